@@ -1,0 +1,36 @@
+"""Train and evaluate vision models on all the devices of a machine with PaddlePaddle, and trust the numbers.
+
+The public names are imported on first use, so that ``import paddlevit_dist`` alone does not load Paddle.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+__version__ = "0.1.0"
+
+_NAMES = {
+    "UserError": "errors",
+    "all_gather": "parallel",
+    "barrier": "parallel",
+    "broadcast_object": "parallel",
+    "create_model": "models",
+    "is_main": "parallel",
+    "list_models": "models",
+    "load_weights": "checkpoint.load",
+    "rank": "parallel",
+    "reduce_dict": "parallel",
+    "register_dataset": "registry",
+    "register_model": "registry",
+    "register_task": "registry",
+    "Trainer": "engine.trainer",
+    "world_size": "parallel",
+}
+
+__all__ = sorted(_NAMES)
+
+
+def __getattr__(name: str):
+    if name not in _NAMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_NAMES[name]}"), name)

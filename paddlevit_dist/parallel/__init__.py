@@ -1,0 +1,32 @@
+"""Processes, devices and everything that crosses between them: the only room that imports ``paddle.distributed``.
+
+Importing this package imports no Paddle; each name below loads its module on first use.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+_NAMES = {
+    "all_gather": "collectives",
+    "all_reduce_sum": "collectives",
+    "barrier": "collectives",
+    "broadcast_object": "collectives",
+    "reduce_dict": "collectives",
+    "data_parallel": "wrapping",
+    "synchronise_only_last": "wrapping",
+    "launch": "launch",
+    "plan_processes": "devices",
+    "ProcessPlan": "devices",
+    "is_main": "world",
+    "rank": "world",
+    "world_size": "world",
+}
+
+__all__ = sorted(_NAMES)
+
+
+def __getattr__(name: str):
+    if name not in _NAMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_NAMES[name]}"), name)

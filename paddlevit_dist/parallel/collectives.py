@@ -1,0 +1,266 @@
+"""Values that every rank ends up with: sums, gathered objects, broadcasts, barriers.
+
+Every function here must be called by every rank, in the same order. With one process each returns at once.
+
+On the CPU (gloo) a collective fails after 30 seconds, whatever time-out is asked for, when one rank is late; so each
+exchange first meets at a barrier on the group's key-value store, which may be waited on for as long as it takes.
+"""
+
+from __future__ import annotations
+
+import pickle
+import struct
+import time
+from typing import Any, Dict, List, NamedTuple, Optional
+
+import numpy as np
+import paddle
+import paddle.distributed as dist
+
+from . import world
+
+_FRAME_BYTES = 1024  # every exchange opens with one frame of this size per rank
+_LENGTH = struct.Struct("<q")
+_INLINE_BYTES = _FRAME_BYTES - _LENGTH.size
+_REDUCE_ON_HOST_BYTES = 16 * 1024  # smaller dictionaries travel inside one gather and are summed by each rank
+
+_FLOATS = ("float16", "bfloat16", "float32", "float64")
+_INTEGERS = ("bool", "uint8", "int8", "int16", "int32", "int64")
+
+
+def all_gather(data: Any) -> List[Any]:
+    """The list of every rank's ``data``, in rank order, on every rank. Every rank must call this.
+
+    Args:
+        data: any object that can be pickled; sizes may differ between ranks.
+    Returns:
+        ``world_size`` objects; this rank's own entry is a copy too, as on all other ranks. With one process the
+        object itself.
+    """
+    if world.world_size() == 1:
+        return [data]
+    return [pickle.loads(message) for message in _exchange(_pickle(data))]
+
+
+def broadcast_object(data: Any, source: int = 0) -> Any:
+    """Rank ``source``'s ``data`` on every rank. Every rank must call this; the others' argument is not looked at."""
+    if world.world_size() == 1:
+        return data
+    payload = _pickle(data) if world.rank() == source else b""
+    message = _exchange(payload)[source]
+    return pickle.loads(message)
+
+
+def reduce_dict(values: Dict[Any, Any], average: bool = True) -> Dict[Any, Any]:
+    """Sum or average each entry over all ranks; the result is equal on every rank. Every rank must call this.
+
+    Args:
+        values: names to Python numbers, numpy arrays or paddle tensors of any shape and of float16, bfloat16,
+            float32, float64, bool or integer dtype. All ranks need the same names with the same shapes and dtypes.
+        average: divide by the number of processes. The mean over ranks weighs each rank alike; to average over
+            samples, reduce sums and counts with ``average=False`` and divide once.
+    Returns:
+        A new dictionary with the same names in the same order and the same shapes. Sums keep their dtype (int64 is
+        exact; bool counts in int64), averages of integers are float64. Numbers stay numbers, arrays arrays, tensors
+        tensors.
+    Raises:
+        ValueError: names, shapes or dtypes differ between ranks; raised on every rank.
+        TypeError: an entry is none of the above.
+    """
+    entries = {name: _Entry.of(name, value) for name, value in values.items()}
+    if world.world_size() == 1:
+        sums = [_to_host(value) for value in values.values()]
+        return {name: entry.result(total, 1, average) for (name, entry), total in zip(entries.items(), sums)}
+    ordered = sorted(entries, key=repr)
+    signature = [(name, entries[name].kind, entries[name].dtype, entries[name].shape) for name in ordered]
+    on_host = sum(entry.num_bytes for entry in entries.values()) <= _REDUCE_ON_HOST_BYTES
+    payload = [_to_host(values[name]) for name in ordered] if on_host else None
+    messages = [pickle.loads(message) for message in _exchange(_pickle((signature, payload)))]
+    _check_signatures([message[0] for message in messages])
+    if on_host:
+        columns = zip(*[message[1] for message in messages])
+        sums = [_sum_in_rank_order(column) for column in columns]
+    else:
+        sums = _reduce_on_device([values[name] for name in ordered])
+    totals = dict(zip(ordered, sums))
+    count = world.world_size()
+    return {name: entry.result(totals[name], count, average) for name, entry in entries.items()}
+
+
+def all_reduce_sum(tensor: paddle.Tensor) -> paddle.Tensor:
+    """Sum a float32, float64 or int64 tensor over all ranks in place, without a check and without waiting on the
+    host: for use inside a training step, where every rank is known to call it. Every rank must call this."""
+    if world.world_size() > 1:
+        dist.all_reduce(tensor)
+    return tensor
+
+
+_RANKS_PER_COUNTER = 60  # an int64 of the store holds one bit for each of these
+_barriers_entered = 0
+
+
+def barrier(timeout: Optional[float] = None) -> None:
+    """Wait until every rank has come here. Every rank must call this.
+
+    Args:
+        timeout: seconds to wait; None waits for as long as it takes.
+    Raises:
+        TimeoutError: some ranks did not come in time; the message names them.
+    """
+    global _barriers_entered
+    if world.world_size() == 1:
+        return
+    _barriers_entered += 1
+    store, rank = world.store(), world.rank()
+    started = time.monotonic()
+    pause = 0.0002
+    store.add(_arrivals(rank // _RANKS_PER_COUNTER), 1 << (rank % _RANKS_PER_COUNTER))
+    while True:
+        missing = _missing_ranks(store)
+        if not missing:
+            return
+        if timeout is not None and time.monotonic() - started > timeout:
+            raise TimeoutError(f"rank {rank} waited {timeout:g} s at a barrier for rank(s) {missing}")
+        time.sleep(pause)
+        pause = min(pause * 1.5, 0.05)
+
+
+def _arrivals(group: int) -> str:
+    return f"paddlevit_dist/barrier/{_barriers_entered}/{group}"
+
+
+def _missing_ranks(store: Any) -> List[int]:
+    size = world.world_size()
+    # Adding 0 reads the counter; unlike the store's `wait` it returns at once and so respects our time-out.
+    masks = [store.add(_arrivals(group), 0) for group in range((size - 1) // _RANKS_PER_COUNTER + 1)]
+    return [r for r in range(size) if not masks[r // _RANKS_PER_COUNTER] >> (r % _RANKS_PER_COUNTER) & 1]
+
+
+class _Entry(NamedTuple):
+    """What one value of ``reduce_dict`` looks like, apart from its content."""
+
+    kind: str  # "number", "array" or "tensor"
+    dtype: str
+    shape: tuple
+
+    @classmethod
+    def of(cls, name: Any, value: Any) -> "_Entry":
+        if isinstance(value, (bool, int, float)):
+            return cls("number", "", ())  # a rank may hold 0 where another holds 0.5
+        if isinstance(value, paddle.Tensor):
+            kind, dtype = "tensor", str(value.dtype).rpartition(".")[2]
+        elif isinstance(value, (np.ndarray, np.generic)):
+            kind, dtype = "array", str(value.dtype)
+        else:
+            raise TypeError(f"reduce_dict takes numbers, arrays and tensors; '{name}' is a {type(value).__name__}")
+        if dtype not in _FLOATS + _INTEGERS:
+            raise TypeError(f"reduce_dict cannot add dtype {dtype} of '{name}'; use one of {_FLOATS + _INTEGERS}")
+        return cls(kind, dtype, tuple(value.shape))
+
+    @property
+    def num_bytes(self) -> int:
+        return 8 * int(np.prod(self.shape, dtype=np.int64))
+
+    def result(self, total: Any, count: int, average: bool) -> Any:
+        """Turn the sum, a host value or a tensor, into what the caller gave."""
+        if self.kind == "number":
+            return total / count if average else total
+        is_integer = self.dtype in _INTEGERS
+        dtype = "int64" if self.dtype == "bool" else self.dtype
+        if average:
+            dtype = "float64" if is_integer else self.dtype
+            wide = "float64" if is_integer else None
+            total = (total.astype(wide) if wide else total) / count
+        if self.kind == "array":
+            total = total.numpy() if isinstance(total, paddle.Tensor) else np.asarray(total)
+            return total.reshape(self.shape).astype(dtype)
+        if not isinstance(total, paddle.Tensor):
+            total = paddle.to_tensor(np.asarray(total))
+        return total.reshape(list(self.shape)).astype(dtype)
+
+
+def _to_host(value: Any) -> Any:
+    """A Python number, or an array wide enough that sums over ranks are exact (int64) or rounded once (float64)."""
+    if isinstance(value, (bool, int)):
+        return int(value)
+    if isinstance(value, float):
+        return value
+    if isinstance(value, paddle.Tensor):
+        # numpy has no bfloat16: widen on the device first.
+        value = value.detach()
+        value = (value.astype("float32") if value.dtype == paddle.bfloat16 else value).numpy()
+    return np.asarray(value).astype(np.float64 if np.asarray(value).dtype.kind == "f" else np.int64)
+
+
+def _sum_in_rank_order(column) -> Any:
+    total = column[0]
+    for value in column[1:]:
+        total = total + value
+    return total
+
+
+def _reduce_on_device(values: List[Any]) -> List[paddle.Tensor]:
+    """Sum large values with one all-reduce for each of float32, float64 and int64."""
+    tensors = [value.detach() if isinstance(value, paddle.Tensor) else paddle.to_tensor(value) for value in values]
+    wide = {"float16": "float32", "bfloat16": "float32", "float32": "float32", "float64": "float64"}
+    carriers = [wide.get(str(tensor.dtype).rpartition(".")[2], "int64") for tensor in tensors]
+    sums: List[Optional[paddle.Tensor]] = [None] * len(tensors)
+    for carrier in sorted(set(carriers)):
+        members = [i for i, name in enumerate(carriers) if name == carrier]
+        flat = [tensors[i].reshape([-1]).astype(carrier) for i in members]
+        buffer = paddle.concat(flat)  # (total elements of this carrier,)
+        if buffer.shape[0]:  # gloo ends the process on an empty tensor
+            dist.all_reduce(buffer)
+        start = 0
+        for i, part in zip(members, flat):
+            sums[i] = buffer[start : start + part.shape[0]]
+            start += part.shape[0]
+    return sums
+
+
+def _check_signatures(signatures: List[list]) -> None:
+    """Raise, equally on every rank, when the ranks did not bring the same entries."""
+    reference = signatures[0]
+    for number, signature in enumerate(signatures):
+        if signature == reference:
+            continue
+        ours, theirs = ({entry[0]: entry[1:] for entry in s} for s in (reference, signature))
+        only_first = [name for name in ours if name not in theirs]
+        only_other = [name for name in theirs if name not in ours]
+        if only_first or only_other:
+            what = f"only on rank 0: {only_first}, only on rank {number}: {only_other}"
+        else:
+            name = next(name for name in ours if ours[name] != theirs[name])
+            what = f"'{name}' is {ours[name]} on rank 0 and {theirs[name]} on rank {number}"
+        raise ValueError(f"reduce_dict needs the same entries on every rank; {what}")
+
+
+def _pickle(data: Any) -> bytes:
+    return pickle.dumps(data, protocol=pickle.HIGHEST_PROTOCOL)
+
+
+def _exchange(message: bytes) -> List[np.ndarray]:
+    """Every rank's bytes in rank order: one gather of small frames, and a second one only for what did not fit."""
+    barrier()
+    head = np.zeros(_FRAME_BYTES, dtype=np.uint8)
+    content = np.frombuffer(_LENGTH.pack(len(message)) + message[:_INLINE_BYTES], dtype=np.uint8)
+    head[: len(content)] = content
+    frames = _gather_bytes(head)
+    lengths = [_LENGTH.unpack(frame[: _LENGTH.size].tobytes())[0] for frame in frames]
+    starts = [frame[_LENGTH.size : _LENGTH.size + length] for frame, length in zip(frames, lengths)]
+    longest_rest = max(lengths) - _INLINE_BYTES
+    if longest_rest <= 0:
+        return starts
+    rest = np.zeros(longest_rest, dtype=np.uint8)
+    own_rest = np.frombuffer(message, dtype=np.uint8)[_INLINE_BYTES:]
+    rest[: len(own_rest)] = own_rest
+    rests = _gather_bytes(rest)
+    parts = zip(starts, rests, lengths)
+    return [np.concatenate([start, part[: max(0, length - _INLINE_BYTES)]]) for start, part, length in parts]
+
+
+def _gather_bytes(payload: np.ndarray) -> List[np.ndarray]:
+    """Gather equally long uint8 arrays ``(bytes,)`` of all ranks."""
+    gathered: List[paddle.Tensor] = []
+    dist.all_gather(gathered, paddle.to_tensor(payload))
+    return [tensor.numpy() for tensor in gathered]

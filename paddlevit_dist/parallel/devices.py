@@ -1,0 +1,80 @@
+"""How many processes a run gets and what each of them drives."""
+
+from __future__ import annotations
+
+import glob
+import os
+from typing import List, NamedTuple, Optional
+
+from ..errors import UserError
+
+
+class ProcessPlan(NamedTuple):
+    """What is started on this machine."""
+
+    processes: int  # that this machine's parent starts; 1 means the worker runs in the entry's own process
+    uses_gpu: bool
+    launched: bool  # paddle.distributed.launch has already started us: run the worker in place
+    notices: List[str]
+
+
+def cpu_cores() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def is_launched() -> bool:
+    """True under ``python -m paddle.distributed.launch``, which has set this process's rank."""
+    return "PADDLE_TRAINER_ID" in os.environ
+
+
+def count_gpus() -> int:
+    """GPUs that this Paddle can use and CUDA_VISIBLE_DEVICES allows; 0 on a CPU build. Does not touch a device."""
+    import paddle
+
+    if not paddle.is_compiled_with_cuda():
+        return 0  # cuda_places() raises AssertionError on a CPU build
+    return len(paddle.static.cuda_places()) if paddle.device.cuda.device_count() else 0
+
+
+def expected_gpus() -> int:
+    """The likely number of GPUs, from the environment and the driver's device files alone, without Paddle.
+
+    Only the thread count, which must be known before Paddle is imported, relies on it.
+    """
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    present = len(glob.glob("/dev/nvidia[0-9]*"))
+    if visible is None or not present:
+        return present
+    return min(present, len([device for device in visible.split(",") if device.strip() not in ("", "-1")]))
+
+
+def plan_processes(requested: int, gpus: Optional[int] = None) -> ProcessPlan:
+    """Decide the processes of this machine from ``NGPUS``: -1 is every visible GPU, or one process on a CPU.
+
+    Args:
+        requested: the value of NGPUS, -1 or at least 1.
+        gpus: number of usable GPUs; None counts them.
+    Raises:
+        UserError: more GPUs are asked for than are visible.
+    """
+    gpus = count_gpus() if gpus is None else gpus
+    if is_launched():
+        count = int(os.environ.get("PADDLE_LOCAL_SIZE", "1"))
+        return ProcessPlan(count, gpus > 0, True, [])
+    if gpus:
+        if requested > gpus:
+            visible = os.environ.get("CUDA_VISIBLE_DEVICES", "not set")
+            raise UserError(
+                f"-ngpus={requested} (NGPUS) is more than the {gpus} visible GPU(s); "
+                f"lower it or let CUDA_VISIBLE_DEVICES (now: {visible}) show more"
+            )
+        return ProcessPlan(gpus if requested == -1 else requested, True, False, [])
+    notices = []
+    if expected_gpus():
+        notices.append("this Paddle cannot use the GPU of this machine: training on the CPU (see `doctor`)")
+    processes = 1 if requested == -1 else requested
+    cores = cpu_cores()
+    if processes > cores:
+        notices.append(f"{processes} processes share {cores} core(s): expect them to slow one another down")
+    return ProcessPlan(processes, False, False, notices)

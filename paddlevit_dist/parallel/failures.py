@@ -1,0 +1,84 @@
+"""How each worker ended, written down by itself, and which of several ends was the cause of the others."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+import traceback
+from pathlib import Path
+from typing import Any, Dict, List, Optional
+
+from ..errors import UserError
+
+FINISHED = "finished"
+USER_ERROR = "user error"
+EXCEPTION = "exception"
+EXIT = "exit"
+
+# What a collective says when its peer has gone: the rank that says so is a victim, not the cause.
+_SIGNS_OF_A_LOST_PEER = ("gloo", "Connection", "connection", "TCP", "Socket", "socket", "barrier", "NCCL", "timeout")
+
+
+def record_finish(folder: Path, rank: int) -> None:
+    """Say that this rank's work is complete: an exit code of 0 alone does not (Ctrl-C in a worker gives 0 too)."""
+    _write(folder, rank, {"kind": FINISHED})
+
+
+def record_failure(folder: Path, rank: int, error: BaseException) -> None:
+    """Write down what ended this rank."""
+    if isinstance(error, UserError):
+        kind, message = USER_ERROR, str(error)
+    elif isinstance(error, SystemExit):
+        kind, message = EXIT, f"sys.exit({error.code!r})"
+    else:
+        kind, message = EXCEPTION, f"{type(error).__name__}: {error}"
+    trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    _write(folder, rank, {"kind": kind, "message": message, "traceback": trace})
+
+
+def _write(folder: Path, rank: int, record: Dict[str, Any]) -> None:
+    record.update(rank=rank, time=time.time())
+    temporary = folder / f".rank_{rank}.{os.getpid()}"
+    temporary.write_text(json.dumps(record), encoding="utf-8")
+    os.replace(temporary, folder / f"rank_{rank}.json")
+
+
+def read(folder: Path, rank: int) -> Optional[Dict[str, Any]]:
+    """What a rank wrote down, or None if it had no time to."""
+    path = folder / f"rank_{rank}.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+
+
+def describe_end(rank: int, exit_code: Optional[int], folder: Path) -> Dict[str, Any]:
+    """The record of one ended rank; made from its exit code if it wrote none."""
+    record = read(folder, rank)
+    if record is not None:
+        return record
+    if exit_code is not None and exit_code < 0:
+        try:
+            name = signal.Signals(-exit_code).name
+        except ValueError:
+            name = f"signal {-exit_code}"
+        hint = " (the system may have run out of memory: see dmesg)" if -exit_code == signal.SIGKILL else ""
+        return {"kind": "killed", "signal": -exit_code, "rank": rank, "message": f"ended by {name}{hint}"}
+    return {"kind": EXIT, "rank": rank, "message": f"ended with exit code {exit_code} before its work was complete"}
+
+
+def root_cause(ends: List[Dict[str, Any]]) -> Dict[str, Any]:
+    """The end that explains the others.
+
+    Args:
+        ends: records of failed ranks with the time of their end.
+    """
+    independent = [end for end in ends if not _looks_like_a_lost_peer(end)]
+    return min(independent or ends, key=lambda end: end["time"])
+
+
+def _looks_like_a_lost_peer(end: Dict[str, Any]) -> bool:
+    if end["kind"] == "killed":
+        return end.get("signal") == signal.SIGABRT  # gloo aborts inside backward when its peer is gone
+    if end["kind"] in (USER_ERROR, EXIT):
+        return False
+    return any(sign in end.get("message", "") for sign in _SIGNS_OF_A_LOST_PEER)

@@ -1,0 +1,194 @@
+"""Start one worker per device, watch them, and end all of them when one fails.
+
+``dist.spawn`` starts processes but does not supervise them: a worker that is killed leaves its peers waiting, Ctrl-C
+inside a worker counts as success, and a parent that dies leaves orphans. Here every worker writes down how it ended,
+the parent looks for the end that caused the others, and workers die with their parent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import faulthandler
+import multiprocessing
+import multiprocessing.connection
+import os
+import signal
+import socket
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, List, Tuple
+
+from ..errors import UserError, WorkerFailure
+from . import failures
+from .devices import ProcessPlan
+
+_GRACE_SECONDS = 3.0  # for the other ranks to end by themselves, so that the first cause can be told from its echoes
+_TERMINATE_SECONDS = 5.0
+_PR_SET_PDEATHSIG = 1
+
+
+def launch(worker: Callable[..., None], arguments: Tuple[Any, ...], plan: ProcessPlan) -> None:
+    """Run ``worker(*arguments)`` in every process of the plan and return when all of them have finished.
+
+    Args:
+        worker: a function of a module that workers can import. It runs after the group has been joined.
+        arguments: small, picklable values; each worker gets a copy.
+        plan: from ``plan_processes``. One process, or one that paddle.distributed.launch has started, runs in place.
+    Raises:
+        UserError: a worker raised one.
+        WorkerFailure: a worker raised something else, left early or was killed.
+        KeyboardInterrupt: the user asked to stop; all workers have ended.
+    """
+    if plan.launched or plan.processes == 1:
+        _run_in_place(worker, arguments, plan)
+        return
+    with tempfile.TemporaryDirectory(prefix="paddlevit_dist_ends_") as name, _terminate_as_interrupt():
+        folder = Path(name)
+        try:
+            context = _start(worker, arguments, plan, folder)  # kept: it owns the queues that workers open
+            failed = _wait(context.processes, folder)
+        finally:
+            _end_all(multiprocessing.active_children())
+        if failed:
+            _raise(failures.root_cause(failed))
+
+
+def _run_in_place(worker: Callable[..., None], arguments: Tuple[Any, ...], plan: ProcessPlan) -> None:
+    import paddle
+
+    from . import world
+
+    paddle.disable_signal_handler()  # its dump on SIGTERM looks like a crash
+    if plan.launched:
+        _wait_for_rendezvous()
+    world.join_group(plan.uses_gpu, spawned=False)
+    worker(*arguments)
+
+
+def _start(worker: Callable[..., None], arguments: Tuple[Any, ...], plan: ProcessPlan, folder: Path) -> Any:
+    import paddle.distributed as dist
+
+    _quieten_rendezvous()
+    # A signal that is ignored stays ignored in children: Ctrl-C, which a terminal sends to all processes, is then the
+    # parent's to handle.
+    previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        context = dist.spawn(
+            _worker_entry,
+            args=(worker, arguments, str(folder), os.getpid(), plan.uses_gpu),
+            nprocs=plan.processes,
+            join=False,
+            backend="nccl" if plan.uses_gpu else "gloo",
+        )
+    finally:
+        signal.signal(signal.SIGINT, previous)
+    return context
+
+
+def _quieten_rendezvous() -> None:
+    import warnings
+
+    # The plan has already said that this run uses the CPU.
+    warnings.filterwarnings("ignore", message="Your model will be trained under CPUONLY mode")
+    if not os.environ.get("GLOO_SOCKET_IFNAME") and os.path.exists("/sys/class/net/lo"):
+        os.environ["GLOO_SOCKET_IFNAME"] = "lo"  # spawned workers share one machine
+
+
+def _worker_entry(
+    worker: Callable[..., None], arguments: Tuple[Any, ...], folder: str, parent: int, uses_gpu: bool
+) -> None:
+    """What a spawned process runs: join the group, work, write down the end."""
+    faulthandler.enable()
+    die_with_parent(parent)
+    rank = int(os.environ["PADDLE_TRAINER_ID"])
+    try:
+        import paddle
+
+        from . import world
+
+        paddle.disable_signal_handler()
+        _wait_for_rendezvous()
+        world.join_group(uses_gpu, spawned=True)
+        worker(*arguments)
+    except BaseException as error:
+        failures.record_failure(Path(folder), rank, error)
+        sys.stdout.flush()
+        # Neither exit handlers nor the group's destructors may wait for peers, and the parent tells the user.
+        os._exit(error.exit_code if isinstance(error, UserError) else 1)
+    failures.record_finish(Path(folder), rank)
+
+
+def die_with_parent(parent: int) -> None:
+    """Have the kernel kill this process when its parent ends, however that happens (Linux)."""
+    if sys.platform != "linux":
+        return
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it has ended before the line above
+        os._exit(1)
+
+
+def _wait_for_rendezvous(seconds: float = 60.0) -> None:
+    """Wait until rank 0 listens: a client that connects too early is only served again after three seconds."""
+    if int(os.environ.get("PADDLE_TRAINER_ID", "0")) == 0:
+        return
+    endpoint = os.environ.get("PADDLE_MASTER") or os.environ.get("PADDLE_TRAINER_ENDPOINTS", "").split(",")[0]
+    host, _, port = endpoint.rpartition(":")
+    deadline = time.monotonic() + seconds
+    while host and time.monotonic() < deadline:
+        with contextlib.suppress(OSError), socket.create_connection((host, int(port)), timeout=1.0):
+            return
+        time.sleep(0.02)
+
+
+@contextlib.contextmanager
+def _terminate_as_interrupt() -> Iterator[None]:
+    """Let SIGTERM to the parent end the workers the way Ctrl-C does."""
+
+    def interrupt(number: int, frame: Any) -> None:
+        raise KeyboardInterrupt(f"signal {number}")
+
+    previous = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+def _wait(processes: List[Any], folder: Path) -> List[Dict[str, Any]]:
+    """Wait for all workers, or until ``_GRACE_SECONDS`` after the first failure; returns the failed ranks' ends."""
+    running = dict(enumerate(processes))
+    failed: List[Dict[str, Any]] = []
+    deadline = None
+    while running and (deadline is None or time.monotonic() < deadline):
+        multiprocessing.connection.wait([process.sentinel for process in running.values()], timeout=0.2)
+        for rank, process in list(running.items()):
+            if process.exitcode is None:
+                continue
+            del running[rank]
+            end = failures.describe_end(rank, process.exitcode, folder)
+            if end["kind"] != failures.FINISHED or process.exitcode != 0:
+                end.setdefault("time", time.time())
+                failed.append(end)
+                deadline = deadline or time.monotonic() + _GRACE_SECONDS
+    return failed
+
+
+def _end_all(processes: List[Any]) -> None:
+    for process in processes:
+        process.terminate()
+    deadline = time.monotonic() + _TERMINATE_SECONDS
+    for process in processes:
+        process.join(max(0.0, deadline - time.monotonic()))
+    for process in processes:
+        if process.exitcode is None:
+            process.kill()
+            process.join()
+
+
+def _raise(cause: Dict[str, Any]) -> None:
+    if cause["kind"] == failures.USER_ERROR:
+        raise UserError(cause["message"])
+    raise WorkerFailure(cause["rank"], cause["message"], cause.get("traceback", ""))

@@ -1,0 +1,121 @@
+"""The environment that a process must be born with to be fast on a CPU, and the proof that it changes no result.
+
+Two settings matter for Paddle's CPU wheel. Its MKL chooses a slow path on AMD processors unless it is told which
+instruction set to use; and glibc's malloc gives every large tensor back to the kernel, which then zeroes its pages
+again for the next one. Both are read once, when the process starts, so the entry replaces itself by the same command
+with these variables set, and spawned workers inherit them.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import time
+from typing import Any, Dict, Mapping, Optional
+
+from . import devices
+
+_MARK = "PADDLEVIT_DIST_ENVIRONMENT"  # set in a process that has been born with the environment below
+
+_MALLOC = {
+    "MALLOC_MMAP_MAX_": "0",
+    "MALLOC_TRIM_THRESHOLD_": str(1 << 34),
+    "MALLOC_TOP_PAD_": str(64 << 20),
+}
+
+_QUIET = {
+    "GLOG_minloglevel": "2",  # lines of the rendezvous store
+    "PYTHONWARNINGS": "ignore::UserWarning:paddle.utils.cpp_extension.extension_utils",  # no ccache found
+}
+
+
+def processor() -> Dict[str, Any]:
+    """Vendor, model name and instruction-set flags of the CPU, empty where the system does not tell."""
+    info: Dict[str, Any] = {"vendor": "", "model": platform.processor(), "flags": []}
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
+            fields = dict(line.split(":", 1) for line in lines.read().split("\n\n")[0].splitlines() if ":" in line)
+    except OSError:
+        return info
+    fields = {name.strip(): value.strip() for name, value in fields.items()}
+    info["vendor"] = fields.get("vendor_id", "")
+    info["model"] = fields.get("model name", info["model"])
+    info["flags"] = fields.get("flags", "").split()
+    return info
+
+
+def math_kernels(cpu: Mapping[str, Any]) -> Optional[str]:
+    """The value of MKL_DEBUG_CPU_TYPE that gives this processor its own instruction set, or None to leave MKL alone."""
+    if cpu["vendor"] != "AuthenticAMD":
+        return None
+    if {"avx512f", "avx512bw", "avx512dq", "avx512vl"} <= set(cpu["flags"]):
+        return "7"
+    return "5" if "avx2" in cpu["flags"] else None
+
+
+def environment(processes: int, tuned: bool, current: Mapping[str, str]) -> Dict[str, str]:
+    """Variables to add for ``processes`` processes on this machine; what the user has set is left out."""
+    threads = str(max(1, devices.cpu_cores() // processes))
+    wanted = {"FLAGS_paddle_num_threads": threads, "OMP_NUM_THREADS": threads, **_QUIET}
+    if tuned:
+        if platform.libc_ver()[0] == "glibc":
+            wanted.update(_MALLOC)
+        kernels = math_kernels(processor())
+        if kernels:
+            wanted["MKL_DEBUG_CPU_TYPE"] = kernels
+    return {name: value for name, value in wanted.items() if name not in current}
+
+
+def restart_with_environment(requested_processes: int, tuned: bool) -> None:
+    """Replace this process, once, by the same command with the environment above. Call before Paddle is imported."""
+    if _MARK in os.environ:
+        return
+    processes = max(1, devices.expected_gpus()) if requested_processes == -1 else requested_processes
+    if devices.is_launched():
+        processes = int(os.environ.get("PADDLE_LOCAL_SIZE", "1"))
+    added = environment(processes, tuned, os.environ)
+    os.environ.update(added)
+    os.environ[_MARK] = ",".join(sorted(added))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    arguments = getattr(sys, "orig_argv", None)  # Python 3.10+; keeps interpreter flags such as -X and -m
+    os.execv(sys.executable, [sys.executable, *(arguments[1:] if arguments else sys.argv)])
+
+
+def settings() -> Dict[str, str]:
+    """The tuning variables in force in this process, and which of them we have set."""
+    names = ["FLAGS_paddle_num_threads", "OMP_NUM_THREADS", "MKL_DEBUG_CPU_TYPE", *_MALLOC]
+    in_force = {name: os.environ[name] for name in names if name in os.environ}
+    in_force["set_by_us"] = os.environ.get(_MARK, "")
+    return in_force
+
+
+def check_product(size: int = 512) -> Dict[str, float]:
+    """Time one float32 matrix product and compare it with float64: the proof that the chosen kernels are right.
+
+    Returns:
+        ``gigaflops`` of the faster of two products on this process's threads, and ``relative_error``, the largest
+        deviation from the float64 product over its largest entry.
+    Raises:
+        RuntimeError: the product is wrong (relative error above 1e-4).
+    """
+    import numpy as np
+    import paddle
+
+    generator = np.random.default_rng(0)
+    left, right = (generator.standard_normal((size, size)).astype(np.float32) for _ in range(2))
+    a, b = paddle.to_tensor(left), paddle.to_tensor(right)
+    seconds = []
+    for _ in range(3):  # the first one loads the kernels
+        started = time.perf_counter()
+        product = paddle.matmul(a, b).numpy()
+        seconds.append(time.perf_counter() - started)
+    exact = left.astype(np.float64) @ right.astype(np.float64)
+    error = float(np.abs(product - exact).max() / np.abs(exact).max())
+    if not error < 1e-4:
+        raise RuntimeError(
+            f"a {size}x{size} float32 product is off by {error:.1e} with {settings()}; "
+            "run with CPU_TUNING False and report this processor"
+        )
+    return {"gigaflops": round(2 * size**3 / min(seconds[1:]) / 1e9, 1), "relative_error": error}

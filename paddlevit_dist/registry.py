@@ -1,0 +1,87 @@
+"""Names of models, datasets and tasks, each with the place it is imported from once it is used.
+
+Nothing is imported here: listing names needs no Paddle, and a room is loaded only when one of its names is asked for.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from typing import Any, Callable, Dict, List, Union
+
+from .errors import UserError
+
+Target = Union[str, Callable[..., Any]]
+
+_VIT = "paddlevit_dist.images.models.vit:build"
+
+MODELS: Dict[str, Target] = {
+    "vit": _VIT,
+    "vit_tiny_patch16_224": _VIT,
+    "vit_tiny_patch16_384": _VIT,
+    "vit_small_patch16_224": _VIT,
+    "vit_small_patch16_384": _VIT,
+    "vit_small_patch32_224": _VIT,
+    "vit_small_patch32_384": _VIT,
+    "vit_base_patch16_224": _VIT,
+    "vit_base_patch16_384": _VIT,
+    "vit_base_patch32_224": _VIT,
+    "vit_base_patch32_384": _VIT,
+    "vit_large_patch16_224": _VIT,
+    "vit_large_patch16_384": _VIT,
+    "vit_large_patch32_224": _VIT,
+    "vit_large_patch32_384": _VIT,
+    "vit_large_patch14_224": _VIT,
+    "vit_huge_patch14_224": _VIT,
+}
+
+DATASETS: Dict[str, Target] = {
+    "digits": "paddlevit_dist.images.datasets.digits:Digits",
+    "mnist": "paddlevit_dist.images.datasets.idx:Mnist",
+    "fashion_mnist": "paddlevit_dist.images.datasets.idx:FashionMnist",
+    "imagenet2012": "paddlevit_dist.images.datasets.imagenet:ImageNet2012",
+    "folder": "paddlevit_dist.images.datasets.folder:ClassFolders",
+}
+
+TASKS: Dict[str, Target] = {
+    "classification": "paddlevit_dist.images.classification:Classification",
+}
+
+_TABLES = {"model": MODELS, "dataset": DATASETS, "task": TASKS}
+
+
+def resolve(kind: str, name: str) -> Any:
+    """Import and return what ``name`` stands for among the ``kind`` ("model", "dataset" or "task").
+
+    Raises:
+        UserError: nothing is registered under that name; the message has the closest and all valid names.
+    """
+    table = _TABLES[kind]
+    if name not in table:
+        raise UserError(f"{kind} '{name}' is not known: {closest(name, list(table))}valid names: {', '.join(sorted(table))}")
+    target = table[name]
+    if not isinstance(target, str):
+        return target
+    module, _, attribute = target.partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
+def closest(name: str, valid: List[str]) -> str:
+    """``"did you mean 'x'? "`` for the most similar valid name, or an empty string."""
+    matches = difflib.get_close_matches(name, valid, n=1, cutoff=0.6)
+    return f"did you mean '{matches[0]}'? " if matches else ""
+
+
+def register_model(name: str, target: Target) -> None:
+    """Make ``create_model(name, ...)`` call ``target(name, num_classes=..., image_size=..., **options)``."""
+    MODELS[name] = target
+
+
+def register_dataset(name: str, target: Target) -> None:
+    """Make ``-dataset=name`` build ``target(data_path, split, cache_folder)``."""
+    DATASETS[name] = target
+
+
+def register_task(name: str, target: Target) -> None:
+    """Make ``TASK: name`` build ``target(config)``."""
+    TASKS[name] = target

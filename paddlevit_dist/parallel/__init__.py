@@ -15,7 +15,7 @@ _NAMES = {
     "reduce_dict": "collectives",
     "data_parallel": "wrapping",
     "synchronise_only_last": "wrapping",
-    "launch": "launch",
+    "launch_workers": "launch",
     "plan_processes": "devices",
     "ProcessPlan": "devices",
     "is_main": "world",

@@ -17,6 +17,11 @@ class ProcessPlan(NamedTuple):
     launched: bool  # paddle.distributed.launch has already started us: run the worker in place
     notices: List[str]
 
+    @property
+    def total_processes(self) -> int:
+        """Processes of the whole run, over all machines."""
+        return int(os.environ.get("PADDLE_TRAINERS_NUM", "1")) if self.launched else self.processes
+
 
 def cpu_cores() -> int:
     """Cores this process may use."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 import time
 import traceback
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 from ..errors import UserError
 
@@ -19,6 +20,24 @@ EXIT = "exit"
 
 # What a collective says when its peer has gone: the rank that says so is a victim, not the cause.
 _SIGNS_OF_A_LOST_PEER = ("gloo", "Connection", "connection", "TCP", "Socket", "socket", "barrier", "NCCL", "timeout")
+
+
+_own_records: Optional[Tuple[Path, int]] = None
+
+
+def keep_records(folder: Path, rank: int) -> None:
+    """Where this process writes down its end, should something other than its main thread have to end it."""
+    global _own_records
+    _own_records = (folder, rank)
+
+
+def end_process(message: str) -> None:
+    """End this process at once, from any thread, with a reason that the parent shows."""
+    if _own_records is not None:
+        _write(*_own_records, {"kind": EXCEPTION, "message": message})
+    else:
+        print(f"error: {message}", file=sys.stderr, flush=True)
+    os._exit(1)
 
 
 def record_finish(folder: Path, rank: int) -> None:

@@ -30,7 +30,7 @@ _TERMINATE_SECONDS = 5.0
 _PR_SET_PDEATHSIG = 1
 
 
-def launch(worker: Callable[..., None], arguments: Tuple[Any, ...], plan: ProcessPlan) -> None:
+def launch_workers(worker: Callable[..., None], arguments: Tuple[Any, ...], plan: ProcessPlan) -> None:
     """Run ``worker(*arguments)`` in every process of the plan and return when all of them have finished.
 
     Args:
@@ -104,6 +104,7 @@ def _worker_entry(
     faulthandler.enable()
     die_with_parent(parent)
     rank = int(os.environ["PADDLE_TRAINER_ID"])
+    failures.keep_records(Path(folder), rank)
     try:
         import paddle
 

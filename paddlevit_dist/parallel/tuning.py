@@ -57,7 +57,9 @@ def math_kernels(cpu: Mapping[str, Any]) -> Optional[str]:
 def environment(processes: int, tuned: bool, current: Mapping[str, str]) -> Dict[str, str]:
     """Variables to add for ``processes`` processes on this machine; what the user has set is left out."""
     threads = str(max(1, devices.cpu_cores() // processes))
-    wanted = {"FLAGS_paddle_num_threads": threads, "OMP_NUM_THREADS": threads, **_QUIET}
+    wanted = {"FLAGS_paddle_num_threads": threads, **_QUIET}
+    if threads == "1":  # Paddle warns about any other value of this one
+        wanted["OMP_NUM_THREADS"] = threads
     if tuned:
         if platform.libc_ver()[0] == "glibc":
             wanted.update(_MALLOC)

@@ -1,0 +1,62 @@
+"""Train or evaluate on every device of this machine: options, configuration, data sets, one worker per device."""
+
+import sys
+from pathlib import Path
+
+from paddlevit_dist import config as configuration
+from paddlevit_dist.errors import run_and_report
+from paddlevit_dist.registry import resolve
+
+
+def main() -> None:
+    run = configuration.load(sys.argv[1:])
+
+    from paddlevit_dist.parallel import tuning
+
+    tuning.restart_with_environment(run.values.NGPUS, run.values.CPU_TUNING)
+
+    from paddlevit_dist.observe.record import prepare_folder
+    from paddlevit_dist.parallel import launch_workers, plan_processes
+
+    plan = plan_processes(run.values.NGPUS)
+    if run.show:
+        show(run, plan)
+        return
+    folder = prepare_folder(run.values.SAVE)
+    task = resolve("task", run.values.TASK)(run.values)
+    splits = ("val",) if run.values.EVAL else ("train", "val")
+    datasets = {split: task.build_dataset(split, cache_folder(folder)) for split in splits}
+    task.notices = [*run.notices, *plan.notices, *task.notices]
+    launch_workers(worker, (run.values, task, datasets), plan)
+
+
+def worker(config, task, datasets) -> None:
+    """What each process runs once it has joined the others."""
+    from paddlevit_dist import Trainer
+
+    trainer = Trainer(config, task, datasets)
+    if config.EVAL:
+        trainer.evaluate_only()
+    else:
+        trainer.train()
+
+
+def show(run, plan) -> None:
+    """-show_config: the merged configuration and what follows from it."""
+    from paddlevit_dist.engine.schedule import describe_rates
+
+    print(run.describe())
+    print(describe_rates(run.values, plan.total_processes))
+    for notice in [*run.notices, *plan.notices]:
+        print(notice)
+
+
+def cache_folder(output: Path) -> Path:
+    """Where data sets keep their indexes and decompressed files."""
+    folder = output / "data"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+if __name__ == "__main__":
+    sys.exit(run_and_report(main))

@@ -1,0 +1,262 @@
+"""Putting weights into a model, whoever saved them, and saying exactly what happened."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
+
+import numpy as np
+import paddle
+
+from ..errors import UserError
+from .weights import EXTENSION, clean_state, find_weights_file, read_state
+
+Shape = Tuple[int, ...]
+
+
+@dataclass
+class LoadReport:
+    """What became of every parameter and buffer of the model, by our names.
+
+    Attributes:
+        source: the file, or "the given state".
+        origin: whose names and which layout of Linear weights were found.
+        loaded: taken over, those that had to be resized included.
+        resized: made to fit, such as a position embedding for another grid.
+        reinitialised: a classifier that the source lacks or has for other classes: it keeps its fresh weights.
+        missing: of the model, but not in the source or there in a shape that does not fit: not changed.
+        unexpected: in the source, but not of the model.
+        shapes: name -> (shape in the source, shape in the model); None where it does not exist.
+        loaded_fraction: share of the model's numbers that were loaded, the re-initialised ones aside.
+        notices: remarkable things, such as values that are not finite.
+    """
+
+    source: str
+    origin: str
+    loaded: List[str] = field(default_factory=list)
+    resized: List[str] = field(default_factory=list)
+    reinitialised: List[str] = field(default_factory=list)
+    missing: List[str] = field(default_factory=list)
+    unexpected: List[str] = field(default_factory=list)
+    shapes: Dict[str, Tuple[Optional[Shape], Optional[Shape]]] = field(default_factory=dict)
+    loaded_fraction: float = 0.0
+    notices: List[str] = field(default_factory=list)
+
+    def summary(self) -> str:
+        """One line for the log."""
+        total = len(self.loaded) + len(self.reinitialised) + len(self.missing)
+        aside = " apart from the new classifier" if self.reinitialised else ""
+        head = f"loaded {len(self.loaded)} of {total} ({100 * self.loaded_fraction:.1f} % of parameters{aside})"
+        parts = []
+        if self.reinitialised:
+            parts.append(f"re-initialised {', '.join(self.reinitialised)}")
+        if self.resized:
+            parts.append("resized " + ", ".join(self._with_shapes(name) for name in self.resized))
+        if self.missing:
+            parts.append(f"missing {_some(self.missing)}")
+        if self.unexpected:
+            parts.append(f"unexpected {_some(self.unexpected)}")
+        parts += self.notices
+        return head + (", " + "; ".join(parts) if parts else "")
+
+    def as_dict(self) -> Dict[str, Any]:
+        """The whole report in plain containers, for JSON."""
+
+        def entries(names: List[str]) -> List[Dict[str, Any]]:
+            shapes = [self.shapes[name] for name in names]
+            return [
+                {"name": name, "source_shape": a and list(a), "model_shape": b and list(b)}
+                for name, (a, b) in zip(names, shapes)
+            ]
+
+        return {
+            "source": self.source,
+            "origin": self.origin,
+            "loaded_fraction": self.loaded_fraction,
+            "loaded": list(self.loaded),
+            "resized": entries(self.resized),
+            "reinitialised": entries(self.reinitialised),
+            "missing": entries(self.missing),
+            "unexpected": entries(self.unexpected),
+            "notices": list(self.notices),
+        }
+
+    def _with_shapes(self, name: str) -> str:
+        source_shape, model_shape = self.shapes[name]
+        return f"{name} {source_shape} -> {model_shape}"
+
+
+def load_weights(
+    model: paddle.nn.Layer,
+    source: Union[str, os.PathLike, Mapping[str, Any]],
+    *,
+    minimum_loaded: float = 0.9,
+    strict: bool = False,
+) -> LoadReport:
+    """Copy weights into ``model``; its dtype stays, and nothing is changed if an error is raised.
+
+    Whose names these are is decided once, for the whole source, and so is the layout of its Linear weights: by the
+    shapes of those that are not square, the square ones follow. Where all are square, a ``.pdparams`` file, Paddle
+    tensors and a foreign naming of Paddle models mean (in, out), anything else PyTorch's (out, in).
+
+    Args:
+        model: its class may offer ``key_maps`` {name: function from a foreign state to one under our names},
+            ``classifier_layers`` (names of the last layers) and ``resize_parameter(name, array)``.
+        source: a path as ``read_state`` takes it, or a mapping of names to numpy arrays or Paddle tensors.
+        minimum_loaded: least share of the parameters, by number of elements and without a re-initialised classifier.
+        strict: for evaluation: every parameter must be loaded, the classifier too.
+
+    Raises:
+        UserError: the source cannot be read, or does not fit well enough.
+    """
+    name, state, in_paddle_layout = _read(source)
+    state, origin = _in_our_names_and_layout(model, state, in_paddle_layout)
+    report = LoadReport(source=name, origin=origin)
+    values = _plan(model, state, report)
+    if strict:
+        _require_everything(report)
+    elif report.loaded_fraction < minimum_loaded:
+        _refuse(report, minimum_loaded)
+    targets = model.state_dict()
+    for parameter_name, value in values.items():
+        _assign(targets[parameter_name], value)
+    return report
+
+
+def _read(source: Any) -> Tuple[str, Dict[str, np.ndarray], bool]:
+    """Name for messages, arrays, and whether its Linear weights are (in, out) if nothing else tells."""
+    if isinstance(source, Mapping):
+        name = "the given state"
+        has_tensors = any(isinstance(value, paddle.Tensor) for value in source.values())
+        return name, clean_state(source, name), has_tensors
+    file = find_weights_file(source)
+    return str(file), read_state(file), file.suffix == EXTENSION
+
+
+def _in_our_names_and_layout(
+    model: paddle.nn.Layer, state: Dict[str, np.ndarray], in_paddle_layout: bool
+) -> Tuple[Dict[str, np.ndarray], str]:
+    targets = model.state_dict()
+    candidates = {"timm": state}
+    for owner, to_our_names in getattr(model, "key_maps", {}).items():
+        candidates[owner] = to_our_names(state)
+    matches = {owner: sum(name in targets for name in renamed) for owner, renamed in candidates.items()}
+    owner = max(matches, key=matches.__getitem__)  # the first of equals: our own names
+    state = candidates[owner]
+
+    layers = model.named_sublayers(include_self=True)
+    linear = [f"{prefix}.weight".lstrip(".") for prefix, layer in layers if isinstance(layer, paddle.nn.Linear)]
+    linear = [name for name in linear if name in state and state[name].ndim == 2]
+    as_paddle = sum(_fits(state[name].shape, targets[name].shape) for name in linear)
+    as_torch = sum(_fits(state[name].shape[::-1], targets[name].shape) for name in linear)
+    if as_paddle != as_torch:
+        in_paddle_layout = as_paddle > as_torch
+    if not in_paddle_layout:
+        state = {**state, **{name: state[name].T for name in linear}}
+    return state, f"{owner} names, Linear weights {'(in, out)' if in_paddle_layout else '(out, in)'}"
+
+
+def _fits(shape: Shape, target_shape: List[int]) -> bool:
+    return tuple(shape) == tuple(target_shape)
+
+
+class _Candidate(NamedTuple):
+    value: np.ndarray
+    resized: bool
+
+
+def _plan(model: paddle.nn.Layer, state: Dict[str, np.ndarray], report: LoadReport) -> Dict[str, np.ndarray]:
+    """Fill the report and return the arrays to assign, without touching the model."""
+    targets = model.state_dict()
+    fitting: Dict[str, _Candidate] = {}
+    for name, target in targets.items():
+        shape = tuple(target.shape)
+        report.shapes[name] = (tuple(state[name].shape) if name in state else None, shape)
+        candidate = _fit(model, name, state.get(name), shape)
+        if candidate is not None:
+            fitting[name] = candidate
+
+    for layer in getattr(model, "classifier_layers", ()):
+        names = [name for name in targets if name.startswith(f"{layer}.")]
+        if any(name not in fitting for name in names):
+            report.reinitialised += names  # weights and bias belong together
+    fitting = {name: found for name, found in fitting.items() if name not in report.reinitialised}
+
+    report.loaded = list(fitting)
+    report.resized = [name for name, found in fitting.items() if found.resized]
+    report.missing = [name for name in targets if name not in fitting and name not in report.reinitialised]
+    report.unexpected = [name for name in state if name not in targets]
+    report.shapes.update({name: (tuple(state[name].shape), None) for name in report.unexpected})
+    num_loaded, num_missing = (
+        sum(int(np.prod(targets[name].shape)) for name in names) for names in (report.loaded, report.missing)
+    )
+    report.loaded_fraction = num_loaded / max(num_loaded + num_missing, 1)
+    not_finite = [name for name, found in fitting.items() if not np.isfinite(found.value).all()]
+    if not_finite:
+        report.notices.append(f"values that are NaN or infinite in {_some(not_finite)}")
+    return {name: found.value for name, found in fitting.items()}
+
+
+def _fit(model: paddle.nn.Layer, name: str, value: Optional[np.ndarray], shape: Shape) -> Optional[_Candidate]:
+    if value is None:
+        return None
+    if tuple(value.shape) == shape:
+        return _Candidate(value, False)
+    resize = getattr(model, "resize_parameter", None)
+    resized = resize(name, value) if resize is not None else None
+    if resized is None or tuple(resized.shape) != shape:
+        return None
+    return _Candidate(resized, True)
+
+
+def _assign(target: paddle.Tensor, value: np.ndarray) -> None:
+    tensor = paddle.to_tensor(np.ascontiguousarray(value), place=paddle.CPUPlace()).astype(target.dtype)
+    target.set_value(tensor.numpy())
+
+
+def _require_everything(report: LoadReport) -> None:
+    if not report.missing and not report.reinitialised:
+        return
+    reasons = []
+    if report.missing:
+        reasons.append(f"it lacks {_described(report, report.missing)}")
+    if report.reinitialised:
+        reasons.append(f"its classifier does not fit: {_described(report, report.reinitialised)}")
+    for name in report.reinitialised:
+        source_shape, model_shape = report.shapes[name]
+        if source_shape and len(source_shape) == 2:
+            reasons.append(
+                f"it has {source_shape[1]} classes and the model {model_shape[1]}: set NUM_CLASSES to {source_shape[1]}"
+            )
+    raise UserError(f"{report.source} does not hold the whole model, which an evaluation needs: {'; '.join(reasons)}")
+
+
+def _refuse(report: LoadReport, minimum_loaded: float) -> None:
+    reasons = [f"missing {_described(report, report.missing)}"]
+    if report.unexpected:
+        reasons.append(f"unexpected {_described(report, report.unexpected)}")
+    raise UserError(
+        f"{report.source} has only {100 * report.loaded_fraction:.1f} % of the model's parameters, at least "
+        f"{100 * minimum_loaded:g} % are needed: {'; '.join(reasons)}. Is it for another architecture?"
+    )
+
+
+def _described(report: LoadReport, names: List[str]) -> str:
+    def describe(name: str) -> str:
+        source_shape, model_shape = report.shapes[name]
+        if source_shape and model_shape:
+            return f"{_printable(name)} ({source_shape} in the source, {model_shape} in the model)"
+        return f"{_printable(name)} {source_shape or model_shape}"
+
+    return _some([describe(name) for name in names])
+
+
+def _some(texts: List[str], limit: int = 3) -> str:
+    shown = ", ".join(_printable(text) for text in texts[:limit])
+    return shown if len(texts) <= limit else f"{shown} and {len(texts) - limit} more"
+
+
+def _printable(text: str) -> str:
+    """A name from a foreign file, on one line and not longer than a line."""
+    return text[:120] if text.isprintable() else ascii(text[:120])

@@ -1,0 +1,212 @@
+"""Checkpoints of a run: a directory each, complete or absent.
+
+``checkpoints/epoch_0004/`` holds ``model.pdparams`` (readable by plain ``paddle.load``), ``optimizer.npz``,
+``state.json`` and ``manifest.json`` with the size and SHA-256 of each. ``checkpoints/last`` and ``checkpoints/best``
+are symbolic links that are switched when everything else is on disk.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import Any, Callable, Dict, List, NamedTuple, Optional
+
+import numpy as np
+import paddle
+
+from ..errors import UserError
+
+MODEL, OPTIMIZER, STATE, MANIFEST = "model.pdparams", "optimizer.npz", "state.json", "manifest.json"
+_PREFIX = "epoch_"
+
+
+class RunState(NamedTuple):
+    """All that is needed, beside the configuration, to go on exactly where a run stopped.
+
+    Attributes:
+        position: epoch (from 1) and update reached, samples consumed in an unfinished epoch.
+        optimizer: accumulators by structured name.
+        extra: everything else, plain JSON values (scaler, best metric, versions, configuration).
+    """
+
+    position: Dict[str, int]
+    optimizer: Dict[str, np.ndarray]
+    extra: Dict[str, Any]
+
+
+class Damaged(Exception):
+    """A checkpoint is incomplete or has changed on disk."""
+
+
+def name_of(epoch: int) -> str:
+    return f"{_PREFIX}{epoch:04d}"
+
+
+def save(folder: Path, epoch: int, model: paddle.nn.Layer, state: RunState) -> Path:
+    """Write the checkpoint of ``epoch`` into ``folder`` and return its directory. Main process only.
+
+    Everything is written under a temporary name, flushed to disk and then renamed: a crash leaves the directory
+    either complete or absent.
+
+    Raises:
+        UserError: the disk refuses, for example because it is full; earlier checkpoints stay as they were.
+    """
+    final = folder / name_of(epoch)
+    temporary = folder / f".{final.name}.{os.getpid()}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for leftover in folder.glob(".*"):  # of a run that was killed while it saved
+            _remove(leftover)
+        temporary.mkdir()
+        paddle.save(model.state_dict(), str(temporary / MODEL))
+        np.savez(temporary / OPTIMIZER, **state.optimizer)
+        content = {"position": state.position, "extra": state.extra}
+        (temporary / STATE).write_text(json.dumps(content, indent=1), encoding="utf-8")
+        files = {name: _fingerprint(temporary / name) for name in (MODEL, OPTIMIZER, STATE)}
+        (temporary / MANIFEST).write_text(json.dumps({"format": 1, "files": files}, indent=1), encoding="utf-8")
+        for path in temporary.iterdir():
+            _flush(path)
+        _flush(temporary)
+        if final.exists():
+            _remove(final)
+        os.replace(temporary, final)
+        _flush(folder)
+    except OSError as error:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise UserError(f"cannot write the checkpoint {final}: {error.strerror or error}; free space, then -resume=auto")
+    return final
+
+
+def link(folder: Path, name: str, target: Path) -> None:
+    """Let the link ``folder/name`` point at the checkpoint ``target``, in one step."""
+    temporary = folder / f".{name}.{os.getpid()}"
+    if temporary.is_symlink():
+        temporary.unlink()
+    temporary.symlink_to(target.name)
+    os.replace(temporary, folder / name)
+
+
+def prune(folder: Path, keep: Callable[[int], bool]) -> None:
+    """Remove checkpoints that are neither linked nor wanted by ``keep(epoch)``."""
+    linked = {(folder / name).resolve().name for name in ("last", "best") if (folder / name).is_symlink()}
+    for epoch, path in _numbered(folder):
+        if path.name not in linked and not keep(epoch):
+            _remove(path)
+
+
+def verify(directory: Path) -> None:
+    """Compare every file with the manifest.
+
+    Raises:
+        Damaged: something is missing or differs.
+    """
+    try:
+        files = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))["files"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise Damaged(f"{directory / MANIFEST} cannot be read ({error})")
+    for name in (MODEL, OPTIMIZER, STATE):
+        path, expected = directory / name, files.get(name)
+        if not path.is_file():
+            raise Damaged(f"{path} is missing")
+        if expected is None or path.stat().st_size != expected["bytes"]:
+            raise Damaged(f"{path} has {path.stat().st_size} bytes, {expected and expected['bytes']} were written")
+        if _fingerprint(path) != expected:
+            raise Damaged(f"{path} has changed since it was written (SHA-256 differs)")
+
+
+def read(directory: Path) -> RunState:
+    """The run state in a verified checkpoint directory."""
+    content = json.loads((directory / STATE).read_text(encoding="utf-8"))
+    with np.load(directory / OPTIMIZER, allow_pickle=False) as arrays:
+        optimizer = {name: arrays[name] for name in arrays.files}
+    return RunState(content["position"], optimizer, content["extra"])
+
+
+def newest_good(folder: Path, say: Callable[[str], None]) -> Optional[Path]:
+    """The newest undamaged checkpoint in ``folder``, or None; ``say`` is told about each damaged one."""
+    for _, path in sorted(_numbered(folder), reverse=True):
+        try:
+            verify(path)
+        except Damaged as error:
+            say(f"damaged checkpoint passed over: {error}")
+            continue
+        return path
+    return None
+
+
+def resolve(source: str, own_folder: Path, say: Callable[[str], None]) -> Optional[Path]:
+    """What ``-resume=source`` means: a checkpoint directory, or a file of weights alone, or None for a fresh start.
+
+    Args:
+        source: "auto" (newest good checkpoint in ``own_folder``, else None), a checkpoint directory, a file in one, a
+            run's output folder, or a ``.pdparams`` file (with or without extension) outside any checkpoint.
+        own_folder: this run's ``checkpoints`` folder.
+        say: told about damaged checkpoints that are passed over for the newest good one beside them.
+    Raises:
+        UserError: nothing usable is there.
+    """
+    if source == "auto":
+        return newest_good(own_folder, say)
+    path = Path(source)
+    if not path.exists():
+        path = path.with_name(path.name + Path(MODEL).suffix)
+    if not path.exists():
+        raise UserError(f"-resume={source}: nothing there; give a checkpoint directory, an output folder or 'auto'")
+    if path.is_file():
+        if not (path.parent / STATE).exists():
+            return path
+        path = path.parent
+    for folder in (path / "checkpoints", path):
+        if _numbered(folder):
+            good = newest_good(folder, say)
+            if good is None:
+                raise UserError(f"-resume={source}: every checkpoint in {folder} is damaged; restore one or start again")
+            return good
+    path = path.resolve()
+    try:
+        verify(path)
+        return path
+    except Damaged as error:
+        good = newest_good(path.parent, say)
+        if good is None:
+            raise UserError(f"-resume={source}: {error}, and there is no good checkpoint beside it")
+        say(f"going on from {good} instead")
+        return good
+
+
+def _numbered(folder: Path) -> List:
+    if not folder.is_dir():
+        return []
+    matches = [(re.fullmatch(_PREFIX + r"(\d+)", path.name), path) for path in folder.iterdir()]
+    return [(int(match.group(1)), path) for match, path in matches if match]
+
+
+def _fingerprint(path: Path) -> Dict[str, Any]:
+    digest = hashlib.sha256()
+    with open(path, "rb") as stream:
+        for block in iter(lambda: stream.read(1 << 20), b""):
+            digest.update(block)
+    return {"bytes": path.stat().st_size, "sha256": digest.hexdigest()}
+
+
+def _flush(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _remove(path: Path) -> None:
+    """Take a directory out of sight first, so that a crash in between leaves nothing that looks complete."""
+    if path.is_symlink() or path.is_file():
+        path.unlink()
+        return
+    doomed = path if path.name.startswith(".") else path.with_name(f".{path.name}.old")
+    if doomed != path:
+        os.replace(path, doomed)
+    shutil.rmtree(doomed)

@@ -1,0 +1,329 @@
+"""Reading what ``paddle.save`` writes without executing anything that the file asks for.
+
+A pickle is a program. Here the few instructions that ``paddle.save`` uses (protocols 2 to 4) are carried out by hand,
+and a name in the file is only a key into the table of ``_CALLS``: nothing is imported and no function of the file's
+choice is called. Memory stays in proportion to the file: a length is compared with the bytes that are left before it
+is believed, and arrays together may not hold more bytes than the file does.
+
+Only numbers, strings, None, lists, tuples, dictionaries and numeric numpy arrays can come out.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import struct
+from collections import OrderedDict
+from typing import Any, BinaryIO, Callable, Dict, List, NamedTuple, Union
+
+import numpy as np
+
+from ..errors import UserError
+
+_NAME_TABLE = "StructuredToParameterName@@"
+_SLICES = "UnpackBigParamInfor@@"
+_SPOILT = (ArithmeticError, AttributeError, EOFError, LookupError, MemoryError, RecursionError, TypeError, ValueError)
+
+
+def restricted_load(file: Union[str, os.PathLike, BinaryIO]) -> Any:
+    """The object that ``paddle.save`` wrote, with numpy arrays for tensors (bfloat16 as its bits in uint16).
+
+    Parameters larger than a gigabyte, which protocols 2 and 3 store in slices, are put together again, and Paddle's
+    table of automatic parameter names is left out.
+
+    Args:
+        file: a path, or a binary file that can seek; reading begins at its position.
+
+    Raises:
+        UserError: unreadable, damaged, or asking for something that weights do not need; nothing was executed.
+    """
+    if hasattr(file, "read"):
+        return _load(file, str(getattr(file, "name", "the file")))
+    try:
+        with open(file, "rb") as stream:
+            return _load(stream, str(file))
+    except OSError as error:
+        raise UserError(f"{file} cannot be read: {error.strerror or error}") from error
+
+
+def _load(stream: BinaryIO, name: str) -> Any:
+    try:
+        value = _Machine(stream).run()
+        return _without_bookkeeping(value) if isinstance(value, dict) else value
+    except _Refused as refusal:
+        raise UserError(
+            f"{name} is refused: {refusal}, which weights do not need; nothing was executed. "
+            "Take the file from a source you trust and save it again with paddle.save"
+        ) from None
+    except (*_SPOILT, struct.error) as error:
+        raise UserError(
+            f"{name} is damaged or is no file of paddle.save: {_one_line(error)}; copy or download it again"
+        ) from error
+
+
+def _without_bookkeeping(state: Dict[Any, Any]) -> Dict[Any, Any]:
+    state.pop(_NAME_TABLE, None)
+    for name, about in state.pop(_SLICES, {}).items():
+        parts = [state.pop(_expect(part, str)) for part in about["slices"]]
+        state[name] = np.concatenate(parts).reshape(about["OriginShape"])
+    return state
+
+
+def _one_line(error: BaseException) -> str:
+    text = " ".join(str(error).split())
+    return text[:160] if text else type(error).__name__
+
+
+class _Refused(Exception):
+    """The file asks for something outside the tables below."""
+
+
+class _Name(NamedTuple):
+    """A class or function as the file names it. It stays a name: what it may do is in ``_CALLS``."""
+
+    module: str
+    attribute: str
+
+
+_NDARRAY, _DTYPE = _Name("numpy", "ndarray"), _Name("numpy", "dtype")
+
+
+class _Machine:
+    """Carries out the instructions of one pickle on a stack."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        start = stream.tell()
+        self.size = stream.seek(0, os.SEEK_END) - start
+        stream.seek(start)
+        self.stream = stream
+        self.left = self.size  # bytes of the file not read yet
+        self.array_bytes_left = 2 * self.size  # protocol 2 makes each array twice: bytes of a string, then the array
+        self.stack: List[Any] = []
+        self.marked: List[List[Any]] = []  # the stacks that were set aside by MARK
+        self.memo: Dict[int, Any] = {}
+
+    def run(self) -> Any:
+        if self.read(1) != b"\x80":
+            raise ValueError("its first byte is not that of a pickle")
+        protocol = self.read(1)[0]
+        if not 2 <= protocol <= 4:
+            raise ValueError(f"it has pickle protocol {protocol}, where paddle.save writes 2 to 4")
+        while True:
+            code = self.read(1)
+            if code == b".":
+                return self.stack.pop()
+            instruction = _INSTRUCTIONS.get(code)
+            if instruction is None:
+                raise _Refused(f"it contains the pickle instruction {code!r}")
+            instruction(self)
+
+    def read(self, length: int) -> bytes:
+        if length > self.left:
+            raise EOFError(f"it ends {length - self.left} bytes too early")
+        data = self.stream.read(length)
+        if len(data) != length:
+            raise EOFError("it became shorter while it was read")
+        self.left -= length
+        return data
+
+    def unpack(self, layout: str) -> Any:
+        return struct.unpack(layout, self.read(struct.calcsize(layout)))[0]
+
+    def read_text(self, layout: str) -> str:
+        return str(self.read(self.unpack(layout)), "utf-8", "surrogatepass")
+
+    def push(self, value: Any) -> None:
+        self.stack.append(value)
+
+    def pop_marked(self) -> List[Any]:
+        items = self.stack
+        self.stack = self.marked.pop()
+        return items
+
+    def spend(self, num_bytes: int) -> None:
+        """Count what an array or its bytes need, so that one stored string cannot be turned into many."""
+        self.array_bytes_left -= num_bytes
+        if self.array_bytes_left < 0:
+            raise ValueError("its arrays are larger than the file")
+
+    def push_mark(self) -> None:
+        self.marked.append(self.stack)
+        self.stack = []
+
+    def push_tuple(self, length: int) -> None:
+        if length > len(self.stack):
+            raise IndexError("a tuple lacks items")
+        items = tuple(self.stack[len(self.stack) - length :])
+        del self.stack[len(self.stack) - length :]
+        self.push(items)
+
+    def push_global_lines(self) -> None:
+        lines = [str(self.read_line(), "utf-8") for _ in range(2)]
+        self.push(_allowed(*lines))
+
+    def read_line(self) -> bytes:
+        line = self.stream.readline(256)
+        self.left -= len(line)
+        if not line.endswith(b"\n"):
+            raise ValueError("a name in it has no end")
+        return line[:-1]
+
+    def push_stack_global(self) -> None:
+        attribute, module = self.stack.pop(), self.stack.pop()
+        self.push(_allowed(module, attribute))
+
+    def push_memo(self, index: int) -> None:
+        self.push(self.memo[index])
+
+    def store_memo(self, index: int) -> None:
+        self.memo[index] = self.stack[-1]
+
+    def append(self, items: List[Any]) -> None:
+        _expect(self.stack[-1], list).extend(items)
+
+    def set_items(self, items: List[Any]) -> None:
+        target = _expect(self.stack[-1], dict)
+        if len(items) % 2:
+            raise ValueError("a dictionary has a key without a value")
+        for key, value in zip(items[::2], items[1::2]):
+            target[_expect(key, (str, int))] = value  # plain keys: hashing a deep tuple would end the interpreter
+
+    def call(self) -> None:
+        arguments, name = self.stack.pop(), self.stack.pop()
+        if not isinstance(name, _Name) or not isinstance(arguments, tuple):
+            raise ValueError("a call in it has no name or no arguments")
+        if name not in _CALLS:
+            raise _Refused(f"it calls '{name.module}.{name.attribute}'")
+        self.push(_CALLS[name](self, *arguments))
+
+    def set_state(self) -> None:
+        """Give an array or a number type, made empty before, its contents."""
+        state, target = self.stack.pop(), self.stack[-1]
+        if isinstance(target, np.ndarray):
+            _fill_array(self, target, *_expect(state, tuple))
+        elif isinstance(target, np.dtype):
+            _set_byte_order(target, *_expect(state, tuple))
+        else:
+            raise ValueError("it sets the state of something that is no array")
+
+
+def _expect(value: Any, kinds: Any) -> Any:
+    if not isinstance(value, kinds):
+        raise ValueError(f"it has a {type(value).__name__} in a place where none belongs")
+    return value
+
+
+def _allowed(module: Any, attribute: Any) -> _Name:
+    name = _Name(_expect(module, str), _expect(attribute, str))
+    if name == _NDARRAY or name in _CALLS:
+        return name
+    shown = ascii(f"{module}.{attribute}"[:120])
+    raise _Refused(f"it asks for {shown}")
+
+
+# What a call in the file may do. Each takes the machine and the arguments as the file gives them, and checks both.
+
+
+def _empty_array(machine: _Machine, subtype: Any, shape: Any, typecode: Any) -> np.ndarray:
+    if subtype != _NDARRAY or shape != (0,):
+        raise ValueError("an array in it is not made as numpy makes it")
+    return np.empty(0, np.uint8)
+
+
+def _number_type(machine: _Machine, code: Any, align: Any = False, copy: Any = True) -> np.dtype:
+    if not re.fullmatch(r"b1|[iu][1248]|f[248]", _expect(code, str)):
+        raise _Refused(f"it holds an array of type {ascii(code[:40])}")
+    return np.dtype(code, False, True)  # a copy: set_state changes it
+
+
+def _set_byte_order(dtype: np.dtype, version: Any, byte_order: Any, *rest: Any) -> None:
+    plain = (None, None, None, -1, -1, 0)  # no sub-array, names, fields; usual size, alignment, flags
+    if version != 3 or byte_order not in ("<", ">", "|", "=") or rest != plain:
+        raise _Refused("it holds an array of a structured type")
+    dtype.__setstate__((3, byte_order, *plain))
+
+
+def _fill_array(machine: _Machine, array: np.ndarray, version, shape, dtype, fortran_order, data) -> None:
+    if not isinstance(dtype, np.dtype) or not isinstance(data, bytes):
+        raise _Refused("it holds an array of objects")
+    if version != 1 or not isinstance(shape, tuple) or not all(type(side) is int and side >= 0 for side in shape):
+        raise ValueError("an array in it has no valid shape")
+    if len(shape) > 32 or math.prod(shape) * dtype.itemsize != len(data):
+        raise ValueError(f"an array in it has {len(data)} bytes, which is not what its shape and type need")
+    machine.spend(len(data))
+    array.__setstate__((1, shape, dtype, bool(fortran_order), data))
+
+
+def _scalar(machine: _Machine, dtype: Any, data: Any) -> Any:
+    if not isinstance(dtype, np.dtype) or not isinstance(data, bytes) or len(data) != dtype.itemsize:
+        raise ValueError("a number in it is not made as numpy makes it")
+    return np.frombuffer(data, dtype)[0]
+
+
+def _latin1_bytes(machine: _Machine, text: Any, encoding: Any) -> bytes:
+    if not isinstance(text, str) or encoding != "latin1":
+        raise _Refused("it calls '_codecs.encode' for something else than the bytes of an array")
+    machine.spend(len(text))
+    return text.encode("latin1")
+
+
+def _array_of_pair(machine: _Machine, pair: Any) -> np.ndarray:
+    """Paddle stores a tensor inside nested containers as the tuple (its automatic name, its array)."""
+    if not isinstance(pair, tuple) or len(pair) != 2 or not isinstance(pair[1], np.ndarray):
+        raise ValueError("a tensor in it is not a pair of name and array")
+    return pair[1]
+
+
+_CALLS: Dict[_Name, Callable[..., Any]] = {
+    _DTYPE: _number_type,
+    _Name("collections", "OrderedDict"): lambda machine: OrderedDict(),
+    _Name("_codecs", "encode"): _latin1_bytes,
+}
+for _module in ("numpy.core.multiarray", "numpy._core.multiarray"):  # numpy 1 and 2
+    _CALLS[_Name(_module, "_reconstruct")] = _empty_array
+    _CALLS[_Name(_module, "scalar")] = _scalar
+for _module in ("builtins", "__builtin__"):  # protocol 2 uses Python 2's name
+    _CALLS[_Name(_module, "tuple")] = _array_of_pair
+    _CALLS[_Name(_module, "bytes")] = lambda machine: b""
+
+
+# The instructions of protocols 2 to 4 that containers, numbers and arrays need; run() itself reads PROTO and STOP.
+_INSTRUCTIONS: Dict[bytes, Callable[[_Machine], Any]] = {
+    b"(": _Machine.push_mark,
+    b"N": lambda m: m.push(None),
+    b"\x88": lambda m: m.push(True),
+    b"\x89": lambda m: m.push(False),
+    b"J": lambda m: m.push(m.unpack("<i")),
+    b"K": lambda m: m.push(m.unpack("<B")),
+    b"M": lambda m: m.push(m.unpack("<H")),
+    b"\x8a": lambda m: m.push(int.from_bytes(m.read(m.unpack("<B")), "little", signed=True)),
+    b"G": lambda m: m.push(m.unpack(">d")),
+    b"X": lambda m: m.push(m.read_text("<I")),
+    b"\x8c": lambda m: m.push(m.read_text("<B")),
+    b"\x8d": lambda m: m.push(m.read_text("<Q")),
+    b"B": lambda m: m.push(m.read(m.unpack("<I"))),
+    b"C": lambda m: m.push(m.read(m.unpack("<B"))),
+    b"\x8e": lambda m: m.push(m.read(m.unpack("<Q"))),
+    b")": lambda m: m.push(()),
+    b"]": lambda m: m.push([]),
+    b"}": lambda m: m.push({}),
+    b"t": lambda m: m.push(tuple(m.pop_marked())),
+    b"\x85": lambda m: m.push_tuple(1),
+    b"\x86": lambda m: m.push_tuple(2),
+    b"\x87": lambda m: m.push_tuple(3),
+    b"a": lambda m: m.append([m.stack.pop()]),
+    b"e": lambda m: m.append(m.pop_marked()),
+    b"s": lambda m: m.set_items([m.stack.pop(-2), m.stack.pop()]),
+    b"u": lambda m: m.set_items(m.pop_marked()),
+    b"q": lambda m: m.store_memo(m.unpack("<B")),
+    b"r": lambda m: m.store_memo(m.unpack("<I")),
+    b"\x94": lambda m: m.store_memo(len(m.memo)),
+    b"h": lambda m: m.push_memo(m.unpack("<B")),
+    b"j": lambda m: m.push_memo(m.unpack("<I")),
+    b"c": _Machine.push_global_lines,
+    b"\x93": _Machine.push_stack_global,
+    b"R": _Machine.call,
+    b"b": _Machine.set_state,
+    b"\x95": lambda m: m.read(8),  # FRAME announces how much may be read ahead
+}

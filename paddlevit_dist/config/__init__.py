@@ -1,0 +1,13 @@
+"""Configuration: defaults, then YAML files (BASE first), then the command line; merged, checked and frozen once.
+
+``load(argv)`` is the whole way: read the command line, read the files it names, check every value against the table of
+keys, check what must fit together, freeze. Nothing here imports paddle.
+"""
+
+from __future__ import annotations
+
+from .defaults import default_config
+from .merge import Configuration, load
+from .text import dump_yaml
+
+__all__ = ["Configuration", "default_config", "dump_yaml", "load"]

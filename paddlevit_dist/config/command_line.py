@@ -1,0 +1,204 @@
+"""The command line: one table of flags, from which it is read and from which ``-h`` is written."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import yaml
+
+from ..errors import UserError
+from .defaults import KEYS
+from .key import show
+from .setting import COMMAND_LINE, Setting
+
+
+class Flag(NamedTuple):
+    """``key`` is what the flag sets, None if it is about the command itself; ``argument`` is None for a switch."""
+
+    name: str
+    argument: str | None
+    key: str | None
+    group: str
+    meaning: str = ""  # empty: the meaning of the key
+
+
+FLAGS: dict[str, Flag] = {
+    flag.name: flag
+    for flag in (
+        Flag("cfg", "FILE", None, "what to run", "YAML file, after the BASE files it names; default: none"),
+        Flag("eval", None, "EVAL", "what to run"),
+        Flag("output", "FOLDER", "SAVE", "what to run"),
+        Flag("dataset", "NAME", "DATA.DATASET", "data"),
+        Flag("data_path", "PATH", "DATA.DATA_PATH", "data"),
+        Flag("image_size", "PIXELS", "DATA.IMAGE_SIZE", "data"),
+        Flag("batch_size", "N", "DATA.BATCH_SIZE", "data", "images per device and step, in evaluation as well"),
+        Flag("batch_size_eval", "N", "DATA.BATCH_SIZE_EVAL", "data"),
+        Flag("num_workers", "N", "DATA.NUM_WORKERS", "data"),
+        Flag("num_classes", "N", "MODEL.NUM_CLASSES", "model"),
+        Flag("pretrained", "PATH", "MODEL.PRETRAINED", "model"),
+        Flag("resume", "PATH", "MODEL.RESUME", "model"),
+        Flag("epochs", "N", "TRAIN.NUM_EPOCHS", "training"),
+        Flag("stop_after_epoch", "N", "TRAIN.STOP_AFTER_EPOCH", "training"),
+        Flag("last_epoch", "N", "TRAIN.LAST_EPOCH", "training"),
+        Flag("accum_iter", "N", "TRAIN.ACCUM_ITER", "training"),
+        Flag("amp", None, "AMP", "training"),
+        Flag("ngpus", "N", "NGPUS", "machine"),
+        Flag("seed", "N", "SEED", "machine"),
+        Flag("show_config", None, None, "help", "print the merged configuration, with the source of each value"),
+        Flag("h", None, None, "help", "print this text; also -help"),
+    )
+}
+
+USAGE = "python main_multi_gpu.py [-flag=value ...] [KEY VALUE ...]"
+EXAMPLE = r"""CUDA_VISIBLE_DEVICES=0,1,2,3,4,5,6,7 python main_multi_gpu.py \
+      -cfg='./configs/vit_base_patch16_224.yaml' -dataset='imagenet2012' -batch_size=16 \
+      -data_path='/dataset/imagenet' -eval -pretrained='./vit_base_patch16_224'"""
+
+
+@dataclass
+class CommandLine:
+    """What the command line asks for; ``settings`` in the order in which later ones win."""
+
+    cfg: str | None = None
+    show: bool = False
+    settings: list[Setting] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
+
+
+def parse(argv: Sequence[str]) -> CommandLine:
+    """Read flags (``-flag=value``, ``-flag value``, ``--flag``) and overrides (``KEY VALUE``, ``KEY=VALUE``).
+
+    Raises:
+        UserError: a flag is not known, lacks its value or has one too many; an override is incomplete.
+        SystemExit: help was asked for, and printed.
+    """
+    if {"-h", "--h", "-help", "--help"} & set(argv):
+        print(help_text())
+        raise SystemExit(0)
+    given, overrides = _read(argv)
+    command = CommandLine(show="show_config" in given)
+    for name, values in given.items():
+        flag = FLAGS[name]
+        if len(values) > 1:
+            last = f": the last one, {show(values[-1])}, is used" if flag.argument else ""
+            command.notices.append(f"-{name} is given {len(values)} times{last}")
+        if flag.key:
+            value = values[-1] if flag.argument else True
+            command.settings.append(Setting(flag.key, value, COMMAND_LINE, f"-{name}"))
+    if "cfg" in given:
+        command.cfg = given["cfg"][-1]
+    named = {setting.name for setting in command.settings}
+    if "batch_size" in given and "DATA.BATCH_SIZE_EVAL" not in named:
+        command.settings.append(Setting("DATA.BATCH_SIZE_EVAL", given["batch_size"][-1], COMMAND_LINE, "-batch_size"))
+    for name, value in overrides:
+        if name in named:
+            command.notices.append(f"{name} is given more than once: the last override, {show(value)}, is used")
+        named.add(name)
+        command.settings.append(Setting(name, value, COMMAND_LINE, COMMAND_LINE))
+    return command
+
+
+def _read(argv: Sequence[str]) -> tuple[dict[str, list[str]], list[tuple[str, Any]]]:
+    """Flag name -> its values in order, and (key, value) of each override."""
+    given: dict[str, list[str]] = {}
+    overrides: list[tuple[str, Any]] = []
+    words = list(argv)
+    while words:
+        word = words.pop(0)
+        if _is_flag(word):
+            name, equals, value = word[2 if word.startswith("--") else 1 :].partition("=")
+            flag = FLAGS.get(name)
+            if flag is None:
+                raise UserError(f"{word.partition('=')[0]} is not a known flag: {_closest_flag(name)}")
+            if flag.argument is None:
+                if equals:
+                    raise UserError(f"-{name} takes no value: write -{name} alone, or leave it out")
+            elif not equals:
+                if not words or _is_flag(words[0]):
+                    raise UserError(f"-{name} needs a value: -{name}={flag.argument}")
+                value = words.pop(0)
+            if name == "cfg" and not value:
+                raise UserError("-cfg needs a value: -cfg=FILE")
+            given.setdefault(name, []).append(value)
+        else:
+            key, equals, value = word.partition("=")
+            if not equals:
+                if not words or _is_flag(words[0]):
+                    raise UserError(
+                        f"command line: {show(key)} is neither a flag nor a KEY with its VALUE{_guess(key)}"
+                    )
+                value = words.pop(0)
+            overrides.append((key, _typed(key, value)))
+    return given, overrides
+
+
+def _is_flag(word: str) -> bool:
+    if not word.startswith("-"):
+        return False
+    try:
+        float(word)
+    except ValueError:
+        return True
+    return False
+
+
+def _typed(name: str, value: str) -> Any:
+    """Texts and numbers are read by their key; what else a word may stand for (true, a list) YAML knows."""
+    if name in KEYS and KEYS[name].kind != "bool":
+        return value
+    try:
+        return yaml.safe_load(value)
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return value
+
+
+def _closest_flag(name: str) -> str:
+    near = difflib.get_close_matches(name.lower(), list(FLAGS), n=1, cutoff=0.5)
+    if near:
+        return f"did you mean '-{near[0]}'?"
+    return (
+        f"valid flags: {', '.join(f'-{flag}' for flag in FLAGS)}; keys are written without a dash: TRAIN.BASE_LR 3e-4"
+    )
+
+
+def _guess(word: str) -> str:
+    if word in KEYS:
+        return f": write {word}=VALUE"
+    if word.endswith((".yaml", ".yml")):
+        return f": did you mean '-cfg={word}'?"
+    if word.lower() in FLAGS:
+        return f": did you mean '-{word.lower()}'?"
+    return ": write TRAIN.BASE_LR 3e-4, for example"
+
+
+def help_text() -> str:
+    """What ``-h`` prints: the flags by group, then every key."""
+    lines = [f"usage: {USAGE}", "", "example:", f"  {EXAMPLE}"]
+    group = None
+    for flag in FLAGS.values():
+        if flag.group != group:
+            group = flag.group
+            lines += ["", f"{group}:"]
+        left = f"-{flag.name}={flag.argument}" if flag.argument else f"-{flag.name}"
+        right = flag.meaning or KEYS[flag.key or ""].meaning
+        if flag.key:
+            right += f" ({flag.key}, default {_default(flag.key)})"
+        lines.append(f"  {left:<20} {right}")
+    lines += ["", "Each flag works with one dash or two, and as -flag=value or -flag value.", ""]
+    lines.append(
+        "keys, to be set in a YAML file, or as KEY VALUE after the flags (TRAIN.BASE_LR 3e-4), which wins over them:"
+    )
+    width = max(len(name) for name in KEYS)
+    for key in KEYS.values():
+        if key.name != "BASE":
+            choices = f"; {key.expected()}" if key.choices else ""
+            lines.append(f"  {key.name:<{width}} {key.meaning}{choices} (default {_default(key.name)})")
+    return "\n".join(lines)
+
+
+def _default(name: str) -> str:
+    default = KEYS[name].default
+    return str(list(default) if isinstance(default, tuple) else default)

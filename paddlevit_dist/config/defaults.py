@@ -1,0 +1,138 @@
+"""The table of configuration keys: the only place where a default lives.
+
+None means "not set": the dataset, the variant that MODEL.NAME stands for, or the rule named in the meaning decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from yacs.config import CfgNode
+
+from .key import Key, Range
+
+_AT_LEAST_0 = Range(low=0)
+_AT_LEAST_1 = Range(low=1)
+_ABOVE_0 = Range(low=0, low_open=True)
+_SHARE = Range(low=0, high=1)
+_SHARE_BELOW_1 = Range(low=0, high=1, high_open=True)
+_SHARE_ABOVE_0 = Range(low=0, high=1, low_open=True)
+
+
+def _optional(name: str, kind: str, meaning: str, within: Range | None = None) -> Key:
+    return Key(name, None, kind, meaning, within, optional=True)
+
+
+_DATA = (
+    Key("DATA.BATCH_SIZE", 256, "int", "training images per device and step", _AT_LEAST_1),
+    _optional("DATA.BATCH_SIZE_EVAL", "int", "evaluation images per device; None: DATA.BATCH_SIZE", _AT_LEAST_1),
+    Key("DATA.DATASET", "digits", "text", "name of a registered dataset"),
+    _optional("DATA.DATA_PATH", "text", "folder or file of the dataset; not needed for digits"),
+    Key("DATA.IMAGE_SIZE", 224, "int", "height and width in pixels that the model sees", _AT_LEAST_1),
+    Key("DATA.IMAGE_CHANNELS", 3, "int", "3 for colour, 1 for grey", choices=(1, 3)),
+    Key("DATA.CROP_PCT", 0.875, "float", "evaluation: share of the resized image that is kept", _SHARE_ABOVE_0),
+    _optional("DATA.NUM_WORKERS", "int", "loader processes per device; None: from cores and devices", _AT_LEAST_0),
+    Key("DATA.IMAGENET_MEAN", [0.5] * 3, "float", "mean per channel, of pixels from 0 to 1", _SHARE, many=True),
+    Key("DATA.IMAGENET_STD", [0.5] * 3, "float", "standard deviation per channel", _ABOVE_0, many=True),
+    Key("DATA.CROP_SCALE", [0.08, 1.0], "float", "training crop: share of the area", _SHARE_ABOVE_0, None, True, 2),
+    Key("DATA.CROP_RATIO", [0.75, 4 / 3], "float", "training crop: width to height", _ABOVE_0, None, True, 2),
+    Key("DATA.HORIZONTAL_FLIP", 0.5, "float", "training: probability of a mirrored image", _SHARE),
+    Key("DATA.LOADER_TIMEOUT_SECONDS", 600.0, "float", "a batch that takes longer ends the run", _ABOVE_0),
+)
+
+_MODEL = (
+    Key("MODEL.TYPE", "vit", "text", "family of the model"),
+    Key("MODEL.NAME", "vit", "text", "name of a registered model: a family or one of its variants"),
+    _optional("MODEL.NUM_CLASSES", "int", "outputs of the classifier; None: the dataset's classes", _AT_LEAST_1),
+    _optional("MODEL.PRETRAINED", "text", "weights to start from or to evaluate, with or without extension"),
+    _optional("MODEL.RESUME", "text", "checkpoint to continue from; auto: the newest in SAVE, if any"),
+    Key("MODEL.DROPOUT", 0.0, "float", "probability, after dense layers", _SHARE_BELOW_1),
+    Key("MODEL.ATTENTION_DROPOUT", 0.0, "float", "probability, on attention weights", _SHARE_BELOW_1),
+    Key("MODEL.DROPPATH", 0.0, "float", "probability of skipping the last residual branch", _SHARE_BELOW_1),
+    _optional("MODEL.PATCH_SIZE", "int", "height and width of a patch in pixels; None: the variant's", _AT_LEAST_1),
+    _optional("MODEL.EMBED_DIM", "int", "width of a token; None: the variant's", _AT_LEAST_1),
+    _optional("MODEL.NUM_HEADS", "int", "attention heads; None: the variant's", _AT_LEAST_1),
+    _optional("MODEL.ATTN_HEAD_SIZE", "int", "width of a head; None: EMBED_DIM / NUM_HEADS", _AT_LEAST_1),
+    _optional("MODEL.DEPTH", "int", "transformer blocks; None: the variant's", _AT_LEAST_1),
+    _optional("MODEL.MLP_RATIO", "float", "hidden width of a block's MLP to EMBED_DIM; None: the variant's", _ABOVE_0),
+    _optional("MODEL.QKV_BIAS", "bool", "bias of queries, keys and values; None: the variant's"),
+)
+
+_TRAIN = (
+    Key("TRAIN.LAST_EPOCH", 0, "int", "epochs that are already trained", _AT_LEAST_0),
+    Key("TRAIN.NUM_EPOCHS", 300, "int", "epochs of the whole training", _AT_LEAST_1),
+    _optional(
+        "TRAIN.STOP_AFTER_EPOCH", "int", "stop here, on the schedule of NUM_EPOCHS, to resume later", _AT_LEAST_1
+    ),
+    Key("TRAIN.WARMUP_EPOCHS", 0, "int", "epochs of linear warm-up", _AT_LEAST_0),
+    _optional("TRAIN.WARMUP_STEPS", "int", "updates of linear warm-up, instead of WARMUP_EPOCHS", _AT_LEAST_0),
+    Key("TRAIN.WEIGHT_DECAY", 0.05, "float", "not on biases, norms, position embeddings and tokens", _AT_LEAST_0),
+    Key("TRAIN.BASE_LR", 1e-3, "float", "learning rate after warm-up", _ABOVE_0),
+    Key("TRAIN.WARMUP_START_LR", 1e-6, "float", "learning rate at the first update of a warm-up", _AT_LEAST_0),
+    Key("TRAIN.END_LR", 0.0, "float", "learning rate at the end (cosine, poly)", _AT_LEAST_0),
+    _optional("TRAIN.GRAD_CLIP", "float", "largest global norm of the gradients; None: no clipping", _ABOVE_0),
+    Key("TRAIN.ACCUM_ITER", 1, "int", "batches per update", _AT_LEAST_1),
+    _optional(
+        "TRAIN.LINEAR_SCALED_LR", "int", "batch that the learning rates are meant for; None: as given", _AT_LEAST_1
+    ),
+    Key("TRAIN.SMOOTHING", 0.0, "float", "label smoothing", _SHARE_BELOW_1),
+    Key(
+        "TRAIN.LR_SCHEDULER.NAME",
+        "cosine",
+        "text",
+        "course of the learning rate after warm-up",
+        choices=("cosine", "constant", "step", "poly"),
+    ),
+    Key("TRAIN.LR_SCHEDULER.MILESTONES", [], "int", "step: epochs at which the rate falls", _AT_LEAST_1, many=True),
+    Key("TRAIN.LR_SCHEDULER.GAMMA", 0.1, "float", "step: factor at each milestone", _SHARE_ABOVE_0),
+    Key("TRAIN.LR_SCHEDULER.POWER", 0.9, "float", "poly: exponent", _ABOVE_0),
+    Key("TRAIN.OPTIMIZER.NAME", "AdamW", "text", "optimizer", choices=("AdamW", "Adam", "SGD")),
+    Key("TRAIN.OPTIMIZER.EPS", 1e-8, "float", "AdamW, Adam: added to the denominator", _ABOVE_0),
+    Key("TRAIN.OPTIMIZER.BETAS", (0.9, 0.999), "float", "AdamW, Adam: decay of moments", _SHARE_BELOW_1, None, True, 2),
+    Key("TRAIN.OPTIMIZER.MOMENTUM", 0.9, "float", "SGD: momentum", _SHARE_BELOW_1),
+)
+
+_RUN = (
+    Key("BASE", [], "text", "YAML files read before this one, relative to it; only inside a file", many=True),
+    Key("TASK", "classification", "text", "name of a registered task"),
+    Key("SAVE", "./output", "text", "output folder: log, metrics, configuration, checkpoints"),
+    Key("SAVE_FREQ", 10, "int", "epochs between kept checkpoints", _AT_LEAST_1),
+    Key("VALIDATE_FREQ", 1, "int", "epochs between evaluations", _AT_LEAST_1),
+    Key("REPORT_FREQ", 20, "int", "updates between lines of the log", _AT_LEAST_1),
+    Key("SEED", 0, "int", "seed of everything random", Range(low=0, high=2**31 - 1)),
+    Key("EVAL", False, "bool", "evaluate only"),
+    Key("AMP", False, "bool", "mixed precision in training"),
+    Key("NGPUS", -1, "int", "devices (without a GPU: processes); -1: all that are visible", Range(low=1, also=(-1,))),
+    Key("CPU_TUNING", True, "bool", "set the environment that makes MKL and malloc fast on this processor"),
+)
+
+KEYS: dict[str, Key] = {key.name: key for key in (*_DATA, *_MODEL, *_TRAIN, *_RUN)}
+
+
+def default_config() -> CfgNode:
+    """A new tree of all keys with their defaults, not frozen."""
+    config = CfgNode()
+    for key in KEYS.values():
+        default = key.default
+        put(config, key.name, type(default)(default) if key.many else default)
+    return config
+
+
+def put(config: CfgNode, name: str, value: Any) -> None:
+    """Set the dotted ``name`` in the tree; missing sections are made."""
+    *sections, last = name.split(".")
+    for section in sections:
+        if section not in config:
+            config[section] = CfgNode()
+        config = config[section]
+    config[last] = value
+
+
+def leaves(config: CfgNode, above: str = "") -> Iterator[tuple[str, Any]]:
+    """(dotted name, value) of every key in the tree, in its order."""
+    for name, value in config.items():
+        if isinstance(value, CfgNode):
+            yield from leaves(value, f"{above}{name}.")
+        else:
+            yield f"{above}{name}", value

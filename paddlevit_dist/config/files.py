@@ -1,0 +1,149 @@
+"""YAML files: read safely, BASE files first, as a list of settings with the line each one stands on."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import yaml
+
+from ..errors import UserError
+from . import paddlevit
+from .defaults import KEYS
+from .key import NONE_WORDS, show
+from .setting import Setting
+
+SECTIONS = frozenset(
+    name[:dot] for name in (*KEYS, *paddlevit.NAMES) for dot, letter in enumerate(name) if letter == "."
+)
+
+Lines = dict[tuple[str, ...], int]  # path of keys -> line, counted from 1
+
+
+def read(path: str) -> list[Setting]:
+    """Every setting of the file and of the BASE files it names, in the order in which later ones win.
+
+    Raises:
+        UserError: a file is missing, unreadable, no YAML, no mapping, has a key twice, or BASE goes in a circle.
+    """
+    path = os.path.expanduser(path)
+    if not os.path.isfile(path):
+        raise UserError(f"-cfg: {_missing(path)}")
+    return _read(path, ())
+
+
+def _read(path: str, above: tuple[str, ...]) -> list[Setting]:
+    label = os.path.normpath(path)
+    content, lines = _parse(path, label)
+    settings: list[Setting] = []
+    own: dict[str, Setting] = {}
+    for setting in _flatten(content, (), lines, label):
+        if setting.name in own:
+            raise UserError(f"{setting.place}: {setting.name} is already set at {own[setting.name].place}: keep one")
+        own[setting.name] = setting
+    base = own.pop("BASE", None)
+    if base is not None:
+        for name in _base_names(base):
+            settings += _read_base(name, path, base.place, (*above, os.path.realpath(path)))
+    return settings + list(own.values())
+
+
+def _read_base(name: str, path: str, place: str, above: tuple[str, ...]) -> list[Setting]:
+    base = os.path.join(os.path.dirname(path), name)
+    if not os.path.isfile(base):
+        raise UserError(f"{place}: BASE names {show(name)}: {_missing(base)}")
+    if os.path.realpath(base) in above:
+        chain = [os.path.relpath(file) for file in (*above[above.index(os.path.realpath(base)) :], base)]
+        raise UserError(f"{place}: BASE goes in a circle: {' -> '.join(chain)}")
+    return _read(base, above)
+
+
+def _base_names(base: Setting) -> list[str]:
+    names = base.value if isinstance(base.value, list) else [base.value]
+    if not all(name is None or isinstance(name, str) for name in names):
+        raise UserError(
+            f"{base.place}: BASE is {show(base.value)}: expected the name of a YAML file or a list of names"
+        )
+    return [name for name in names if name is not None and name.strip().lower() not in NONE_WORDS]
+
+
+def _missing(path: str) -> str:
+    if os.path.isdir(path):
+        return f"{os.path.normpath(path)} is a folder: expected a YAML file"
+    folder, file = os.path.split(path)
+    near = []
+    if os.path.isdir(folder or "."):
+        names = [name for name in os.listdir(folder or ".") if name.endswith((".yaml", ".yml"))]
+        near = difflib.get_close_matches(file, names, n=1, cutoff=0.5)
+    hint = f": did you mean '{os.path.normpath(os.path.join(folder, near[0]))}'?" if near else ""
+    return f"there is no file {os.path.normpath(path)}{hint}"
+
+
+def _parse(path: str, label: str) -> tuple[dict[Any, Any], Lines]:
+    """The content of one file, read as yaml.safe_load does, and the line of each of its keys."""
+    lines: Lines = {}
+    try:
+        with open(path, "rb") as file:
+            loader = yaml.SafeLoader(file.read())
+        root = loader.get_single_node()
+        if root is not None:
+            _walk(root, (), lines, set(), label)
+        content = None if root is None else loader.construct_document(root)
+    except OSError as error:
+        raise UserError(f"{label} cannot be read: {error.strerror}") from None
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = f":{mark.line + 1}" if mark else ""
+        raise UserError(f"{label}{line}: not valid YAML: {error.problem or error.context}") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error).split("\n")[0]
+        raise UserError(f"{label}: not valid YAML: {reason}") from None
+    if not isinstance(content, dict):
+        found = "is empty" if content is None else f"holds {show(content)}"
+        raise UserError(f"{label} {found}: expected a mapping such as 'TRAIN:' with keys below it")
+    return content, lines
+
+
+def _walk(node: yaml.Node, path: tuple[str, ...], lines: Lines, seen: set[int], label: str) -> None:
+    """Note the line of each key, and refuse a key that stands twice in one mapping (YAML's loader keeps the last)."""
+    if id(node) in seen or not isinstance(node, (yaml.MappingNode, yaml.SequenceNode)):
+        return
+    seen.add(id(node))
+    if isinstance(node, yaml.SequenceNode):
+        for item in node.value:
+            _walk(item, path, lines, seen, label)
+        return
+    first: dict[tuple[str, str], int] = {}
+    for key, value in node.value:
+        line = key.start_mark.line + 1
+        if isinstance(key, yaml.ScalarNode):
+            if (key.tag, key.value) in first:
+                name = ".".join((*path, key.value))
+                raise UserError(f"{label}:{line}: {name} is already set at line {first[key.tag, key.value]}: keep one")
+            first[key.tag, key.value] = line
+            lines.setdefault((*path, key.value), line)
+            _walk(value, (*path, key.value), lines, seen, label)
+
+
+def _flatten(content: dict[Any, Any], path: tuple[str, ...], lines: Lines, label: str) -> Iterator[Setting]:
+    for key, value in content.items():
+        here = (*path, str(key))
+        name = ".".join(here)
+        place = _place(here, lines, label)
+        if name not in SECTIONS:
+            yield Setting(name, value, label, place)
+        elif isinstance(value, dict):
+            yield from _flatten(value, here, lines, label)
+        elif value is not None:
+            raise UserError(f"{place}: {name} is {show(value)}: expected keys below it, such as {_first_key(name)}")
+
+
+def _place(path: tuple[str, ...], lines: Lines, label: str) -> str:
+    line: int | None = lines.get(path)
+    return label if line is None else f"{label}:{line}"
+
+
+def _first_key(section: str) -> str:
+    return next(name for name in KEYS if name.startswith(f"{section}."))

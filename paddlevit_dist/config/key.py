@@ -1,0 +1,178 @@
+"""One configuration key: what it may hold, and how a value from a file or the command line becomes that."""
+
+from __future__ import annotations
+
+import math
+import reprlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+NONE_WORDS = ("", "none", "null", "~")
+
+_KINDS = {  # kind -> (one of them, several of them)
+    "int": ("a whole number", "whole numbers"),
+    "float": ("a number", "numbers"),
+    "bool": ("true or false", "true or false"),
+    "text": ("text", "texts"),
+}
+
+_short = reprlib.Repr()
+_short.maxstring = _short.maxother = 100
+_short.maxlist = _short.maxtuple = _short.maxdict = 8
+_short.maxlevel = 3
+
+
+class Mismatch(ValueError):
+    """The value is not what its key may hold."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """Numbers from ``low`` to ``high``; an open end excludes its bound, ``also`` are single numbers beside it."""
+
+    low: float = -math.inf
+    high: float = math.inf
+    low_open: bool = False
+    high_open: bool = False
+    also: tuple[float, ...] = ()
+
+    def __contains__(self, number: float) -> bool:
+        above = number > self.low if self.low_open else number >= self.low
+        below = number < self.high if self.high_open else number <= self.high
+        return (above and below) or number in self.also
+
+    def __str__(self) -> str:
+        ends = []
+        if self.low > -math.inf:
+            ends.append(f"{'>' if self.low_open else '>='} {self.low:g}")
+        if self.high < math.inf:
+            ends.append(f"{'<' if self.high_open else '<='} {self.high:.10g}")
+        return " or ".join([" and ".join(ends), *(f"{number:g}" for number in self.also)])
+
+
+@dataclass(frozen=True)
+class Key:
+    """A row of the table of keys.
+
+    Args:
+        name: dotted, as written on the command line.
+        default: value when neither a file nor the command line sets the key; its type (list, tuple) is kept.
+        kind: "int", "float", "bool" or "text", of the value or of each item.
+        meaning: one line for people.
+        within: the numbers allowed, None for any finite one.
+        choices: the values allowed, None for any; texts are compared without case.
+        many: the value is a sequence; ``length`` items if that is not None.
+        optional: None is allowed and means "not set".
+    """
+
+    name: str
+    default: Any
+    kind: str
+    meaning: str
+    within: Range | None = None
+    choices: tuple[Any, ...] | None = None
+    many: bool = False
+    length: int | None = None
+    optional: bool = False
+
+    def expected(self) -> str:
+        """What the key may hold, in words that fit behind "expected "."""
+        one, several = _KINDS[self.kind]
+        if self.choices:
+            words = f"one of {', '.join(str(choice) for choice in self.choices)}"
+        elif self.many:
+            words = f"a list of {self.length or ''} {several}".replace("  ", " ")
+            words += f", each {self.within}" if self.within else ""
+        else:
+            words = f"{one} {self.within}" if self.within else one
+        return words + (", or None" if self.optional else "")
+
+    def parse(self, value: Any) -> Any:
+        """The value as this key holds it.
+
+        Raises:
+            Mismatch: it is of another type, out of range, or none of the choices.
+        """
+        if value is None or (self.optional and isinstance(value, str) and value.strip().lower() in NONE_WORDS):
+            if self.optional:
+                return None
+            raise Mismatch("a value is needed")
+        if not self.many:
+            return self._parse_one(value)
+        items = [self._parse_one(item) for item in self._items(value)]
+        if self.length is not None and len(items) != self.length:
+            raise Mismatch(f"{len(items)} items")
+        return type(self.default)(items)
+
+    def _items(self, value: Any) -> list[Any]:
+        if isinstance(value, str):
+            inner = value.strip()
+            if (inner[:1], inner[-1:]) in (("(", ")"), ("[", "]")):
+                inner = inner[1:-1].strip()
+            inner = inner.removesuffix(",")
+            return [item.strip() for item in inner.split(",")] if inner else []
+        if isinstance(value, (list, tuple)):
+            return list(value)
+        return [value]
+
+    def _parse_one(self, value: Any) -> Any:
+        parsed = _PARSERS[self.kind](value)
+        if self.choices:
+            for choice in self.choices:
+                if str(choice).lower() == str(parsed).lower():
+                    return choice
+            raise Mismatch("none of the choices")
+        if self.within is not None and parsed not in self.within:
+            raise Mismatch("out of range")
+        return parsed
+
+
+def show(value: Any) -> str:
+    """The value as an error message or notice shows it: on one line and not long."""
+    return _short.repr(value)
+
+
+def _parse_int(value: Any) -> int:
+    if isinstance(value, str):
+        try:
+            return int(value)
+        except ValueError:
+            value = _parse_float(value)
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise Mismatch("not a whole number")
+    return value
+
+
+def _parse_float(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        raise Mismatch("not a number")
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        raise Mismatch("not a number") from None
+    if not math.isfinite(number):
+        raise Mismatch("not a finite number")
+    return number
+
+
+def _parse_bool(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise Mismatch("neither true nor false")
+    return value
+
+
+def _parse_text(value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise Mismatch("not a text")
+    return value
+
+
+_PARSERS: dict[str, Callable[[Any], Any]] = {
+    "int": _parse_int,
+    "float": _parse_float,
+    "bool": _parse_bool,
+    "text": _parse_text,
+}

@@ -1,0 +1,121 @@
+"""The learning rate of every update, in closed form: it needs no state and no Paddle."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple, Sequence
+
+
+class Rates(NamedTuple):
+    """Learning rates after the linear scaling rule."""
+
+    base: float
+    warmup_start: float
+    end: float
+
+
+def scaled_rates(base: float, warmup_start: float, end: float, effective_batch: int, reference_batch=None) -> Rates:
+    """Apply the linear scaling rule (Goyal et al., 2017, arXiv 1706.02677): rates x effective batch / reference batch.
+
+    Args:
+        effective_batch: samples per update over all processes and accumulation steps.
+        reference_batch: the batch that the rates were stated for (TRAIN.LINEAR_SCALED_LR); None leaves them alone.
+    """
+    factor = effective_batch / reference_batch if reference_batch else 1.0
+    return Rates(base * factor, warmup_start * factor, end * factor)
+
+
+class Schedule:
+    """Linear warm-up, then cosine, constant, step or polynomial decay; a function of the update alone.
+
+    With ``u`` the update, ``w`` the warm-up updates and ``p = (u - w) / (total - w)``:
+
+    - warm-up (``u < w``): ``warmup_start + (base - warmup_start) * u / w``
+    - cosine: ``end + (base - end) * (1 + cos(pi * p)) / 2`` (Loshchilov and Hutter, 2017, arXiv 1608.03983, without
+      restarts; after the last update it stays at ``end``, where Paddle's climbs again)
+    - poly: ``end + (base - end) * (1 - p) ** power``
+    - step: ``base * gamma ** (number of milestones reached)``
+    - constant: ``base``
+
+    Args:
+        name: "cosine", "constant", "step" or "poly".
+        rates: base, warm-up start and end learning rate.
+        total_updates: of the whole run.
+        warmup_updates: length of the warm-up.
+        milestones: updates at which "step" multiplies by ``gamma``.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        rates: Rates,
+        total_updates: int,
+        warmup_updates: int = 0,
+        milestones: Sequence[int] = (),
+        gamma: float = 0.1,
+        power: float = 0.9,
+    ) -> None:
+        self.name = name
+        self.rates = rates
+        self.total_updates = total_updates
+        self.warmup_updates = warmup_updates
+        self.milestones = tuple(milestones)
+        self.gamma = gamma
+        self.power = power
+
+    def __call__(self, update: int) -> float:
+        base, warmup_start, end = self.rates
+        if update < self.warmup_updates:
+            return warmup_start + (base - warmup_start) * update / self.warmup_updates
+        if self.name == "constant":
+            return base
+        if self.name == "step":
+            return base * self.gamma ** sum(update >= milestone for milestone in self.milestones)
+        decay_updates = max(1, self.total_updates - self.warmup_updates)
+        progress = min(1.0, (update - self.warmup_updates) / decay_updates)
+        if self.name == "cosine":
+            return end + (base - end) * (1.0 + math.cos(math.pi * progress)) / 2.0
+        if self.name == "poly":
+            return end + (base - end) * (1.0 - progress) ** self.power
+        raise ValueError(f"no schedule is called {self.name!r}")
+
+
+def effective_batch_size(config, processes: int) -> int:
+    """Samples of one update over all processes and accumulation steps."""
+    return config.DATA.BATCH_SIZE * processes * config.TRAIN.ACCUM_ITER
+
+
+def describe_rates(config, processes: int) -> str:
+    """The effective batch and the learning rates of a run, in one line."""
+    data, train = config.DATA, config.TRAIN
+    batch = effective_batch_size(config, processes)
+    rates = scaled_rates(train.BASE_LR, train.WARMUP_START_LR, train.END_LR, batch, train.LINEAR_SCALED_LR)
+    reference = train.LINEAR_SCALED_LR
+    rule = f", TRAIN's rates x {batch / reference:g} = {batch} / LINEAR_SCALED_LR {reference}" if reference else ""
+    return (
+        f"effective batch {batch} = {data.BATCH_SIZE} per process x {processes} process(es) x {train.ACCUM_ITER} "
+        f"accumulated; learning rate {rates.base:g} (warm-up from {rates.warmup_start:g}, end {rates.end:g})"
+        + rule
+    )
+
+
+def schedule_of(train, updates_per_epoch: int, effective_batch: int) -> Schedule:
+    """The schedule that the TRAIN section of a configuration asks for.
+
+    Args:
+        train: the TRAIN node.
+        updates_per_epoch: updates of one epoch; epochs of the configuration become updates with it.
+        effective_batch: samples per update.
+    """
+    rates = scaled_rates(train.BASE_LR, train.WARMUP_START_LR, train.END_LR, effective_batch, train.LINEAR_SCALED_LR)
+    warmup = train.WARMUP_STEPS if train.WARMUP_STEPS is not None else train.WARMUP_EPOCHS * updates_per_epoch
+    decay = train.LR_SCHEDULER
+    return Schedule(
+        decay.NAME,
+        rates,
+        total_updates=train.NUM_EPOCHS * updates_per_epoch,
+        warmup_updates=int(warmup),
+        milestones=[epoch * updates_per_epoch for epoch in decay.MILESTONES],
+        gamma=decay.GAMMA,
+        power=decay.POWER,
+    )

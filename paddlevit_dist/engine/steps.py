@@ -1,0 +1,133 @@
+"""One update: micro-batches forward and backward, gradients normalised by global counts, clip, step."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, Dict, Iterator, List, Optional, Sequence
+
+import numpy as np
+import paddle
+
+from ..parallel import all_reduce_sum, rank, synchronise_only_last, world_size
+from .precision import Precision
+from .task import Moment, Number, Task, Term
+
+COUNTS = "__counts__"  # key of a batch's normalisers, float64 (terms,), in the order of the task's ``count_names``
+
+
+class CountingCollate:
+    """The task's collate, with the normalisers of each batch made beside it in the loader process."""
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+
+    def __call__(self, samples: Sequence[Any]) -> Dict[str, Any]:
+        batch = self.task.collate(samples)
+        if self.task.counts_per_sample is None:
+            counts = self.task.counts(batch)
+            batch[COUNTS] = np.array([counts[name] for name in self.task.count_names], dtype=np.float64)
+        return batch
+
+
+class Updater:
+    """Turns the micro-batches of one update into new weights.
+
+    Args:
+        model: the data-parallel wrapper, or the bare model of a single process.
+        samples_per_update: over all processes and micro-batches.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        model: paddle.nn.Layer,
+        optimizer: Any,
+        precision: Precision,
+        *,
+        seed: int,
+        samples_per_update: int,
+        accumulation_steps: int,
+        gradient_clip: Optional[float],
+    ) -> None:
+        self.task = task
+        self.model = model
+        self.optimizer = optimizer
+        self.precision = precision
+        self.seed = seed
+        self.samples_per_update = samples_per_update
+        self.accumulation_steps = accumulation_steps
+        self.gradient_clip = gradient_clip
+        self.parameters = [p for p in model.parameters() if not p.stop_gradient]
+
+    def __call__(self, batches: List[Dict[str, paddle.Tensor]], moment: Moment, learning_rate: float) -> List[Dict]:
+        """Run one update and return the terms of its micro-batches. Every rank must call this."""
+        counts = self._global_counts(batches)
+        outputs = []
+        for micro, batch in enumerate(batches):
+            # Dropout and the like depend on this alone, so no generator's state needs to be saved.
+            paddle.seed(step_seed(self.seed, moment.update, rank(), micro))
+            with synchronise_only_last(self.model, micro == len(batches) - 1):
+                with self.precision.autocast():
+                    terms = self.task.train_step(self.model, batch, moment)
+                    loss = self._loss(terms, counts)
+                self.precision.backward(loss)
+            outputs.append(terms)
+        self.optimizer.set_lr(learning_rate)
+        self.precision.unscale(self.optimizer)
+        if self.gradient_clip:
+            # The optimizer's own clipping would take each parameter group by itself.
+            paddle.nn.utils.clip_grad_norm_(self.parameters, self.gradient_clip)
+        self.precision.step(self.optimizer)
+        self.optimizer.clear_grad(False)
+        return outputs
+
+    def _global_counts(self, batches: List[Dict[str, paddle.Tensor]]) -> Dict[str, Number]:
+        """Normalisers of the whole update over all ranks and micro-batches, at least 1."""
+        if self.task.counts_per_sample is not None:
+            return {name: n * self.samples_per_update for name, n in self.task.counts_per_sample.items()}
+        total = paddle.add_n([batch.pop(COUNTS) for batch in batches])  # (terms,) float64
+        total = paddle.clip(all_reduce_sum(total), min=1.0).astype("float32")
+        return {name: total[position] for position, name in enumerate(self.task.count_names)}
+
+    def _loss(self, terms: Dict[str, Term], counts: Dict[str, Number]) -> paddle.Tensor:
+        """Sum of weight x sum x world size / global count: data parallelism averages gradients over ranks, so the
+        result is that of one process on the whole batch, however unevenly ranks are filled."""
+        parts = []
+        for name, term in terms.items():
+            if term.weight == 0:
+                continue
+            if name in counts:
+                scale = term.weight * world_size() / counts[name]
+            else:  # known only after the forward pass: normalised for itself
+                count = term.count
+                count = paddle.clip(count, min=1) if isinstance(count, paddle.Tensor) else max(count, 1)
+                scale = term.weight / (count * self.accumulation_steps)
+            parts.append(term.sum * scale)
+        return parts[0] if len(parts) == 1 else paddle.add_n(parts)
+
+
+def accumulation_groups(batches: Iterator[Any], size: int, groups: int) -> Iterator[List[Any]]:
+    """``groups`` lists of ``size`` consecutive micro-batches."""
+    for _ in range(groups):
+        yield [next(batches) for _ in range(size)]
+
+
+def step_seed(seed: int, update: int, rank_number: int, micro: int) -> int:
+    """A seed for one micro-batch's forward pass, well spread over 31 bits (SplitMix64's finaliser)."""
+    mask = (1 << 64) - 1
+    state = 0
+    for part in (seed, update, rank_number, micro):
+        state = (state ^ part) + 0x9E3779B97F4A7C15 & mask
+        state = (state ^ (state >> 30)) * 0xBF58476D1CE4E5B9 & mask
+        state = (state ^ (state >> 27)) * 0x94D049BB133111EB & mask
+        state ^= state >> 31
+    return state >> 33
+
+
+def weights_digest(model: paddle.nn.Layer) -> str:
+    """A hash of all parameters and buffers, to compare ranks by."""
+    digest = hashlib.blake2b(digest_size=16)
+    for name, tensor in sorted(model.state_dict().items()):
+        digest.update(name.encode())
+        digest.update(tensor.numpy().tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,113 @@
+"""What a subject (images, points, volumes) tells the engine: the only thing the two know of each other."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
+
+import paddle
+
+Number = Union[int, float, paddle.Tensor]
+
+
+class Term(NamedTuple):
+    """One summed quantity of a training step.
+
+    Attributes:
+        sum: scalar tensor, added up over the micro-batch.
+        count: what its mean divides by; a number, or a tensor where it exists only after the forward pass.
+        weight: its share in the loss; 0 for a quantity that is only shown.
+    """
+
+    sum: paddle.Tensor
+    count: Number
+    weight: float = 1.0
+
+
+class Moment(NamedTuple):
+    """Where in the run a step is.
+
+    Attributes:
+        epoch: from 1.
+        update: from 0, over the whole run.
+        total_updates: of the whole run.
+    """
+
+    epoch: int
+    update: int
+    total_updates: int
+
+
+class Metrics:
+    """Additive evaluation state: sums and counts that are divided once, when all ranks' have been added.
+
+    A subclass keeps float64 and int64 tensors or numbers in ``state``.
+    """
+
+    def __init__(self) -> None:
+        self.state: Dict[str, Any] = {}
+
+    def compute(self, state: Dict[str, Any]) -> Dict[str, float]:
+        """Final values from a state that has been summed over all ranks."""
+        raise NotImplementedError
+
+    def summary(self, values: Dict[str, float]) -> str:
+        """The one line that an evaluation ends with."""
+        raise NotImplementedError
+
+
+class Task:
+    """Base class of all tasks. It is pickled to the workers after ``build_dataset`` ran in the parent: keep it small.
+
+    Args:
+        config: the frozen configuration.
+    """
+
+    #: name of the metric that chooses the best checkpoint, and whether more is better
+    best_metric: Tuple[str, bool] = ("loss", False)
+    #: what a sample is called where throughput is shown
+    sample_name = "samples"
+    #: normalisers of loss terms, by term name, that are this many per sample: then they need no communication.
+    #: None: ``counts`` says them for each batch.
+    counts_per_sample: Optional[Dict[str, int]] = None
+    #: names of the normalisers that ``counts`` returns
+    count_names: Tuple[str, ...] = ()
+
+    def __init__(self, config: Any) -> None:
+        self.config = config
+        self.notices: List[str] = []
+
+    def build_dataset(self, split: str, cache_folder: Any) -> Any:
+        """The samples of "train" or "val": ``__len__``, ``sample(index, generator)``, ``describe(index)``."""
+        raise NotImplementedError
+
+    def collate(self, samples: Sequence[Any]) -> Dict[str, Any]:
+        """A batch, a dictionary of numpy arrays, from a list of samples. Runs in the loader process."""
+        raise NotImplementedError
+
+    def counts(self, batch: Dict[str, Any]) -> Dict[str, int]:
+        """Normalisers of loss terms, by term name, that are known before the forward pass; the same names for every
+        batch. Runs in the loader. Not asked for when ``counts_per_sample`` is set."""
+        raise NotImplementedError
+
+    def build_model(self) -> paddle.nn.Layer:
+        raise NotImplementedError
+
+    def parameter_groups(self, model: paddle.nn.Layer) -> Optional[List[Dict[str, Any]]]:
+        """Groups of ``{"names": [...], "weight_decay": float, "learning_rate": factor}``; None for the engine's own:
+        no decay on biases, norms and whatever the model's ``no_weight_decay()`` names."""
+        return None
+
+    def frozen_models(self) -> List[paddle.nn.Layer]:
+        """Models that are used but not trained; they stay outside data parallelism and the checkpoint."""
+        return []
+
+    def train_step(self, model: paddle.nn.Layer, batch: Dict[str, paddle.Tensor], moment: Moment) -> Dict[str, Term]:
+        """Loss terms of one micro-batch. Must call ``model(...)`` itself, or gradients are not synchronised."""
+        raise NotImplementedError
+
+    def eval_step(self, model: paddle.nn.Layer, batch: Dict[str, paddle.Tensor], metrics: Metrics) -> None:
+        """Add one batch to the metrics."""
+        raise NotImplementedError
+
+    def build_metrics(self) -> Metrics:
+        raise NotImplementedError

@@ -1,0 +1,201 @@
+"""Image classification: any registered image model, cross-entropy with label smoothing, top-1 and top-5."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Dict, Sequence
+
+import numpy as np
+import paddle
+import paddle.nn.functional as F
+
+from ..engine.task import Metrics, Moment, Task, Term
+from ..errors import UserError
+from ..models import create_model, variant_options
+from ..registry import resolve
+from .transforms import build_transform
+
+# Keys of MODEL that are options of a model; the others name the model or its weights.
+_MODEL_OPTIONS = {
+    "DROPOUT": "dropout",
+    "ATTENTION_DROPOUT": "attention_dropout",
+    "DROPPATH": "drop_path",
+    "PATCH_SIZE": "patch_size",
+    "EMBED_DIM": "embed_dim",
+    "NUM_HEADS": "num_heads",
+    "ATTN_HEAD_SIZE": "attn_head_size",
+    "DEPTH": "depth",
+    "MLP_RATIO": "mlp_ratio",
+    "QKV_BIAS": "qkv_bias",
+}
+
+
+class ImageSamples:
+    """A data set of pictures with its transform: what a loader process reads."""
+
+    def __init__(self, dataset: Any, transform: Any) -> None:
+        self.dataset = dataset
+        self.transform = transform
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def sample(self, index: int, generator: np.random.Generator) -> Any:
+        """``(image, label)``: uint8 ``(channels, size, size)`` and an int."""
+        image, label = self.dataset.read(index)
+        return self.transform(image, generator), label
+
+    def describe(self, index: int) -> str:
+        return self.dataset.describe(index)
+
+
+class Classification(Task):
+    """Trains and evaluates an image classifier."""
+
+    best_metric = ("top-1", True)
+    sample_name = "images"
+    counts_per_sample = {"loss": 1}
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        data = config.DATA
+        # uint8 pixels become (pixel / 255 - mean) / std on the device: one multiplication and one addition.
+        deviation = 255.0 * np.asarray(data.IMAGENET_STD, dtype=np.float64)
+        self._scale = (1.0 / deviation).astype(np.float32).reshape(1, -1, 1, 1)
+        offset = np.asarray(data.IMAGENET_MEAN, dtype=np.float64) / np.asarray(data.IMAGENET_STD, dtype=np.float64)
+        self._offset = (-offset).astype(np.float32).reshape(1, -1, 1, 1)
+        self.num_classes = config.MODEL.NUM_CLASSES
+        self._tensors: Any = None
+        self.notices += self._overridden_dimensions()
+
+    def _overridden_dimensions(self) -> Sequence[str]:
+        model = self.config.MODEL
+        variant = variant_options(model.NAME)
+        explicit = {key: model[key] for key, option in _MODEL_OPTIONS.items() if option in variant}
+        differing = [
+            f"MODEL.{key} {value} instead of {variant[_MODEL_OPTIONS[key]]}"
+            for key, value in explicit.items()
+            if value is not None and value != variant[_MODEL_OPTIONS[key]]
+        ]
+        if model.NAME == model.TYPE or not differing:  # the bare family name stands for no particular variant
+            return []
+        return [f"note: {model.NAME} with {', '.join(differing)} (explicit keys win over the variant's)"]
+
+    def build_dataset(self, split: str, cache_folder: Path) -> ImageSamples:
+        data = self.config.DATA
+        dataset = resolve("dataset", data.DATASET)(data.DATA_PATH, split, cache_folder)
+        self._check_classes(dataset)
+        transform = build_transform(
+            dataset.kind,
+            split,
+            image_size=data.IMAGE_SIZE,
+            channels=data.IMAGE_CHANNELS,
+            crop_pct=data.CROP_PCT,
+            crop_scale=data.CROP_SCALE,
+            crop_ratio=data.CROP_RATIO,
+            flip_probability=data.HORIZONTAL_FLIP,
+        )
+        return ImageSamples(dataset, transform)
+
+    def _check_classes(self, dataset: Any) -> None:
+        if self.num_classes is None:
+            self.num_classes = dataset.num_classes
+        if self.num_classes < dataset.num_classes:
+            raise UserError(
+                f"data set {self.config.DATA.DATASET} has labels 0 to {dataset.num_classes - 1} but MODEL.NUM_CLASSES "
+                f"(-num_classes) is {self.num_classes}; set it to {dataset.num_classes} or leave it out"
+            )
+
+    def collate(self, samples: Sequence[Any]) -> Dict[str, np.ndarray]:
+        images, labels = zip(*samples)
+        # images uint8 (batch, channels, size, size), a quarter of the bytes of float32; labels int64 (batch,)
+        return {"images": np.stack(images), "labels": np.asarray(labels, dtype=np.int64)}
+
+    def build_model(self) -> paddle.nn.Layer:
+        config = self.config
+        options = {option: config.MODEL[key] for key, option in _MODEL_OPTIONS.items()}
+        return create_model(
+            config.MODEL.NAME,
+            num_classes=self.num_classes,
+            image_size=config.DATA.IMAGE_SIZE,
+            in_channels=config.DATA.IMAGE_CHANNELS,
+            **options,
+        )
+
+    def normalise(self, images: paddle.Tensor) -> paddle.Tensor:
+        """uint8 pixels (batch, channels, height, width) -> float32 of the same shape."""
+        if self._tensors is None:
+            self._tensors = paddle.to_tensor(self._scale), paddle.to_tensor(self._offset)
+        scale, offset = self._tensors
+        return images.astype("float32") * scale + offset
+
+    def __getstate__(self) -> Dict[str, Any]:
+        return {**self.__dict__, "_tensors": None}
+
+    def train_step(self, model: paddle.nn.Layer, batch: Dict[str, paddle.Tensor], moment: Moment) -> Dict[str, Term]:
+        labels = batch["labels"]
+        logits = model(self.normalise(batch["images"])).astype("float32")  # (batch, classes)
+        count = labels.shape[0]
+        with paddle.no_grad():
+            correct = (logits.argmax(axis=-1) == labels).astype("float32").sum()
+        return {
+            "loss": Term(self._cross_entropy(logits, labels), count),
+            "top-1": Term(100.0 * correct, count, weight=0.0),
+        }
+
+    def _cross_entropy(self, logits: paddle.Tensor, labels: paddle.Tensor) -> paddle.Tensor:
+        """Summed over the batch. Label smoothing (Szegedy et al., 2016, arXiv 1512.00567, section 7) mixes the true
+        label's loss with the mean over all classes."""
+        smoothing = self.config.TRAIN.SMOOTHING
+        true_label = F.cross_entropy(logits, labels, reduction="sum")
+        if not smoothing:
+            return true_label
+        uniform = -F.log_softmax(logits, axis=-1).mean(axis=-1).sum()
+        return (1.0 - smoothing) * true_label + smoothing * uniform
+
+    def eval_step(self, model: paddle.nn.Layer, batch: Dict[str, paddle.Tensor], metrics: "ClassificationMetrics"):
+        metrics.update(model(self.normalise(batch["images"])), batch["labels"])
+
+    def build_metrics(self) -> "ClassificationMetrics":
+        return ClassificationMetrics()
+
+
+class ClassificationMetrics(Metrics):
+    """Counts of correct labels among the best 1 and 5, and the summed cross-entropy."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.state = {
+            "correct": paddle.zeros([3], dtype="int64"),  # top-1, top-5, all
+            "loss": paddle.zeros([], dtype="float64"),
+        }
+
+    def update(self, logits: paddle.Tensor, labels: paddle.Tensor) -> None:
+        """Add a batch: logits (batch, classes), labels int64 (batch,)."""
+        logits = logits.astype("float32")
+        losses = F.cross_entropy(logits, labels, reduction="none")  # (batch, 1) or (batch,)
+        self.state["loss"] = self.state["loss"] + losses.astype("float64").sum()
+        # The rank of the true label: classes that score higher, and equal ones before it, so that ties count once.
+        true_score = paddle.take_along_axis(logits, labels.unsqueeze(-1), axis=-1)  # (batch, 1)
+        earlier = paddle.arange(logits.shape[-1]).unsqueeze(0) < labels.unsqueeze(-1)  # (batch, classes)
+        ahead = (logits > true_score) | ((logits == true_score) & earlier)
+        position = ahead.astype("int64").sum(axis=-1)  # (batch,)
+        # A score that is not a number compares as false with everything and must not count as correct.
+        finite = paddle.isfinite(logits).all(axis=-1)
+        hits = [((position < k) & finite).astype("int64").sum() for k in (1, 5)]
+        total = paddle.to_tensor(labels.shape[0], dtype="int64")
+        self.state["correct"] = self.state["correct"] + paddle.stack([*hits, total])
+
+    def compute(self, state: Dict[str, Any]) -> Dict[str, float]:
+        top1, top5, total = state["correct"].numpy().tolist()
+        return {
+            "top-1": 100.0 * top1 / total,
+            "top-5": 100.0 * top5 / total,
+            "loss": state["loss"].item() / total,
+            "top-1 count": top1,
+            "top-5 count": top5,
+            "samples": total,
+        }
+
+    def summary(self, values: Dict[str, float]) -> str:
+        return f"top-1 {values['top-1']:.2f} top-5 {values['top-5']:.2f} loss {values['loss']:.4f}"

@@ -1,0 +1,118 @@
+"""Folders with one sub-folder per class, listed in a fixed order."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from pathlib import Path
+from typing import FrozenSet, Iterator, List, Sequence, Tuple
+
+from ...errors import UserError
+from ...loading.path_index import Batch, PathIndex, ensure_path_index, make_batch
+
+EXTENSIONS = ("jpg", "jpeg", "png", "bmp", "webp", "gif", "tif", "tiff", "ppm", "pgm", "jfif")
+_ENDINGS = tuple(f".{extension}".encode() for extension in EXTENSIONS)
+TRAIN_FOLDER = "train"
+
+_FolderId = Tuple[int, int]  # device and inode
+
+
+def index_class_folders(root: str, split: str, val_folders: Sequence[str], cache_folder: Path, name: str) -> PathIndex:
+    """List the pictures of ``split`` below ``root`` and open the index of that list, built first if it has changed.
+
+    Classes are the sorted sub-folders of ``train``, or of the validation folder where there is no ``train``. Pictures
+    may lie deeper in a class folder and are sorted by path. Symbolic links are followed, hidden names skipped.
+
+    Args:
+        root: absolute path of the data set.
+        split: "train" or "val".
+        val_folders: accepted names of the validation folder, the first that exists is taken.
+
+    Raises:
+        UserError: a folder or its classes are missing, a validation class is no training class, a training class is
+            empty, or a folder cannot be listed.
+    """
+    folder = _split_folder(root, split, val_folders)
+    present = _class_names(root, folder)
+    classes = present
+    if folder != TRAIN_FOLDER and os.path.isdir(os.path.join(root, TRAIN_FOLDER)):
+        classes = _class_names(root, TRAIN_FOLDER)
+        _check_known(present, classes, root, folder)
+    label_of = {class_name: label for label, class_name in enumerate(classes)}
+
+    key = hashlib.sha256("\0".join(["class folders", *classes]).encode("utf-8", "surrogateescape"))
+    batches: List[Batch] = []
+    for class_name in present:
+        batch = make_batch(_pictures_of_class(root, folder, class_name), label_of[class_name])
+        if folder == TRAIN_FOLDER and len(batch.labels) == 0:
+            raise _empty(f"class folder {os.path.join(root, folder, class_name)}")
+        for part in (batch.lengths.data, batch.labels.tobytes(), batch.blob):
+            key.update(part)
+        batches.append(batch)
+    if not any(len(batch.labels) for batch in batches):
+        raise _empty(os.path.join(root, folder))
+    return ensure_path_index(cache_folder, name, key.digest(), lambda: batches, classes)
+
+
+def _split_folder(root: str, split: str, val_folders: Sequence[str]) -> str:
+    accepted = (TRAIN_FOLDER,) if split == "train" else tuple(val_folders)
+    for name in accepted:
+        if os.path.isdir(os.path.join(root, name)):
+            return name
+    wanted = " or ".join(f"{name}/<class>/" for name in accepted)
+    raise UserError(f"{root} has no folder {wanted} with the {split} pictures; make it with one sub-folder per class")
+
+
+def _class_names(root: str, folder: str) -> List[str]:
+    path = os.path.join(root, folder)
+    with _naming(path), os.scandir(path) as entries:
+        names = sorted(entry.name for entry in entries if not entry.name.startswith(".") and entry.is_dir())
+    if not names:
+        raise UserError(f"{path} has no class folders; expected its pictures in one sub-folder per class")
+    return names
+
+
+def _check_known(present: List[str], classes: List[str], root: str, folder: str) -> None:
+    extra = sorted(set(present) - set(classes))
+    if extra:
+        more = f" (and {len(extra) - 1} more)" if len(extra) > 1 else ""
+        raise UserError(
+            f"class folder '{extra[0]}'{more} of {os.path.join(root, folder)} does not exist in "
+            f"{os.path.join(root, TRAIN_FOLDER)}; validation classes must be training classes"
+        )
+
+
+def _pictures_of_class(root: str, folder: str, class_name: str) -> List[bytes]:
+    relative = os.fsencode(os.path.join(folder, class_name))
+    top = os.path.join(os.fsencode(root), relative)
+    # Bytes throughout: what the file system holds is what the index stores, without a million conversions.
+    return sorted(_pictures_below(top, relative, frozenset()))
+
+
+def _pictures_below(folder: bytes, relative: bytes, parents: FrozenSet[_FolderId]) -> Iterator[bytes]:
+    with _naming(os.fsdecode(folder)):
+        status = os.stat(folder)
+        if (status.st_dev, status.st_ino) in parents:
+            raise UserError(f"{os.fsdecode(folder)} is a link to a folder that contains it; remove the link")
+        parents |= {(status.st_dev, status.st_ino)}
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.name.startswith(b"."):
+                    continue
+                if entry.is_dir():
+                    yield from _pictures_below(entry.path, relative + b"/" + entry.name, parents)
+                elif entry.name.lower().endswith(_ENDINGS):
+                    yield relative + b"/" + entry.name
+
+
+@contextlib.contextmanager
+def _naming(folder: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"folder {folder} cannot be listed: {error.strerror}") from error
+
+
+def _empty(folder: str) -> UserError:
+    return UserError(f"{folder} holds no pictures; expected files ending in {', '.join(EXTENSIONS)}")

@@ -1,0 +1,116 @@
+"""Parts that several image models share."""
+
+from __future__ import annotations
+
+import math
+from typing import Tuple, Union
+
+import paddle
+from paddle import nn
+
+from ...errors import UserError
+
+
+def as_pair(size: Union[int, Tuple[int, int]]) -> Tuple[int, int]:
+    """``(height, width)`` of a size given as one number or as a pair."""
+    if isinstance(size, int):
+        return size, size
+    height, width = size
+    return int(height), int(width)
+
+
+def truncated_normal(standard_deviation: float = 0.02) -> nn.initializer.Initializer:
+    """Normal distribution cut at two standard deviations: the usual start of a transformer's weights."""
+    return nn.initializer.TruncatedNormal(std=standard_deviation)
+
+
+def linear(in_features: int, out_features: int, bias: bool = True) -> nn.Linear:
+    """Linear layer with truncated normal weights (.02) and zero bias."""
+    bias_attr = paddle.ParamAttr(initializer=nn.initializer.Constant(0.0)) if bias else False
+    return nn.Linear(
+        in_features,
+        out_features,
+        weight_attr=paddle.ParamAttr(initializer=truncated_normal()),
+        bias_attr=bias_attr,
+    )
+
+
+class DropPath(nn.Layer):
+    """Drops a residual branch for whole samples while training and scales the others to keep the mean.
+
+    Source: Huang et al., Deep Networks with Stochastic Depth, 2016.
+    """
+
+    def __init__(self, rate: float = 0.0):
+        super().__init__()
+        self.rate = rate
+
+    def forward(self, x):
+        if not self.training or self.rate == 0.0:
+            return x
+        keep = 1.0 - self.rate
+        draws = paddle.rand([x.shape[0]] + [1] * (x.ndim - 1))  # (batch, 1, ...)
+        return x * ((draws < keep).astype(x.dtype) / keep)
+
+    def extra_repr(self) -> str:
+        return f"rate={self.rate:g}"
+
+
+class Mlp(nn.Layer):
+    """Two linear layers with an exact GELU between them, on the last axis."""
+
+    def __init__(self, dim: int, hidden_dim: int, dropout: float = 0.0):
+        super().__init__()
+        self.fc1 = linear(dim, hidden_dim)
+        self.fc2 = linear(hidden_dim, dim)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x):
+        x = self.dropout(nn.functional.gelu(self.fc1(x)))  # (..., hidden_dim)
+        return self.dropout(self.fc2(x))  # (..., dim)
+
+
+class PatchEmbedding(nn.Layer):
+    """Cuts an image into square patches and maps each to a vector.
+
+    The weights start as a truncated normal of variance 1 / fan-in, so that a patch's vector has about the variance of
+    its pixels whatever the patch size and the number of channels (the convention of the original JAX models).
+    """
+
+    def __init__(self, image_size: Union[int, Tuple[int, int]], patch_size: int, in_channels: int, embed_dim: int):
+        super().__init__()
+        self.image_size = as_pair(image_size)
+        self.patch_size = patch_size
+        _check_divisible(self.image_size, patch_size)
+        self.grid = (self.image_size[0] // patch_size, self.image_size[1] // patch_size)  # patches down, across
+        fan_in = in_channels * patch_size * patch_size
+        truncation = 0.8796  # standard deviation of the unit normal once cut at two standard deviations
+        self.proj = nn.Conv2D(
+            in_channels,
+            embed_dim,
+            patch_size,
+            stride=patch_size,
+            weight_attr=paddle.ParamAttr(initializer=truncated_normal(math.sqrt(1.0 / fan_in) / truncation)),
+            bias_attr=paddle.ParamAttr(initializer=nn.initializer.Constant(0.0)),
+        )
+
+    def forward(self, x):
+        if tuple(x.shape[-2:]) != self.image_size:
+            built, given = _times(self.image_size), _times(tuple(x.shape[-2:]))
+            raise UserError(f"the model was built for images of {built} px, the batch has {given}: build it with image_size")
+        x = self.proj(x)  # (batch, embed_dim, grid height, grid width)
+        return x.flatten(2).transpose([0, 2, 1])  # (batch, patches, embed_dim)
+
+
+def _check_divisible(image_size: Tuple[int, int], patch_size: int) -> None:
+    for side in image_size:
+        if side % patch_size or side <= 0:
+            below = side // patch_size * patch_size
+            fitting = f"{below} or {below + patch_size}" if below > 0 else f"{patch_size} or a multiple of it"
+            raise UserError(
+                f"image size {_times(image_size)} cannot be cut into patches of {patch_size} px: instead of {side} use {fitting}"
+            )
+
+
+def _times(size: Tuple[int, int]) -> str:
+    return " x ".join(str(side) for side in size)

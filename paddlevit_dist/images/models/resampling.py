@@ -1,0 +1,64 @@
+"""Position embeddings for another number of patches."""
+
+from __future__ import annotations
+
+import math
+from typing import Optional, Tuple
+
+import numpy as np
+
+
+def resize_position_embedding(
+    embedding: np.ndarray, grid: Tuple[int, int], num_prefix_tokens: int
+) -> Optional[np.ndarray]:
+    """Resample the patch part of a position embedding to another grid; the prefix tokens are kept as they are.
+
+    Bicubic with a filter that widens when the grid shrinks (Pillow's, which is also what timm uses). The grid it was
+    made for is a square, or has the proportions of the new one.
+
+    Args:
+        embedding: (1, prefix tokens + patches, channels).
+        grid: new (height, width) in patches.
+        num_prefix_tokens: class and distillation tokens in front.
+
+    Returns:
+        float32 (1, prefix tokens + height * width, channels), or None if the patches form no such grid.
+    """
+    if embedding.ndim != 3:
+        return None
+    old_grid = _grid_of(embedding.shape[1] - num_prefix_tokens, grid)
+    if old_grid is None:
+        return None
+    prefix, patches = embedding[:, :num_prefix_tokens], embedding[:, num_prefix_tokens:]
+    patches = patches.astype(np.float64).reshape(old_grid + (-1,))  # (old height, old width, channels)
+    down = bicubic_matrix(old_grid[0], grid[0])  # (height, old height)
+    across = bicubic_matrix(old_grid[1], grid[1])  # (width, old width)
+    patches = np.einsum("yh,xw,hwc->yxc", down, across, patches, optimize=True)  # (height, width, channels)
+    patches = patches.reshape(1, grid[0] * grid[1], -1)
+    return np.concatenate([prefix, patches], axis=1).astype(np.float32)
+
+
+def bicubic_matrix(old_size: int, new_size: int) -> np.ndarray:
+    """float64 (new_size, old_size): each row the weights of the old samples in a new one.
+
+    Source: Keys, Cubic convolution interpolation, 1981, with a = -1/2; samples at pixel centres, weights beyond the
+    border left out and the rest normalised.
+    """
+    scale = old_size / new_size
+    width = max(scale, 1.0)  # the filter covers as many old samples as fall into a new one
+    centres = (np.arange(new_size) + 0.5) * scale
+    distance = np.abs((np.arange(old_size) + 0.5)[None, :] - centres[:, None]) / width
+    near = 1.5 * distance**3 - 2.5 * distance**2 + 1.0
+    far = -0.5 * distance**3 + 2.5 * distance**2 - 4.0 * distance + 2.0
+    weights = np.where(distance < 1.0, near, np.where(distance < 2.0, far, 0.0))
+    return weights / weights.sum(axis=1, keepdims=True)
+
+
+def _grid_of(num_patches: int, new_grid: Tuple[int, int]) -> Optional[Tuple[int, int]]:
+    if num_patches <= 0:
+        return None
+    square = math.isqrt(num_patches)
+    if square * square == num_patches:
+        return square, square
+    height = round(math.sqrt(num_patches * new_grid[0] / new_grid[1]))
+    return (height, num_patches // height) if height > 0 and num_patches % height == 0 else None

@@ -1,0 +1,197 @@
+"""Vision Transformer: an image as a sequence of patches, a class token, and a pre-norm transformer encoder.
+
+Source: Dosovitskiy et al., An Image is Worth 16x16 Words, 2021 (section 3.1, tables 1 and 5); Ti and S from
+Touvron et al., DeiT, 2021. Parameter names are timm's; Linear weights are (in, out) as Paddle stores them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Optional, Tuple, Union
+
+import paddle
+from paddle import nn
+
+from ...errors import UserError
+from .layers import DropPath, Mlp, PatchEmbedding, linear, truncated_normal
+from .resampling import resize_position_embedding
+from .variants import build_variant
+from .vit_keys import from_paddlevit
+
+_TINY = dict(embed_dim=192, depth=12, num_heads=3, mlp_ratio=4.0, qkv_bias=True)
+_SMALL = dict(embed_dim=384, depth=12, num_heads=6, mlp_ratio=4.0, qkv_bias=True)
+_BASE = dict(embed_dim=768, depth=12, num_heads=12, mlp_ratio=4.0, qkv_bias=True)
+_LARGE = dict(embed_dim=1024, depth=24, num_heads=16, mlp_ratio=4.0, qkv_bias=True)
+_HUGE = dict(embed_dim=1280, depth=32, num_heads=16, mlp_ratio=4.0, qkv_bias=True)
+
+VARIANTS: Dict[str, Dict[str, Any]] = {
+    "vit": dict(image_size=224, patch_size=16, **_BASE),  # a start for configurations that give their own dimensions
+    "vit_tiny_patch16_224": dict(image_size=224, patch_size=16, **_TINY),
+    "vit_tiny_patch16_384": dict(image_size=384, patch_size=16, **_TINY),
+    "vit_small_patch16_224": dict(image_size=224, patch_size=16, **_SMALL),
+    "vit_small_patch16_384": dict(image_size=384, patch_size=16, **_SMALL),
+    "vit_small_patch32_224": dict(image_size=224, patch_size=32, **_SMALL),
+    "vit_small_patch32_384": dict(image_size=384, patch_size=32, **_SMALL),
+    "vit_base_patch16_224": dict(image_size=224, patch_size=16, **_BASE),
+    "vit_base_patch16_384": dict(image_size=384, patch_size=16, **_BASE),
+    "vit_base_patch32_224": dict(image_size=224, patch_size=32, **_BASE),
+    "vit_base_patch32_384": dict(image_size=384, patch_size=32, **_BASE),
+    "vit_large_patch16_224": dict(image_size=224, patch_size=16, **_LARGE),
+    "vit_large_patch16_384": dict(image_size=384, patch_size=16, **_LARGE),
+    "vit_large_patch32_224": dict(image_size=224, patch_size=32, **_LARGE),
+    "vit_large_patch32_384": dict(image_size=384, patch_size=32, **_LARGE),
+    "vit_large_patch14_224": dict(image_size=224, patch_size=14, **_LARGE),
+    "vit_huge_patch14_224": dict(image_size=224, patch_size=14, **_HUGE),
+}
+
+
+def build(name: str, num_classes: int = 1000, image_size=None, **options: Any) -> "VisionTransformer":
+    """The ViT that ``name`` stands for, with the options that differ from its variant."""
+    return build_variant(VisionTransformer, VARIANTS, name, num_classes, image_size, options)
+
+
+class Attention(nn.Layer):
+    """Multi-head self-attention."""
+
+    def __init__(self, dim: int, num_heads: int, head_dim: int, qkv_bias: bool, dropout: float, attention_dropout: float):
+        super().__init__()
+        self.num_heads = num_heads
+        self.head_dim = head_dim
+        self.scale = head_dim**-0.5
+        self.qkv = linear(dim, 3 * num_heads * head_dim, bias=qkv_bias)
+        self.proj = linear(num_heads * head_dim, dim)
+        self.attention_dropout = nn.Dropout(attention_dropout)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x):
+        tokens = x.shape[1]
+        heads = self.num_heads
+        # One transposition for q, k and v together, then a split of whole heads: the cheapest order measured.
+        qkv = self.qkv(x).reshape([-1, tokens, 3 * heads, self.head_dim]).transpose([0, 2, 1, 3])
+        q, k, v = qkv.split(3, axis=1)  # each (batch, heads, tokens, head_dim)
+        attention = nn.functional.softmax(paddle.matmul(q * self.scale, k, transpose_y=True), axis=-1)
+        x = paddle.matmul(self.attention_dropout(attention), v)  # (batch, heads, tokens, head_dim)
+        x = x.transpose([0, 2, 1, 3]).reshape([-1, tokens, heads * self.head_dim])
+        return self.dropout(self.proj(x))  # (batch, tokens, dim)
+
+
+class Block(nn.Layer):
+    """Attention, then MLP, each on normalised input and added to what came in."""
+
+    def __init__(self, dim: int, mlp_dim: int, dropout: float, drop_path: float, **attention: Any):
+        super().__init__()
+        self.norm1 = nn.LayerNorm(dim, epsilon=1e-6)
+        self.attn = Attention(dim, dropout=dropout, **attention)
+        self.norm2 = nn.LayerNorm(dim, epsilon=1e-6)
+        self.mlp = Mlp(dim, mlp_dim, dropout)
+        self.drop_path = DropPath(drop_path)
+
+    def forward(self, x):
+        x = x + self.drop_path(self.attn(self.norm1(x)))
+        return x + self.drop_path(self.mlp(self.norm2(x)))  # (batch, tokens, dim)
+
+
+class VisionTransformer(nn.Layer):
+    """ViT classifier.
+
+    Args:
+        num_classes: outputs; 0 for the features alone.
+        image_size: pixels, one number or (height, width), each a multiple of ``patch_size``.
+        patch_size: side of a patch in pixels.
+        embed_dim, depth, num_heads, mlp_ratio, qkv_bias: dimensions of the encoder.
+        attn_head_size: channels of one head; None is ``embed_dim / num_heads``.
+        in_channels: channels of the images.
+        dropout: rate after the position embedding, the attention's output and both layers of the MLP.
+        attention_dropout: rate on the attention weights.
+        drop_path: rate of stochastic depth in the last block; it grows linearly from 0 in the first.
+    """
+
+    key_maps = {"PaddleViT": from_paddlevit}
+    classifier_layers = ("head",)
+
+    def __init__(
+        self,
+        num_classes: int = 1000,
+        image_size: Union[int, Tuple[int, int]] = 224,
+        patch_size: int = 16,
+        embed_dim: int = 768,
+        depth: int = 12,
+        num_heads: int = 12,
+        attn_head_size: Optional[int] = None,
+        mlp_ratio: float = 4.0,
+        qkv_bias: bool = True,
+        in_channels: int = 3,
+        dropout: float = 0.0,
+        attention_dropout: float = 0.0,
+        drop_path: float = 0.0,
+    ):
+        super().__init__()
+        self.embed_dim = embed_dim
+        self.patch_embed = PatchEmbedding(image_size, patch_size, in_channels, embed_dim)
+        self.num_patches = self.patch_embed.grid[0] * self.patch_embed.grid[1]
+        self.cls_token = self.create_parameter([1, 1, embed_dim], default_initializer=truncated_normal())
+        self.pos_embed = self.create_parameter(
+            [1, 1 + self.num_patches, embed_dim], default_initializer=truncated_normal()
+        )
+        self.pos_drop = nn.Dropout(dropout)
+        self.blocks = nn.LayerList(
+            [
+                Block(
+                    embed_dim,
+                    mlp_dim=int(embed_dim * mlp_ratio),
+                    num_heads=num_heads,
+                    head_dim=_head_dim(embed_dim, num_heads, attn_head_size),
+                    qkv_bias=qkv_bias,
+                    dropout=dropout,
+                    attention_dropout=attention_dropout,
+                    drop_path=_drop_path_rate(drop_path, index, depth),
+                )
+                for index in range(depth)
+            ]
+        )
+        self.norm = nn.LayerNorm(embed_dim, epsilon=1e-6)
+        self.reset_classifier(num_classes)
+
+    def forward_features(self, x):
+        """The normalised class token (batch, embed_dim) of images (batch, in_channels, height, width)."""
+        x = self.patch_embed(x)  # (batch, patches, embed_dim)
+        token = self.cls_token.astype(x.dtype).expand([x.shape[0], -1, -1])  # (batch, 1, embed_dim)
+        x = self.pos_drop(paddle.concat([token, x], axis=1) + self.pos_embed)  # (batch, 1 + patches, embed_dim)
+        for block in self.blocks:
+            x = block(x)
+        return self.norm(x[:, 0])  # normalising only the token that is read
+
+    def forward(self, x):
+        """Logits (batch, num_classes), or the features when the model has no classes."""
+        return self.head(self.forward_features(x))
+
+    def reset_classifier(self, num_classes: int) -> None:
+        """Replace the last layer by a fresh one for ``num_classes``, or by nothing for 0.
+
+        Its weights are small but not zero: with zeros no gradient would reach the encoder in the first step.
+        """
+        self.num_classes = num_classes
+        self.head = linear(self.embed_dim, num_classes) if num_classes > 0 else nn.Identity()
+
+    def resize_parameter(self, name: str, value):
+        """``value`` of the parameter ``name`` made to fit this model, or None if it cannot be.
+
+        The position embedding is resampled to the grid of this model's image size.
+        """
+        if name != "pos_embed":
+            return None
+        return resize_position_embedding(value, self.patch_embed.grid, num_prefix_tokens=1)
+
+
+def _head_dim(embed_dim: int, num_heads: int, attn_head_size: Optional[int]) -> int:
+    if attn_head_size is not None:
+        return attn_head_size
+    if embed_dim % num_heads:
+        raise UserError(
+            f"EMBED_DIM {embed_dim} is not divisible by NUM_HEADS {num_heads}: change one of them, or give ATTN_HEAD_SIZE"
+        )
+    return embed_dim // num_heads
+
+
+def _drop_path_rate(last_rate: float, index: int, depth: int) -> float:
+    """Linear from 0 in the first block to ``last_rate`` in the last."""
+    return last_rate * (1.0 - (depth - 1 - index) / max(depth - 1, 1))

@@ -1,0 +1,1 @@
+"""From a data set to batches: memory-mapped stores, batch sampler, loader."""

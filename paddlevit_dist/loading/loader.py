@@ -1,0 +1,242 @@
+"""Batches from loader processes, with the real reason when one of them fails.
+
+Built on ``paddle.io.DataLoader``, in which an exception of a data set hangs the run for ever (no worker processes) or
+shows only as ``SystemError: Blocking queue is killed``, and a worker that is stopped hangs it too. So an exception
+travels inside a batch as data, and a watchdog looks after workers that stay silent.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import threading
+import time
+import traceback
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
+
+import numpy as np
+import paddle
+
+from ..errors import UserError
+from ..parallel.failures import end_process
+from ..parallel.launch import die_with_parent
+from .sampler import SampleKey, TrainingSampler
+
+_FAILURE = "__failure__"
+
+
+class SampleFailure(RuntimeError):
+    """A sample could not be read or collated; the message has its index, its description and the original traceback."""
+
+
+class _Readings(paddle.io.Dataset):
+    """What a loader process runs: read one sample with its own generator; failures come back as values."""
+
+    def __init__(self, samples: Any, seed: int) -> None:
+        super().__init__()
+        self.samples = samples
+        self.seed = seed
+
+    def __getitem__(self, key: SampleKey) -> Any:
+        try:
+            return self.samples.sample(key.index, np.random.default_rng([self.seed, *key]))
+        except Exception as error:
+            return _Failure(error, f"sample {key.index} ({self._describe(key.index)})")
+
+    def _describe(self, index: int) -> str:
+        try:
+            return str(self.samples.describe(index))
+        except Exception as error:  # the description must not hide the failure itself
+            return f"no description: {error}"
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+
+class _Failure:
+    def __init__(self, error: Exception, where: str) -> None:
+        self.is_user_error = isinstance(error, UserError)
+        trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+        self.message = str(error) if self.is_user_error else f"{where}: {type(error).__name__}: {error}\n{trace}"
+
+    def as_batch(self) -> Dict[str, np.ndarray]:
+        """A batch with one array: Paddle's queues carry nothing else."""
+        return {_FAILURE: np.frombuffer(pickle.dumps((self.is_user_error, self.message)), dtype=np.uint8).copy()}
+
+
+class _Collate:
+    def __init__(self, collate: Callable[[Sequence[Any]], Dict[str, Any]]) -> None:
+        self.collate = collate
+
+    def __call__(self, readings: List[Any]) -> Dict[str, Any]:
+        for reading in readings:
+            if isinstance(reading, _Failure):
+                return reading.as_batch()
+        try:
+            return self.collate(readings)
+        except Exception as error:
+            return _Failure(error, "collating a batch").as_batch()
+
+
+class _Epochs(paddle.io.BatchSampler):
+    """The micro-batches of several epochs in one row, so that loader processes fetch across an epoch's end."""
+
+    def __init__(self, sampler: TrainingSampler, first: int, last: int, consumed: int) -> None:
+        self.sampler, self.first, self.last, self.consumed = sampler, first, last, consumed
+
+    def __iter__(self) -> Iterator[List[SampleKey]]:
+        for epoch in range(self.first, self.last + 1):
+            self.sampler.set_position(epoch, self.consumed if epoch == self.first else 0)
+            yield from self.sampler
+
+    def __len__(self) -> int:  # asked for once, before iteration
+        self.sampler.set_position(self.first, self.consumed)
+        first = len(self.sampler)
+        self.sampler.set_position(self.first, 0)
+        return first + len(self.sampler) * (self.last - self.first)
+
+
+class Loader:
+    """Batches on this process's device.
+
+    Args:
+        samples: has ``__len__``, ``sample(index, generator)`` and ``describe(index)``.
+        sampler: yields lists of ``SampleKey``.
+        collate: list of samples -> dictionary of numpy arrays; runs in the loader process.
+        num_workers: loader processes; 0 reads in a thread of this process.
+        seed: of the run.
+        timeout_seconds: give up when no batch arrives for this long.
+    """
+
+    def __init__(
+        self,
+        samples: Any,
+        sampler: Any,
+        collate: Callable[[Sequence[Any]], Dict[str, Any]],
+        *,
+        num_workers: int,
+        seed: int,
+        timeout_seconds: float = 600.0,
+    ) -> None:
+        self.sampler = sampler
+        self.num_workers = num_workers
+        self.timeout_seconds = timeout_seconds
+        self.seconds_waited = 0.0  # for data, since it was last set to 0
+        self._readings = _Readings(samples, seed)
+        self._collate = _Collate(collate)
+
+    def __len__(self) -> int:
+        return len(self.sampler)
+
+    def __iter__(self) -> Iterator[Dict[str, paddle.Tensor]]:
+        """One pass over the sampler."""
+        yield from self._batches(self.sampler)
+
+    def epochs(self, first: int, last: int, consumed: int = 0) -> Iterator[Dict[str, paddle.Tensor]]:
+        """All micro-batches of the epochs ``first`` to ``last``, the first one after ``consumed`` samples."""
+        yield from self._batches(_Epochs(self.sampler, first, last, consumed))
+
+    def _batches(self, batch_sampler: Any) -> Iterator[Dict[str, paddle.Tensor]]:
+        loader = paddle.io.DataLoader(
+            self._readings,
+            batch_sampler=batch_sampler,
+            collate_fn=self._collate,
+            num_workers=self.num_workers,
+            worker_init_fn=_WorkerStart(os.getpid()),
+            return_list=True,
+        )
+        if not len(batch_sampler):
+            return
+        batches = iter(loader)
+        watchdog = _Watchdog(getattr(batches, "_workers", []), self.timeout_seconds)
+        try:
+            while True:
+                started = time.perf_counter()
+                with watchdog:
+                    batch = _next(batches)
+                self.seconds_waited += time.perf_counter() - started
+                if batch is None:
+                    return
+                if _FAILURE in batch:
+                    _raise(batch[_FAILURE])
+                yield batch
+        finally:
+            watchdog.stop()
+
+
+class _WorkerStart:
+    def __init__(self, parent: int) -> None:
+        self.parent = parent
+
+    def __call__(self, worker_id: int) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the main process's to handle
+        die_with_parent(self.parent)
+
+
+def _next(batches: Iterator[Any]) -> Optional[Dict[str, paddle.Tensor]]:
+    try:
+        return next(batches)
+    except StopIteration:
+        return None
+    except (SystemError, RuntimeError) as error:
+        dead = [w for w in getattr(batches, "_workers", []) if w.exitcode not in (None, 0)]
+        if not dead:
+            raise
+        ends = ", ".join(f"process {w.pid} with exit code {w.exitcode}" for w in dead)
+        raise RuntimeError(
+            f"loader {ends} ended while batches were due (a negative code is a signal; -9 often means that the "
+            "system ran out of memory, -7 that /dev/shm is full)"
+        ) from error
+
+
+def _raise(failure: paddle.Tensor) -> None:
+    is_user_error, message = pickle.loads(failure.numpy().tobytes())
+    raise UserError(message) if is_user_error else SampleFailure(message)
+
+
+class _Watchdog:
+    """Ends this process when a wait for data takes too long: Paddle's own ``timeout`` does not notice a stopped worker.
+
+    The waiting thread is inside Paddle's queue and cannot be interrupted, so a second thread watches the clock.
+    """
+
+    def __init__(self, workers: Sequence[Any], seconds: float) -> None:
+        self._workers, self._seconds = workers, seconds
+        self._deadline: Optional[float] = None
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="loader watchdog", daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> None:
+        self._deadline = time.monotonic() + self._seconds
+
+    def __exit__(self, *_: Any) -> None:
+        self._deadline = None
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+    def _watch(self) -> None:
+        while not self._stopped.wait(min(1.0, self._seconds / 4)):
+            deadline = self._deadline
+            if deadline is not None and time.monotonic() > deadline:
+                states = ", ".join(f"{worker.pid} {_process_state(worker.pid)}" for worker in self._workers)
+                end_process(
+                    f"no batch arrived for {self._seconds:g} s (DATA.LOADER_TIMEOUT_SECONDS); "
+                    f"loader processes: {states or 'none, a thread reads the data'}"
+                )
+
+
+def _process_state(pid: int) -> str:
+    """The kernel's word for what a process does, such as ``S (sleeping)`` or ``T (stopped)``."""
+    try:
+        with open(f"/proc/{pid}/status", encoding="utf-8") as lines:
+            return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("State"))
+    except (OSError, StopIteration):
+        return "gone"
+
+
+def default_workers(processes: int, cores: int) -> int:
+    """Loader processes of each training process: what its share of the cores leaves beside itself, at most 8."""
+    return max(0, min(8, cores // processes - 1))

@@ -1,0 +1,97 @@
+"""Which samples each rank reads, in which order: the same for any number of processes."""
+
+from __future__ import annotations
+
+from typing import Iterator, List, NamedTuple
+
+import numpy as np
+from paddle.io import DistributedBatchSampler
+
+from ..errors import UserError
+
+
+class SampleKey(NamedTuple):
+    """Names one reading of one sample; everything random about it follows from these three and the run's seed."""
+
+    epoch: int
+    index: int
+    repeat: int
+
+
+class TrainingSampler(DistributedBatchSampler):
+    """Shuffled micro-batches of one rank; the global batch of an update is the same for any number of ranks.
+
+    Update ``k`` of an epoch takes the positions ``[k * G, (k + 1) * G)`` of a permutation drawn from ``(seed, epoch)``,
+    with ``G = batch_size * world_size * accumulation_steps``; rank ``r`` takes the ``r``-th of ``world_size`` equal
+    slices of it, as ``accumulation_steps`` micro-batches. The last incomplete ``G`` of an epoch is dropped.
+
+    Paddle's own sampler ignores the user's seed and advances its epoch at each iteration; this one does neither.
+
+    Args:
+        dataset: anything with a length.
+        batch_size: samples of one micro-batch on one rank.
+        seed: of the run.
+    Raises:
+        UserError: the data set is smaller than one global batch.
+    """
+
+    def __init__(
+        self, dataset, batch_size: int, *, rank: int, world_size: int, accumulation_steps: int = 1, seed: int = 0
+    ) -> None:
+        super().__init__(dataset, batch_size, num_replicas=world_size, rank=rank, shuffle=True, drop_last=True)
+        self.accumulation_steps = accumulation_steps
+        self.seed = seed
+        self.consumed = 0
+        self.global_batch_size = batch_size * world_size * accumulation_steps
+        if self.global_batch_size > len(dataset):
+            raise UserError(
+                f"one update takes {self.global_batch_size} samples (DATA.BATCH_SIZE {batch_size} x {world_size} "
+                f"process(es) x TRAIN.ACCUM_ITER {accumulation_steps}) but the training set has only {len(dataset)}; "
+                "lower -batch_size or -accum_iter"
+            )
+
+    @property
+    def updates_per_epoch(self) -> int:
+        """Updates of an epoch that starts at its beginning."""
+        return len(self.dataset) // self.global_batch_size
+
+    def set_position(self, epoch: int, consumed: int) -> None:
+        """Let the next iteration be of ``epoch``, after its first ``consumed`` samples over all ranks.
+
+        ``consumed`` counts what the trainer has used, not what a loader has fetched ahead, and may come from a run
+        with another global batch.
+        """
+        self.set_epoch(epoch)
+        self.consumed = consumed
+
+    def __len__(self) -> int:
+        return (len(self.dataset) - self.consumed) // self.global_batch_size * self.accumulation_steps
+
+    def __iter__(self) -> Iterator[List[SampleKey]]:
+        epoch, start = self.epoch, self.consumed
+        order = np.random.default_rng([self.seed, epoch]).permutation(len(self.dataset))
+        rank_slice = self.batch_size * self.accumulation_steps
+        for first in range(start, len(order) - self.global_batch_size + 1, self.global_batch_size):
+            own = order[first + self.local_rank * rank_slice :][:rank_slice]
+            for micro in range(0, rank_slice, self.batch_size):
+                yield [SampleKey(epoch, int(index), 0) for index in own[micro : micro + self.batch_size]]
+
+
+class EvaluationSampler(DistributedBatchSampler):
+    """Every sample exactly once over all ranks, in batches that do not depend on the number of ranks.
+
+    Batch ``k`` of consecutive indices goes to rank ``k mod world_size``; the last one may be shorter and ranks may
+    have different numbers of batches. Paddle's own sampler pads with repeated samples, which changes the result.
+    """
+
+    def __init__(self, dataset, batch_size: int, *, rank: int, world_size: int) -> None:
+        super().__init__(dataset, batch_size, num_replicas=world_size, rank=rank, shuffle=False, drop_last=False)
+
+    def __len__(self) -> int:
+        return len(range(self.local_rank, -(-len(self.dataset) // self.batch_size), self.nranks))
+
+    def __iter__(self) -> Iterator[List[SampleKey]]:
+        stride = self.batch_size * self.nranks
+        for first in range(self.local_rank * self.batch_size, len(self.dataset), stride):
+            last = min(first + self.batch_size, len(self.dataset))
+            yield [SampleKey(0, index, 0) for index in range(first, last)]

@@ -1,0 +1,1 @@
+"""What a run shows and keeps: meters, progress, logs, metrics and the run record."""

@@ -1,0 +1,97 @@
+"""What a run leaves in its output folder: configuration, run record, log and metrics."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shlex
+import sys
+import time
+from pathlib import Path
+from typing import Any, Dict
+
+from ..errors import UserError
+from .progress import write_line
+
+
+class RunRecord:
+    """Log lines and metric events of one run; does nothing on ranks other than the main one.
+
+    Args:
+        folder: the output folder; exists.
+        writes: True on the main process.
+    """
+
+    def __init__(self, folder: Path, writes: bool) -> None:
+        self.folder = folder
+        self.writes = writes
+
+    def say(self, text: str) -> None:
+        """One line on stdout and in ``log.txt``."""
+        if not self.writes:
+            return
+        write_line(text)
+        with open(self.folder / "log.txt", "a", encoding="utf-8") as log:
+            log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
+
+    def event(self, kind: str, values: Dict[str, Any]) -> None:
+        """One line of ``metrics.jsonl``: ``{"kind": ..., "time": seconds since 1970, ...values}``."""
+        if not self.writes:
+            return
+        with open(self.folder / "metrics.jsonl", "a", encoding="utf-8") as stream:
+            stream.write(json.dumps({"kind": kind, "time": round(time.time(), 3), **values}) + "\n")
+
+    def start(self, config_text: str, facts: Dict[str, Any], evaluation: bool) -> None:
+        """Write ``config.yaml`` and ``run.json`` (``eval_*`` for an evaluation, which leaves a training's alone)."""
+        if not self.writes:
+            return
+        prefix = "eval_" if evaluation else ""
+        (self.folder / f"{prefix}config.yaml").write_text(config_text, encoding="utf-8")
+        text = json.dumps({**facts, **surroundings()}, indent=1)
+        (self.folder / f"{prefix}run.json").write_text(text + "\n", encoding="utf-8")
+
+
+def surroundings() -> Dict[str, Any]:
+    """Command line, versions and machine of this process."""
+    import numpy
+    import paddle
+
+    from .. import __version__
+    from ..parallel import tuning
+
+    return {
+        "command": shlex.join([sys.executable, *sys.argv]),
+        "folder": os.getcwd(),
+        "started": time.strftime("%Y-%m-%d %H:%M:%S %z"),
+        "versions": {
+            "paddlevit_dist": __version__,
+            "paddle": paddle.__version__,
+            "numpy": numpy.__version__,
+            "python": platform.python_version(),
+        },
+        "machine": {
+            "host": platform.node(),
+            "system": platform.platform(),
+            "processor": tuning.processor()["model"],
+            "cores": os.cpu_count(),
+        },
+        "tuning": tuning.settings(),
+    }
+
+
+def prepare_folder(path: str) -> Path:
+    """Make the output folder, or say in one line why it cannot be written.
+
+    Raises:
+        UserError: it cannot be made or written.
+    """
+    folder = Path(path)
+    probe = folder / f".probe_{os.getpid()}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe.write_text("", encoding="utf-8")
+        probe.unlink()
+    except OSError as error:
+        raise UserError(f"-output={path} (SAVE) cannot be written: {error.strerror}; choose another folder")
+    return folder

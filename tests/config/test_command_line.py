@@ -1,0 +1,196 @@
+"""Flags, overrides and help."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+
+from paddlevit_dist.config import command_line, load
+from paddlevit_dist.config.command_line import FLAGS
+from paddlevit_dist.config.defaults import KEYS, leaves
+
+MISSION = r"""
+-cfg='./configs/vit_base_patch16_224.yaml' \
+-dataset='imagenet2012' \
+-batch_size=16 \
+-data_path='/dataset/imagenet' \
+-eval \
+-pretrained='./vit_base_patch16_224'
+"""
+
+EXAMPLES = {  # a word for each kind of argument
+    "FOLDER": "./out",
+    "NAME": "mnist",
+    "PATH": "./some/path",
+    "PIXELS": "32",
+    "N": "2",
+}
+
+
+def value(configuration, name):
+    return dict(leaves(configuration.values))[name]
+
+
+def test_the_line_of_the_readme_word_for_word(write):
+    write("configs/vit_base_patch16_224.yaml", "MODEL: {NAME: vit_base_patch16_224}")
+
+    words = shlex.split(MISSION.replace("\\\n", ""))  # a shell joins the lines
+    configuration = load(words)
+
+    values = configuration.values
+    assert values.MODEL.NAME == "vit_base_patch16_224"
+    assert values.DATA.DATASET == "imagenet2012"
+    assert values.DATA.BATCH_SIZE == values.DATA.BATCH_SIZE_EVAL == 16
+    assert values.DATA.DATA_PATH == "/dataset/imagenet"
+    assert values.EVAL is True
+    assert values.MODEL.PRETRAINED == "./vit_base_patch16_224"
+    assert configuration.notices == []
+    assert configuration.sources["MODEL.NAME"] == "configs/vit_base_patch16_224.yaml"
+    assert configuration.argv == words
+
+
+@pytest.mark.parametrize("name", [name for name, flag in FLAGS.items() if flag.argument and flag.key])
+def test_each_flag_sets_its_key_in_all_four_spellings(name):
+    key, word = FLAGS[name].key, EXAMPLES[FLAGS[name].argument]
+    expected = KEYS[key].parse(word)
+
+    for spelling in ([f"-{name}={word}"], [f"-{name}", word], [f"--{name}={word}"], [f"--{name}", word]):
+        configuration = load(spelling)
+        assert value(configuration, key) == expected
+        assert configuration.sources[key] == "command line"
+
+
+def test_switches(write):
+    configuration = load(["-eval", "--amp", "-pretrained=x", "-show_config"])
+
+    assert configuration.values.EVAL is True and configuration.values.AMP is True and configuration.show is True
+    assert configuration.notices == []
+    assert load(["-show_config"]).values == load([]).values
+
+
+def test_paddlevits_flags_are_all_there():
+    theirs = (
+        "cfg dataset data_path output batch_size batch_size_eval image_size accum_iter pretrained resume last_epoch"
+    )
+    ours = "num_classes ngpus epochs stop_after_epoch seed num_workers show_config"
+    assert set(FLAGS) == {*theirs.split(), "eval", "amp", *ours.split(), "h"}
+
+
+def test_batch_size_is_for_evaluation_too_unless_that_is_given(load_text):
+    yaml = "DATA: {BATCH_SIZE_EVAL: 8}"
+
+    assert load_text(yaml, "-batch_size=16").values.DATA.BATCH_SIZE_EVAL == 16
+    assert load_text(yaml, "-batch_size_eval=4", "-batch_size=16").values.DATA.BATCH_SIZE_EVAL == 4
+    overridden = load_text(yaml, "-batch_size=16", "DATA.BATCH_SIZE_EVAL", "2")
+    assert overridden.values.DATA.BATCH_SIZE_EVAL == 2 and overridden.notices == []
+    assert load_text(yaml).values.DATA.BATCH_SIZE_EVAL == 8
+
+
+def test_resume_auto_and_paths_are_passed_as_they_are():
+    assert load(["-resume=auto"]).values.MODEL.RESUME == "auto"
+    assert load(["-data_path=/a=b c"]).values.DATA.DATA_PATH == "/a=b c"
+    assert load(["-output", "007"]).values.SAVE == "007"
+
+
+def test_negative_numbers_are_values():
+    assert load(["-ngpus", "-1"]).values.NGPUS == -1
+    assert load(["NGPUS", "-1"]).values.NGPUS == -1
+
+
+@pytest.mark.parametrize(
+    "words, name, expected",
+    [
+        ("TRAIN.BASE_LR 3e-4", "TRAIN.BASE_LR", 3e-4),
+        ("TRAIN.BASE_LR=3e-4", "TRAIN.BASE_LR", 3e-4),
+        ("TRAIN.OPTIMIZER.BETAS '(0.9, 0.95)'", "TRAIN.OPTIMIZER.BETAS", (0.9, 0.95)),
+        ("DATA.IMAGENET_MEAN [0.1,0.2,0.3]", "DATA.IMAGENET_MEAN", [0.1, 0.2, 0.3]),
+        ("CPU_TUNING false", "CPU_TUNING", False),
+        ("MODEL.QKV_BIAS None", "MODEL.QKV_BIAS", None),
+        ("TRAIN.GRAD_CLIP none -seed 3", "TRAIN.GRAD_CLIP", None),
+        ("SAVE true", "SAVE", "true"),
+        ("TRAIN.OPTIMIZER.NAME=sgd", "TRAIN.OPTIMIZER.NAME", "SGD"),
+    ],
+)
+def test_overrides(words, name, expected):
+    configuration = load(shlex.split(words))
+
+    assert value(configuration, name) == expected and configuration.sources[name] == "command line"
+
+
+def test_overrides_win_over_flags_over_files_over_defaults(load_text):
+    configuration = load_text("TRAIN: {NUM_EPOCHS: 5, BASE_LR: 0.1}", "TRAIN.BASE_LR", "0.2", "-epochs=6")
+
+    assert configuration.values.TRAIN.BASE_LR == 0.2 and configuration.values.TRAIN.NUM_EPOCHS == 6
+
+
+def test_what_is_given_twice_is_told():
+    assert load(["-seed=1", "-seed=2"]).values.SEED == 2
+    assert load(["-seed=1", "-seed=2"]).notices == ["-seed is given 2 times: the last one, '2', is used"]
+    both = load(["SEED", "3", "-seed=1"])
+    assert both.values.SEED == 3
+    assert both.notices == ["SEED is given more than once: the last override, '3', is used"]
+    assert load(["-amp", "-amp"]).notices == ["-amp is given 2 times"]
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        ("-data=x", "-data is not a known flag: did you mean '-dataset'?"),
+        ("-batchsize 3", "-batchsize is not a known flag: did you mean '-batch_size'?"),
+        ("--Pretrained=x", "--Pretrained is not a known flag: did you mean '-pretrained'?"),
+        ("-seed", "-seed needs a value: -seed=N"),
+        ("-seed -eval", "-seed needs a value: -seed=N"),
+        ("-cfg=", "-cfg needs a value: -cfg=FILE"),
+        ("-eval=true", "-eval takes no value: write -eval alone, or leave it out"),
+        ("-batch_size=many", "-batch_size: DATA.BATCH_SIZE is 'many': expected a whole number >= 1"),
+        ("-batch_size=", "-batch_size: DATA.BATCH_SIZE is '': expected a whole number >= 1"),
+        ("-batch_size=0", "-batch_size: DATA.BATCH_SIZE is '0': expected a whole number >= 1"),
+        ("-ngpus=0", "-ngpus: NGPUS is '0': expected a whole number >= 1 or -1"),
+        ("-seed 2147483648", "-seed: SEED is '2147483648': expected a whole number >= 0 and <= 2147483647"),
+        (
+            "-stop_after_epoch=0",
+            "-stop_after_epoch: TRAIN.STOP_AFTER_EPOCH is '0': expected a whole number >= 1, or None",
+        ),
+        ("-output=", "-output: SAVE is '': expected text"),
+        ("EVAL yess", "command line: EVAL is 'yess': expected true or false"),
+        ("TRAIN.BASELR 3", "command line: TRAIN.BASELR (3) is not a known key: the closest is TRAIN.BASE_LR"),
+        ("BASE_LR=3", "command line: BASE_LR (3) is not a known key: the closest is TRAIN.BASE_LR"),
+        ("train.base_lr 3", "command line: train.base_lr (3) is not a known key: the closest is TRAIN.BASE_LR"),
+        ("SEED", "command line: 'SEED' is neither a flag nor a KEY with its VALUE: write SEED=VALUE"),
+        ("x.yaml", "command line: 'x.yaml' is neither a flag nor a KEY with its VALUE: did you mean '-cfg=x.yaml'?"),
+        ("eval", "command line: 'eval' is neither a flag nor a KEY with its VALUE: did you mean '-eval'?"),
+        ("BASE x.yaml", "command line: BASE belongs in a YAML file: name the file with -cfg=FILE"),
+    ],
+)
+def test_mistakes_are_named(refuse, words, message):
+    assert refuse(load, shlex.split(words)) == message
+
+
+def test_a_flag_without_likeness_lists_all(refuse):
+    message = refuse(load, ["-zzz"])
+
+    assert message.startswith("-zzz is not a known flag: valid flags: -cfg, ")
+    assert all(f"-{name}" in message for name in FLAGS)
+
+
+@pytest.mark.parametrize("word", ["-h", "--help", "-help", "--h"])
+def test_help_is_printed_and_ends(capsys, word):
+    with pytest.raises(SystemExit) as ended:
+        load(["-nonsense", word])
+
+    printed = capsys.readouterr()
+    assert ended.value.code == 0 and printed.err == "" and printed.out == command_line.help_text() + "\n"
+
+
+def test_help_names_every_flag_and_key_with_its_default():
+    lines = command_line.help_text().splitlines()
+
+    for flag in FLAGS.values():
+        assert any(line.startswith(f"  -{flag.name}") for line in lines)
+    for name in set(KEYS) - {"BASE"}:
+        (line,) = [line for line in lines if line.startswith(f"  {name} ")]
+        assert line.endswith(f"(default {command_line._default(name)})")
+    text = "\n".join(lines)
+    assert "-cfg='./configs/vit_base_patch16_224.yaml' -dataset='imagenet2012' -batch_size=16" in text
+    assert "(DATA.IMAGE_SIZE, default 224)" in text

@@ -1,0 +1,196 @@
+"""The table of keys and what each may hold."""
+
+from __future__ import annotations
+
+import pytest
+
+from paddlevit_dist.config import default_config, load
+from paddlevit_dist.config.defaults import KEYS, leaves
+from paddlevit_dist.config.key import Mismatch
+
+PROMISED = {
+    "BASE": [],
+    "DATA.BATCH_SIZE": 256,
+    "DATA.BATCH_SIZE_EVAL": None,
+    "DATA.DATASET": "digits",
+    "DATA.DATA_PATH": None,
+    "DATA.IMAGE_SIZE": 224,
+    "DATA.IMAGE_CHANNELS": 3,
+    "DATA.CROP_PCT": 0.875,
+    "DATA.NUM_WORKERS": None,
+    "DATA.IMAGENET_MEAN": [0.5, 0.5, 0.5],
+    "DATA.IMAGENET_STD": [0.5, 0.5, 0.5],
+    "DATA.CROP_SCALE": [0.08, 1.0],
+    "DATA.CROP_RATIO": [0.75, 1.3333333333333333],
+    "DATA.HORIZONTAL_FLIP": 0.5,
+    "DATA.LOADER_TIMEOUT_SECONDS": 600,
+    "MODEL.TYPE": "vit",
+    "MODEL.NAME": "vit",
+    "MODEL.NUM_CLASSES": None,
+    "MODEL.PRETRAINED": None,
+    "MODEL.RESUME": None,
+    "MODEL.DROPOUT": 0.0,
+    "MODEL.ATTENTION_DROPOUT": 0.0,
+    "MODEL.DROPPATH": 0.0,
+    "MODEL.PATCH_SIZE": None,
+    "MODEL.EMBED_DIM": None,
+    "MODEL.NUM_HEADS": None,
+    "MODEL.ATTN_HEAD_SIZE": None,
+    "MODEL.DEPTH": None,
+    "MODEL.MLP_RATIO": None,
+    "MODEL.QKV_BIAS": None,
+    "TASK": "classification",
+    "TRAIN.LAST_EPOCH": 0,
+    "TRAIN.NUM_EPOCHS": 300,
+    "TRAIN.STOP_AFTER_EPOCH": None,
+    "TRAIN.WARMUP_EPOCHS": 0,
+    "TRAIN.WARMUP_STEPS": None,
+    "TRAIN.WEIGHT_DECAY": 0.05,
+    "TRAIN.BASE_LR": 1e-3,
+    "TRAIN.WARMUP_START_LR": 1e-6,
+    "TRAIN.END_LR": 0.0,
+    "TRAIN.GRAD_CLIP": None,
+    "TRAIN.ACCUM_ITER": 1,
+    "TRAIN.LINEAR_SCALED_LR": None,
+    "TRAIN.SMOOTHING": 0.0,
+    "TRAIN.LR_SCHEDULER.NAME": "cosine",
+    "TRAIN.LR_SCHEDULER.MILESTONES": [],
+    "TRAIN.LR_SCHEDULER.GAMMA": 0.1,
+    "TRAIN.LR_SCHEDULER.POWER": 0.9,
+    "TRAIN.OPTIMIZER.NAME": "AdamW",
+    "TRAIN.OPTIMIZER.EPS": 1e-8,
+    "TRAIN.OPTIMIZER.BETAS": (0.9, 0.999),
+    "TRAIN.OPTIMIZER.MOMENTUM": 0.9,
+    "SAVE": "./output",
+    "SAVE_FREQ": 10,
+    "VALIDATE_FREQ": 1,
+    "REPORT_FREQ": 20,
+    "SEED": 0,
+    "EVAL": False,
+    "AMP": False,
+    "NGPUS": -1,
+    "CPU_TUNING": True,
+}
+
+
+def test_defaults_are_the_promised_ones():
+    assert dict(leaves(default_config())) == PROMISED
+
+
+def test_without_arguments_everything_is_at_its_default():
+    configuration = load([])
+
+    assert dict(leaves(configuration.values)) == PROMISED
+    assert set(configuration.sources.values()) == {"default"}
+    assert configuration.notices == [] and configuration.show is False and configuration.argv == []
+
+
+@pytest.mark.parametrize("key", KEYS.values(), ids=list(KEYS))
+def test_each_default_is_a_value_its_key_may_hold(key):
+    parsed = key.parse(key.default)
+
+    assert parsed == key.default and type(parsed) is type(key.default)
+    assert key.meaning and "\n" not in key.meaning
+
+
+@pytest.mark.parametrize("key", KEYS.values(), ids=list(KEYS))
+def test_only_optional_keys_take_none(key):
+    if key.optional:
+        assert [key.parse(word) for word in (None, "None", "none", "null", "~", "")] == [None] * 6
+    else:
+        with pytest.raises(Mismatch):
+            key.parse(None)
+
+
+def test_two_trees_share_nothing():
+    one, other = default_config(), default_config()
+    one.DATA.IMAGENET_MEAN[0] = 0.1
+    one.TRAIN.BASE_LR = 1.0
+
+    assert other.DATA.IMAGENET_MEAN[0] == 0.5 and other.TRAIN.BASE_LR == 1e-3
+
+
+@pytest.mark.parametrize(
+    "name, given, expected",
+    [
+        ("TRAIN.BASE_LR", "3e-3", 0.003),
+        ("TRAIN.BASE_LR", 1, 1.0),
+        ("TRAIN.WEIGHT_DECAY", "0", 0.0),
+        ("TRAIN.NUM_EPOCHS", 300.0, 300),
+        ("TRAIN.NUM_EPOCHS", "1e2", 100),
+        ("SEED", str(2**31 - 1), 2**31 - 1),
+        ("NGPUS", "-1", -1),
+        ("TRAIN.OPTIMIZER.BETAS", "(0.9, 0.95)", (0.9, 0.95)),
+        ("TRAIN.OPTIMIZER.BETAS", [0, "9e-1"], (0.0, 0.9)),
+        ("DATA.IMAGENET_MEAN", "[0.1, 2e-1, 0.3]", [0.1, 0.2, 0.3]),
+        ("DATA.IMAGENET_MEAN", "0.1,", [0.1]),
+        ("TRAIN.LR_SCHEDULER.MILESTONES", "30, 60, 90", [30, 60, 90]),
+        ("TRAIN.LR_SCHEDULER.MILESTONES", "[]", []),
+        ("TRAIN.LR_SCHEDULER.MILESTONES", 30, [30]),
+        ("TRAIN.OPTIMIZER.NAME", "adamw", "AdamW"),
+        ("TRAIN.OPTIMIZER.NAME", "sGd", "SGD"),
+        ("TRAIN.LR_SCHEDULER.NAME", "Cosine", "cosine"),
+        ("DATA.IMAGE_CHANNELS", "1", 1),
+        ("MODEL.QKV_BIAS", True, True),
+        ("SAVE", "none", "none"),
+    ],
+)
+def test_values_become_what_the_key_holds(name, given, expected):
+    parsed = KEYS[name].parse(given)
+
+    assert parsed == expected and type(parsed) is type(expected)
+    if isinstance(expected, (list, tuple)):
+        assert [type(item) for item in parsed] == [type(item) for item in expected]
+
+
+@pytest.mark.parametrize(
+    "name, given",
+    [
+        ("TRAIN.NUM_EPOCHS", 1.5),
+        ("TRAIN.NUM_EPOCHS", "many"),
+        ("TRAIN.NUM_EPOCHS", True),
+        ("TRAIN.NUM_EPOCHS", 0),
+        ("TRAIN.NUM_EPOCHS", [1]),
+        ("TRAIN.BASE_LR", False),
+        ("TRAIN.BASE_LR", "nan"),
+        ("TRAIN.BASE_LR", float("inf")),
+        ("TRAIN.BASE_LR", 10**400),
+        ("TRAIN.BASE_LR", 0),
+        ("EVAL", "true"),
+        ("EVAL", 1),
+        ("SEED", -1),
+        ("SEED", 2**31),
+        ("NGPUS", 0),
+        ("NGPUS", -2),
+        ("DATA.BATCH_SIZE", 0),
+        ("DATA.IMAGE_CHANNELS", 2),
+        ("DATA.CROP_PCT", 0.0),
+        ("DATA.CROP_PCT", 1.01),
+        ("DATA.IMAGENET_STD", [0.5, 0.0, 0.5]),
+        ("DATA.CROP_SCALE", [0.1, 0.2, 0.3]),
+        ("DATA.CROP_SCALE", [0.1, 1.5]),
+        ("TRAIN.OPTIMIZER.BETAS", 0.9),
+        ("TRAIN.OPTIMIZER.BETAS", "(0.9, 1.0)"),
+        ("TRAIN.OPTIMIZER.BETAS", "(0.9; 0.99)"),
+        ("TRAIN.OPTIMIZER.NAME", "Lion"),
+        ("TRAIN.SMOOTHING", 1.0),
+        ("TRAIN.GRAD_CLIP", 0),
+        ("MODEL.DROPOUT", 1),
+        ("SAVE", ""),
+        ("SAVE", 7),
+    ],
+)
+def test_other_values_are_refused(name, given):
+    with pytest.raises(Mismatch):
+        KEYS[name].parse(given)
+
+
+def test_expectations_are_worded():
+    assert KEYS["TRAIN.BASE_LR"].expected() == "a number > 0"
+    assert KEYS["SEED"].expected() == "a whole number >= 0 and <= 2147483647"
+    assert KEYS["NGPUS"].expected() == "a whole number >= 1 or -1"
+    assert KEYS["MODEL.DEPTH"].expected() == "a whole number >= 1, or None"
+    assert KEYS["TRAIN.OPTIMIZER.BETAS"].expected() == "a list of 2 numbers, each >= 0 and < 1"
+    assert KEYS["TRAIN.LR_SCHEDULER.MILESTONES"].expected() == "a list of whole numbers, each >= 1"
+    assert KEYS["TRAIN.OPTIMIZER.NAME"].expected() == "one of AdamW, Adam, SGD"
+    assert KEYS["EVAL"].expected() == "true or false"

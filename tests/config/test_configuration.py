@@ -1,0 +1,102 @@
+"""The merged configuration: frozen, described, written and read back."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+import paddlevit_dist.config
+from paddlevit_dist.config import dump_yaml, load
+
+ROOT = Path(paddlevit_dist.config.__file__).parents[2]
+
+
+def test_values_are_frozen():
+    configuration = load([])
+
+    with pytest.raises(AttributeError):
+        configuration.values.SEED = 1
+    with pytest.raises(AttributeError):
+        configuration.values.TRAIN.BASE_LR = 1
+    with pytest.raises(AttributeError):
+        configuration.show = True
+
+
+def test_it_travels_to_other_processes():
+    configuration = load(["-seed=3"])
+
+    copy = pickle.loads(pickle.dumps(configuration))
+
+    assert copy == configuration and copy.values.is_frozen()
+
+
+ROUND_TRIPS = [
+    [],
+    ["-batch_size=4", "-seed=2147483647", "TRAIN.BASE_LR", "3e-4", "TRAIN.OPTIMIZER.BETAS", "(0.8, 0.9)"],
+    ["-eval", "-pretrained=./a b/x: y # z", "-amp", "-ngpus=2"],
+    ["-data_path=/däten/數據", "-output= '\"\\ ", "-resume=~x"],
+    ["-data_path=two\nlines\tand a tab", "-output=2024-01-01", "-dataset=null", "-pretrained=" + "long " * 100],
+    [
+        "DATA.IMAGE_CHANNELS=1",
+        "TRAIN.LR_SCHEDULER.NAME=step",
+        "TRAIN.LR_SCHEDULER.MILESTONES=3,5",
+        "MODEL.QKV_BIAS=off",
+    ],
+    ["TRAIN.BASE_LR=1e-7", "TRAIN.OPTIMIZER.EPS=1e-300", "DATA.CROP_PCT=0.1", "MODEL.DEPTH=3", "-output=1e-3"],
+]
+
+
+@pytest.mark.parametrize("words", ROUND_TRIPS)
+def test_written_yaml_loads_back_to_equal_values(write, words):
+    configuration = load(words)
+    text = dump_yaml(configuration.values)
+
+    again = load([f"-cfg={write('merged.yaml', text)}"])
+
+    assert again.values == configuration.values
+    assert repr(again.values) == repr(configuration.values)  # types too: 1 is not 1.0, a tuple no list
+    assert again.notices == []
+    assert dump_yaml(again.values) == text
+
+
+def test_the_description_is_yaml_with_the_source_behind_each_value(load_text):
+    configuration = load_text("TRAIN: {BASE_LR: 3e-3}", "-seed=3", "-data_path=" + "long/" * 30)
+
+    text = configuration.describe()
+
+    lines = {line.split(":")[0].strip(): line for line in text.splitlines()}
+    assert lines["BASE_LR"].endswith("# x.yaml") and lines["BASE_LR"].strip().startswith("BASE_LR: 0.003 ")
+    assert lines["SEED"].endswith("# command line")
+    assert lines["EVAL"].endswith("# default")
+    columns = {line.index("  #") for line in lines.values() if "  #" in line and len(line) < 100}
+    assert len({line.index("# ") for line in (lines["BASE_LR"], lines["SEED"], lines["EVAL"])}) == 1 and columns
+    assert yaml.safe_load(text) == yaml.safe_load(dump_yaml(configuration.values))
+    assert "BASE:" not in text
+
+
+def test_nothing_here_imports_paddle(tmp_path):
+    (tmp_path / "x.yaml").write_text("TRAIN: {BASE_LR: 3e-3}")
+    script = (
+        "import sys; from paddlevit_dist.config import load, dump_yaml;"
+        "c = load(['-cfg=x.yaml', '-amp']); c.describe(); dump_yaml(c.values);"
+        "print(sorted(m for m in sys.modules if m.split('.')[0] in ('paddle', 'numpy', 'PIL')))"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,119 @@
+"""Values that are valid each and contradict one another."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+
+from paddlevit_dist.config import load
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (
+            "TRAIN.WARMUP_STEPS 50 TRAIN.WARMUP_EPOCHS 2",
+            (
+                "TRAIN.WARMUP_STEPS 50 (word) and TRAIN.WARMUP_EPOCHS 2 (word): keep one: "
+                "set WARMUP_STEPS to None or WARMUP_EPOCHS to 0"
+            ),
+        ),
+        (
+            "-epochs=5 TRAIN.WARMUP_EPOCHS 5",
+            "TRAIN.WARMUP_EPOCHS 5 (word): expected fewer than TRAIN.NUM_EPOCHS 5 (-epochs)",
+        ),
+        (
+            "-last_epoch=300",
+            (
+                "TRAIN.LAST_EPOCH 300 (-last_epoch): expected fewer than TRAIN.NUM_EPOCHS 300 (default), "
+                "or nothing is left to train"
+            ),
+        ),
+        (
+            "-stop_after_epoch=301",
+            "TRAIN.STOP_AFTER_EPOCH 301 (-stop_after_epoch): expected at most TRAIN.NUM_EPOCHS 300 (default)",
+        ),
+        (
+            "DATA.CROP_SCALE [1.0,0.5]",
+            "DATA.CROP_SCALE [1.0, 0.5] (word): expected the smaller number first",
+        ),
+        (
+            "DATA.CROP_RATIO '(2, 1)'",
+            "DATA.CROP_RATIO [2.0, 1.0] (word): expected the smaller number first",
+        ),
+        (
+            "TRAIN.END_LR 1",
+            "TRAIN.END_LR 1.0 (word): expected at most TRAIN.BASE_LR 0.001 (default): cosine falls from it",
+        ),
+        (
+            "TRAIN.WARMUP_STEPS 5 TRAIN.WARMUP_START_LR 1",
+            "TRAIN.WARMUP_START_LR 1.0 (word): expected at most TRAIN.BASE_LR 0.001 (default): a warm-up rises to it",
+        ),
+        (
+            "DATA.IMAGENET_MEAN 0.5,0.5,0.5 DATA.IMAGE_CHANNELS 1",
+            "DATA.IMAGENET_MEAN [0.5, 0.5, 0.5] (word): expected 1 number, as many as DATA.IMAGE_CHANNELS 1 (word)",
+        ),
+        (
+            "DATA.IMAGENET_STD 0.5",
+            "DATA.IMAGENET_STD [0.5] (word): expected 3 numbers, as many as DATA.IMAGE_CHANNELS 3 (default)",
+        ),
+        (
+            "TRAIN.LR_SCHEDULER.NAME step",
+            "TRAIN.LR_SCHEDULER.MILESTONES [] (default): expected rising epochs for step, such as [30, 60]",
+        ),
+        (
+            "TRAIN.LR_SCHEDULER.NAME=step TRAIN.LR_SCHEDULER.MILESTONES=30,30",
+            "TRAIN.LR_SCHEDULER.MILESTONES [30, 30] (word): expected rising epochs for step, such as [30, 60]",
+        ),
+        (
+            "-eval",
+            "EVAL True (-eval): random weights are never evaluated: name a checkpoint with -pretrained=PATH",
+        ),
+        (
+            "-eval -pretrained=a -resume=b",
+            "MODEL.PRETRAINED a (-pretrained) and MODEL.RESUME b (-resume): an evaluation takes one checkpoint",
+        ),
+    ],
+)
+def test_contradictions_name_both_sides(refuse, words, message):
+    assert refuse(load, shlex.split(words)) == message.replace("(word)", "(command line)")
+
+
+def test_places_in_files_have_their_line(refuse, load_text):
+    message = refuse(load_text, "TRAIN:\n  WARMUP_EPOCHS: 32", "-epochs=10")
+
+    assert message == "TRAIN.WARMUP_EPOCHS 32 (x.yaml:2): expected fewer than TRAIN.NUM_EPOCHS 10 (-epochs)"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "TRAIN.WARMUP_STEPS 50",
+        "TRAIN.END_LR 1 TRAIN.LR_SCHEDULER.NAME constant",
+        "TRAIN.WARMUP_START_LR 1",  # without a warm-up nothing reads it
+        "TRAIN.LR_SCHEDULER.NAME step TRAIN.LR_SCHEDULER.MILESTONES [30,60]",
+        "-stop_after_epoch=300",
+        "-epochs=2 TRAIN.WARMUP_EPOCHS 1",
+        "-eval -pretrained=x",
+        "-eval -resume=x",
+        "-eval -resume=auto -amp",
+        "-eval -pretrained=x -epochs=2 TRAIN.WARMUP_EPOCHS 5",  # an evaluation has no schedule
+        "-pretrained=x",
+    ],
+)
+def test_what_fits_together_is_silent(words):
+    assert load(shlex.split(words)).notices == []
+
+
+def test_means_and_deviations_left_alone_follow_the_channels(load_text):
+    configuration = load_text("DATA: {IMAGE_CHANNELS: 1, IMAGENET_MEAN: [0.13]}")
+
+    assert configuration.values.DATA.IMAGENET_MEAN == [0.13] and configuration.values.DATA.IMAGENET_STD == [0.5]
+    assert configuration.sources["DATA.IMAGENET_STD"] == "default"
+
+
+def test_resume_beside_pretrained_is_a_notice_in_training():
+    assert load(["-pretrained=a", "-resume=auto"]).notices == [
+        "MODEL.RESUME auto (-resume) wins over MODEL.PRETRAINED a (-pretrained) if it finds a checkpoint"
+    ]

@@ -1,0 +1,118 @@
+"""Keys of PaddleViT's files that are spelled otherwise here, mean nothing here, or are not built yet."""
+
+from __future__ import annotations
+
+import pytest
+
+from paddlevit_dist.config import load
+from paddlevit_dist.config.defaults import KEYS
+from paddlevit_dist.config.paddlevit import NAMES, NOT_BUILT, OPTIONS
+
+EVALUATE = ("-eval", "-pretrained=x")
+
+NEUTRAL = """\
+TRAIN:
+  MODEL_EMA: False
+  MIXUP_PROB: 0.0
+  MIXUP_ALPHA: 0
+  CUTMIX_ALPHA: 0.0
+  CUTMIX_MINMAX: None
+  RAND_AUGMENT: false
+  RAND_AUGMENT_LAYERS: 9
+  AUTO_AUGMENT: False
+  COLOR_JITTER: 0.0
+  RANDOM_ERASE_PROB: 0.0
+  DISTILLATION_TYPE: 'none'
+  TEACHER_MODEL: None
+  LAYER_DECAY: 1.0
+"""
+
+
+def test_no_key_is_both_ours_and_foreign():
+    assert not NAMES & set(KEYS)
+    assert set(OPTIONS.values()) <= set(NOT_BUILT)
+
+
+def test_what_is_off_is_silent(load_text):
+    assert load_text(NEUTRAL).notices == []
+    assert load_text(NEUTRAL, *EVALUATE).notices == []
+
+
+@pytest.mark.parametrize(
+    "name, value, message",
+    [
+        ("MODEL_EMA", "True", "is True, but averaging of weights is not supported yet: {} False"),
+        ("MIXUP_ALPHA", "0.8", "is 0.8, but mixup is not supported yet: {} 0"),
+        ("CUTMIX_ALPHA", "'1.0'", "is '1.0', but cutmix is not supported yet: {} 0"),
+        ("CUTMIX_MINMAX", "[0.2, 0.8]", "is [0.2, 0.8], but cutmix is not supported yet: {} None"),
+        ("MIXUP_PROB", "1.0", "is 1.0, but mixing of images is not supported yet: {} 0"),
+        ("RAND_AUGMENT", "True", "is True, but RandAugment is not supported yet: {} False"),
+        ("AUTO_AUGMENT", "True", "is True, but AutoAugment is not supported yet: {} False"),
+        ("COLOR_JITTER", "0.4", "is 0.4, but colour jitter is not supported yet: {} 0"),
+        ("RANDOM_ERASE_PROB", "0.25", "is 0.25, but random erasing is not supported yet: {} 0"),
+        ("DISTILLATION_TYPE", "'hard'", "is 'hard', but distillation is not supported yet: {} none"),
+        ("TEACHER_MODEL", "'./t'", "is './t', but distillation is not supported yet: {} None"),
+        ("LAYER_DECAY", "0.65", "is 0.65, but a learning rate per layer is not supported yet: {} None"),
+    ],
+)
+def test_what_would_change_a_training_stops_it_but_not_an_evaluation(refuse, load_text, name, value, message):
+    yaml = f"TRAIN:\n  NUM_EPOCHS: 5\n  {name}: {value}"
+
+    assert refuse(load_text, yaml) == f"x.yaml:3: TRAIN.{name} {message.format('remove the key or set it to')}"
+    assert load_text(yaml, *EVALUATE).notices == [f"x.yaml: not supported yet, no effect: TRAIN.{name}"]
+
+
+def test_mixing_with_probability_zero_is_off(load_text):
+    assert load_text("TRAIN: {MIXUP_PROB: 0.0, MIXUP_ALPHA: 0.8, CUTMIX_ALPHA: 1.0, MIXUP_MODE: batch}").notices == []
+
+
+def test_options_of_what_is_not_there_are_told_once(load_text):
+    notices = load_text("TRAIN: {MIXUP_MODE: batch, MIXUP_SWITCH_PROB: 0.5, MODEL_EMA_DECAY: 0.9996}").notices
+
+    assert notices == [
+        "x.yaml: not supported yet, no effect: TRAIN.MIXUP_MODE, TRAIN.MIXUP_SWITCH_PROB, TRAIN.MODEL_EMA_DECAY"
+    ]
+
+
+def test_a_later_neutral_value_wins(write, refuse):
+    write("theirs.yaml", "TRAIN: {MODEL_EMA: True}")
+    write("x.yaml", "BASE: theirs.yaml\nTRAIN: {MODEL_EMA: False}")
+
+    assert load(["-cfg=x.yaml"]).notices == []
+    assert load(["-cfg=theirs.yaml", "TRAIN.MODEL_EMA", "False"]).notices == []
+    assert refuse(load, ["-cfg=x.yaml", "TRAIN.MODEL_EMA=True"]).startswith("command line: TRAIN.MODEL_EMA is True, ")
+
+
+def test_what_never_mattered_is_a_notice(load_text):
+    notices = load_text("TRAIN: {MODEL_EMA_FORCE_CPU: True}\nTAG: default").notices
+
+    why = "does not exist here and is not needed"
+    assert notices == [
+        f"x.yaml:1: TRAIN.MODEL_EMA_FORCE_CPU {why}: averaged weights live on the device",
+        f"x.yaml:2: TAG {why}: runs are told apart by their output folder",
+    ]
+
+
+def test_their_name_of_the_cosine_schedule(load_text):
+    configuration = load_text("TRAIN:\n  LR_SCHEDULER:\n    NAME: 'warmupcosine'")
+
+    assert configuration.values.TRAIN.LR_SCHEDULER.NAME == "cosine"
+    assert configuration.notices == ["x.yaml:3: TRAIN.LR_SCHEDULER.NAME 'warmupcosine' is called 'cosine' here"]
+
+
+def test_keys_of_another_family_name_the_model_too(refuse, load_text):
+    swin = "MODEL:\n  NAME: swin_base_patch4_window7_224\n"
+    hint = "; MODEL.NAME 'swin_base_patch4_window7_224' is not a known model: did you mean 'vit_base_patch"
+
+    message = refuse(load_text, swin + "  WINDOW_SIZE: 7")
+    assert (
+        message.startswith("x.yaml:3: MODEL.WINDOW_SIZE (7) is not a known key: the closest is MODEL.")
+        and hint in message
+    )
+    message = refuse(load_text, swin + "  NUM_HEADS: [4, 8, 16, 32]")
+    assert message.startswith(
+        "x.yaml:3: MODEL.NUM_HEADS is [4, 8, 16, 32]: expected a whole number >= 1, or None; MODEL.NAME"
+    )
+    assert refuse(load_text, "MODEL:\n  EMBED_DIMM: 7") == (
+        "x.yaml:2: MODEL.EMBED_DIMM (7) is not a known key: the closest is MODEL.EMBED_DIM"
+    )

@@ -1,0 +1,98 @@
+"""Every file in configs/: it loads, says what it is, and its numbers agree with its header."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+import paddlevit_dist.config
+from paddlevit_dist import registry
+from paddlevit_dist.config import load
+
+ROOT = Path(paddlevit_dist.config.__file__).parents[2]
+RECIPES = sorted((ROOT / "configs").glob("*.yaml"))
+
+PADDLEVITS_NAMES = {
+    *(f"vit_{size}_patch16_{pixels}" for size in ("tiny", "small", "base", "large") for pixels in (224, 384)),
+    *(f"vit_{size}_patch32_{pixels}" for size in ("small", "base", "large") for pixels in (224, 384)),
+    "vit_huge_patch14_224",
+}
+
+each_recipe = pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.stem)
+
+
+def header(recipe):
+    lines = recipe.read_text(encoding="utf-8").splitlines()
+    return lines[: next(number for number, line in enumerate(lines) if not line.startswith("#"))]
+
+
+@each_recipe
+def test_it_loads_silently(recipe):
+    configuration = load([f"-cfg={recipe}"])
+
+    assert configuration.notices == []
+    assert configuration.values.MODEL.NAME in registry.MODELS
+    assert configuration.values.DATA.DATASET in registry.DATASETS
+    assert configuration.values.TASK in registry.TASKS
+
+
+@each_recipe
+def test_the_header_says_what_it_is(recipe):
+    lines = header(recipe)
+
+    assert len(lines) >= 5 and re.match(r"# \S.+\.$", lines[0])
+    for tag in ("command", "devices", "effective batch"):
+        assert any(line.startswith(f"# {tag}: ") for line in lines), tag
+    (score,) = [line for line in lines if re.match(r"# (published )?score: \S", line)]
+    if "published" in score:
+        assert "not measured by this project" in " ".join(lines[lines.index(score) :])
+    assert all(len(line) <= 120 for line in recipe.read_text(encoding="utf-8").splitlines())
+
+
+@each_recipe
+def test_the_command_of_the_header_loads_this_file(recipe, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    lines = header(recipe)
+    start = next(number for number, line in enumerate(lines) if line.startswith("# command: "))
+    command = lines[start][len("# command: ") :]
+    while command.endswith("\\"):
+        start += 1
+        command = command[:-1] + lines[start][1:]
+    program, entry, *words = shlex.split(command)
+
+    configuration = load(words)
+
+    assert (program, entry) == ("python", "main_multi_gpu.py")
+    assert configuration.sources["MODEL.NAME"] == f"configs/{recipe.name}"
+
+
+@each_recipe
+def test_the_effective_batch_of_the_header_is_that_of_the_values(recipe):
+    (line,) = [line for line in header(recipe) if line.startswith("# effective batch: ")]
+    total, devices, images, batches = map(
+        int,
+        re.match(r"# effective batch: (\d+) = (\d+) devices x (\d+) images x (\d+) batch(?:es)? per", line).groups(),
+    )
+    values = load([f"-cfg={recipe}"]).values
+
+    assert total == devices * images * batches
+    assert (images, batches) == (values.DATA.BATCH_SIZE, values.TRAIN.ACCUM_ITER)
+
+
+@pytest.mark.parametrize(
+    "recipe", [recipe for recipe in RECIPES if recipe.stem in PADDLEVITS_NAMES], ids=lambda r: r.stem
+)
+def test_a_name_of_paddlevit_is_the_model_at_its_size(recipe):
+    values = load([f"-cfg={recipe}"]).values
+
+    assert values.MODEL.NAME == recipe.stem
+    assert values.DATA.IMAGE_SIZE == int(recipe.stem.rsplit("_", 1)[1])
+    assert values.DATA.CROP_PCT == (1.0 if values.DATA.IMAGE_SIZE == 384 else 0.875)
+    assert values.MODEL.EMBED_DIM is values.MODEL.PATCH_SIZE is values.MODEL.DEPTH is None
+
+
+def test_all_names_of_paddlevit_are_there():
+    assert len(PADDLEVITS_NAMES) == 15 and PADDLEVITS_NAMES <= {path.stem for path in RECIPES}

@@ -1,0 +1,205 @@
+"""YAML files: BASE, sources, numbers that PyYAML reads as texts, and everything that may be wrong with a file."""
+
+from __future__ import annotations
+
+import pytest
+
+from paddlevit_dist.config import load
+
+
+def test_later_files_win_and_each_value_knows_its_source(write):
+    write("configs/_base_/data.yaml", "DATA: {IMAGE_SIZE: 32, BATCH_SIZE: 8}")
+    write("configs/_base_/train.yaml", "DATA: {BATCH_SIZE: 9}\nTRAIN: {BASE_LR: 3e-3, NUM_EPOCHS: 7}")
+    write("configs/x.yaml", "BASE: [_base_/data.yaml, _base_/train.yaml]\nTRAIN: {NUM_EPOCHS: 8}")
+
+    configuration = load(["-cfg=./configs/x.yaml"])
+
+    assert configuration.values.DATA.IMAGE_SIZE == 32
+    assert configuration.values.DATA.BATCH_SIZE == 9
+    assert configuration.values.TRAIN.BASE_LR == 0.003
+    assert configuration.values.TRAIN.NUM_EPOCHS == 8
+    assert configuration.values.BASE == []
+    assert configuration.sources["DATA.IMAGE_SIZE"] == "configs/_base_/data.yaml"
+    assert configuration.sources["DATA.BATCH_SIZE"] == "configs/_base_/train.yaml"
+    assert configuration.sources["TRAIN.NUM_EPOCHS"] == "configs/x.yaml"
+    assert configuration.sources["SEED"] == "default"
+
+
+def test_two_files_may_share_a_base(write):
+    write("shared.yaml", "SEED: 1")
+    write("left.yaml", "BASE: shared.yaml\nSEED: 2")
+    write("right.yaml", "BASE: shared.yaml")
+    write("x.yaml", "BASE: [left.yaml, right.yaml]")
+
+    assert load(["-cfg=x.yaml"]).values.SEED == 1
+
+
+@pytest.mark.parametrize("base", ["['']", "''", "[]", "None", "null", "~", ""])
+def test_an_empty_base_is_no_base(load_text, base):
+    assert load_text(f"BASE: {base}\nSEED: 4").values.SEED == 4
+
+
+def test_paddlevits_way_of_writing(load_text):
+    values = load_text(
+        """\
+        BASE: ['']
+        DATA:
+            IMAGE_SIZE: 224
+            CROP_PCT: 1.0
+            DATA_PATH: None
+        MODEL:
+            TYPE: vit
+            NAME: vit_base_patch16_224
+            MLP_RATIO: 4
+            QKV_BIAS: true
+            ATTN_HEAD_SIZE: None  # from the width
+            PRETRAINED:
+        TRAIN:
+            WARMUP_EPOCHS: 32
+            WEIGHT_DECAY: 1e-8
+            BASE_LR: 3e-3
+            WARMUP_START_LR: 1e-6
+            GRAD_CLIP: None
+            LINEAR_SCALED_LR: None
+            OPTIMIZER:
+                NAME: 'AdamW'
+                EPS: 1e-3
+                BETAS: (0.9, 0.999)
+
+        VALIDATE_FREQ: 1
+        """
+    ).values
+
+    assert values.TRAIN.BASE_LR == 0.003 and values.TRAIN.WEIGHT_DECAY == 1e-8 and values.TRAIN.WARMUP_START_LR == 1e-6
+    assert values.TRAIN.OPTIMIZER.BETAS == (0.9, 0.999) and values.TRAIN.OPTIMIZER.EPS == 1e-3
+    assert values.MODEL.MLP_RATIO == 4.0 and isinstance(values.MODEL.MLP_RATIO, float)
+    assert values.MODEL.QKV_BIAS is True
+    assert values.DATA.DATA_PATH is values.MODEL.ATTN_HEAD_SIZE is values.MODEL.PRETRAINED is None
+    assert values.TRAIN.GRAD_CLIP is values.TRAIN.LINEAR_SCALED_LR is None
+
+
+def test_anchors_merge_keys_and_empty_sections(load_text):
+    values = load_text(
+        """\
+        DATA:
+        TRAIN: &train {NUM_EPOCHS: 3, BASE_LR: 0.1}
+        """
+    ).values
+    assert values.TRAIN.NUM_EPOCHS == 3
+
+    values = load_text(
+        """\
+        TRAIN:
+          LR_SCHEDULER: {<<: {GAMMA: 0.5, POWER: 2}, GAMMA: 0.25}
+        """
+    ).values
+    assert values.TRAIN.LR_SCHEDULER.GAMMA == 0.25 and values.TRAIN.LR_SCHEDULER.POWER == 2.0
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        (
+            "TRAIN:\n  BASE_RL: 3e-3",
+            "x.yaml:2: TRAIN.BASE_RL ('3e-3') is not a known key: the closest is TRAIN.BASE_LR",
+        ),
+        ("SEEED: 3", "x.yaml:1: SEEED (3) is not a known key: the closest is SEED"),
+        (
+            "SCHEDULER:\n  GAMMA: 3",
+            "x.yaml:1: SCHEDULER (a section) is not a known key: the closest is TRAIN.LR_SCHEDULER",
+        ),
+        ('"two\\nlines": 3', "x.yaml:1: 'two\\nlines' (3) is not a known key: the closest is "),
+        ("1: 3", "x.yaml:1: 1 (3) is not a known key: the closest is "),
+        ("TRAIN:\n  BASE_LR: fast", "x.yaml:2: TRAIN.BASE_LR is 'fast': expected a number > 0"),
+        ("TRAIN:\n  BASE_LR: -1", "x.yaml:2: TRAIN.BASE_LR is -1: expected a number > 0"),
+        ("TRAIN:\n  BASE_LR:", "x.yaml:2: TRAIN.BASE_LR is None: expected a number > 0"),
+        ("TRAIN:\n  BASE_LR: .nan", "x.yaml:2: TRAIN.BASE_LR is nan: expected a number > 0"),
+        ("TRAIN:\n  NUM_EPOCHS: 1.5", "x.yaml:2: TRAIN.NUM_EPOCHS is 1.5: expected a whole number >= 1"),
+        ("TRAIN:\n  NUM_EPOCHS: {a: 1}", "x.yaml:2: TRAIN.NUM_EPOCHS is {'a': 1}: expected a whole number >= 1"),
+        ("EVAL: 'true'", "x.yaml:1: EVAL is 'true': expected true or false"),
+        ("SAVE: 2024-01-01", "x.yaml:1: SAVE is datetime.date(2024, 1, 1): expected text"),
+        (
+            "DATA: {CROP_SCALE: [1]}",
+            "x.yaml:1: DATA.CROP_SCALE is [1]: expected a list of 2 numbers, each > 0 and <= 1",
+        ),
+        (
+            "TRAIN: {OPTIMIZER: {NAME: Lion}}",
+            "x.yaml:1: TRAIN.OPTIMIZER.NAME is 'Lion': expected one of AdamW, Adam, SGD",
+        ),
+        ("TRAIN: 3", "x.yaml:1: TRAIN is 3: expected keys below it, such as TRAIN.LAST_EPOCH"),
+        (
+            "TRAIN: {OPTIMIZER: SGD}",
+            "x.yaml:1: TRAIN.OPTIMIZER is 'SGD': expected keys below it, such as TRAIN.OPTIMIZER.NAME",
+        ),
+        ("SEED: 1\nEVAL: false\nSEED: 1", "x.yaml:3: SEED is already set at line 1: keep one"),
+        ("DATA:\n  IMAGE_SIZE: 1\n  IMAGE_SIZE: 2", "x.yaml:3: DATA.IMAGE_SIZE is already set at line 2: keep one"),
+        ("DATA: {IMAGE_SIZE: 1}\nDATA: {BATCH_SIZE: 2}", "x.yaml:2: DATA is already set at line 1: keep one"),
+        ("DATA: {IMAGE_SIZE: 1}\nDATA.IMAGE_SIZE: 2", "x.yaml:2: DATA.IMAGE_SIZE is already set at x.yaml:1: keep one"),
+        ("- SEED: 1", "x.yaml holds [{'SEED': 1}]: expected a mapping such as 'TRAIN:' with keys below it"),
+        ("just words", "x.yaml holds 'just words': expected a mapping such as 'TRAIN:' with keys below it"),
+        ("# nothing", "x.yaml is empty: expected a mapping such as 'TRAIN:' with keys below it"),
+        ("SEED: 1\nDATA: [1, 2", "x.yaml:2: not valid YAML: expected ',' or ']', but got '<stream end>'"),
+        ("SEED: 1\n\tEVAL: true", "x.yaml:2: not valid YAML: "),
+        ("SEED: 1\n---\nSEED: 2", "x.yaml:2: not valid YAML: "),
+        ("SEED: !!python/object/apply:os.getcwd []", "x.yaml:1: not valid YAML: could not determine a constructor"),
+        ("? [1, 2]\n: 3", "x.yaml:1: not valid YAML: found unhashable key"),
+        ("SEED: 2001-13-40", "x.yaml: not valid YAML: month must be in 1..12"),
+        ("SAVE: \x01", "x.yaml: not valid YAML: "),
+        ("[" * 5000, "x.yaml: not valid YAML: nested too deeply"),
+        ("DATA: &a\n  DATA: *a", "x.yaml:2: DATA.DATA (a section) is not a known key: the closest is "),
+        ("SEED: &a [*a]", "x.yaml:1: SEED is [[[[...]]]]: expected a whole number"),
+        ("BASE: 3", "x.yaml:1: BASE is 3: expected the name of a YAML file or a list of names"),
+        ("BASE: [a, [b]]", "x.yaml:1: BASE is ['a', ['b']]: expected the name of a YAML file or a list of names"),
+        ("BASE: y.yaml", "x.yaml:1: BASE names 'y.yaml': there is no file y.yaml: did you mean 'x.yaml'?"),
+        ("BASE: x.yaml", "x.yaml:1: BASE goes in a circle: x.yaml -> x.yaml"),
+    ],
+)
+def test_mistakes_name_file_line_key_and_what_was_expected(refuse, load_text, text, message):
+    assert refuse(load_text, text).startswith(message)
+
+
+def test_files_that_are_not_there(refuse, write):
+    write("configs/vit_base_patch16_224.yaml", "SEED: 1")
+
+    assert refuse(load, ["-cfg=./configs/vit_base_patch16_22.yaml"]) == (
+        "-cfg: there is no file configs/vit_base_patch16_22.yaml: did you mean 'configs/vit_base_patch16_224.yaml'?"
+    )
+    assert refuse(load, ["-cfg=nowhere/x.yaml"]) == "-cfg: there is no file nowhere/x.yaml"
+    assert refuse(load, ["-cfg=configs"]) == "-cfg: configs is a folder: expected a YAML file"
+
+
+def test_bytes_that_are_no_text(refuse, write, tmp_path):
+    write("x.yaml", "")
+    (tmp_path / "x.yaml").write_bytes(b"SEED: \xff")
+
+    assert refuse(load, ["-cfg=x.yaml"]).startswith("x.yaml: not valid YAML: ")
+
+
+def test_a_circle_is_shown_as_it_goes(refuse, write):
+    write("a.yaml", "BASE: sub/b.yaml")
+    write("sub/b.yaml", "SEED: 1\nBASE: ../c.yaml")
+    write("c.yaml", "BASE: ['', sub/../a.yaml]")
+
+    message = refuse(load, ["-cfg=a.yaml"])
+
+    assert message == "c.yaml:1: BASE goes in a circle: a.yaml -> sub/b.yaml -> c.yaml -> a.yaml"
+
+
+def test_a_mistake_in_a_base_is_told_though_it_is_overridden(refuse, write):
+    write("base.yaml", "SEED: x")
+    write("x.yaml", "BASE: base.yaml\nSEED: 1")
+
+    assert refuse(load, ["-cfg=x.yaml"]).startswith("base.yaml:1: SEED is 'x': expected a whole number >= 0")
+
+
+def test_a_long_value_is_shortened_in_messages(refuse, load_text):
+    message = refuse(load_text, f"SEED: {'x' * 100000}")
+
+    assert len(message) < 300 and message.endswith("expected a whole number >= 0 and <= 2147483647")
+
+
+def test_many_aliases_cost_nothing(refuse, load_text):
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 30)]
+
+    assert refuse(load_text, "\n".join(lines)).startswith("x.yaml:1: a0 ")

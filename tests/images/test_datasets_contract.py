@@ -1,0 +1,95 @@
+"""What the trainer relies on, for each registered image data set."""
+
+from __future__ import annotations
+
+import gzip
+import pickle
+import struct
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from paddlevit_dist.registry import resolve
+
+NAMES = ("digits", "mnist", "fashion_mnist", "imagenet2012", "folder")
+
+
+def write_idx(folder):
+    for prefix in ("train", "t10k"):
+        for part, array in (
+            ("images-idx3", np.ones((6, 28, 28), np.uint8)),
+            ("labels-idx1", np.arange(6, dtype=np.uint8)),
+        ):
+            header = struct.pack(f">HBB{array.ndim}I", 0, 8, array.ndim, *array.shape)
+            (folder / f"{prefix}-{part}-ubyte.gz").write_bytes(gzip.compress(header + array.tobytes()))
+
+
+def write_class_folders(folder):
+    for split in ("train", "val"):
+        for name in ("ant", "bee"):
+            (folder / split / name).mkdir(parents=True)
+            Image.new("CMYK", (7, 5)).save(folder / split / name / "1.jpg")
+
+
+def write_lists(folder):
+    for split in ("train", "val"):
+        Image.new("P", (7, 5)).save(folder / f"{split} 1.png")
+        (folder / f"{split}_list.txt").write_text(f"{split} 1.png 3\n")
+
+
+WRITERS = {"mnist": write_idx, "fashion_mnist": write_idx, "imagenet2012": write_lists, "folder": write_class_folders}
+
+
+@pytest.fixture(params=[(name, split) for name in NAMES for split in ("train", "val")], ids=lambda p: f"{p[0]}-{p[1]}")
+def dataset(request, tmp_path):
+    name, split = request.param
+    (tmp_path / "data").mkdir()
+    (tmp_path / "cache").mkdir()
+    WRITERS.get(name, lambda folder: None)(tmp_path / "data")
+    return resolve("dataset", name)(str(tmp_path / "data"), split, tmp_path / "cache")
+
+
+def test_samples_are_pictures_of_the_promised_mode_with_a_class(dataset):
+    assert len(dataset) > 0
+    for index in range(min(len(dataset), 6)):
+        picture, label = dataset.read(index)
+        assert isinstance(picture, Image.Image) and picture.mode == dataset.image_mode
+        assert type(label) is int and 0 <= label < dataset.num_classes
+        assert label == dataset.labels[index]
+
+
+def test_facts_are_there(dataset):
+    assert dataset.kind in ("photo", "glyph") and dataset.image_mode in ("RGB", "L")
+    assert type(dataset.num_classes) is int
+    assert dataset.class_names is None or len(dataset.class_names) == dataset.num_classes
+    assert len(dataset.labels) == len(dataset)
+
+
+def test_each_sample_is_described_differently(dataset):
+    assert len({dataset.describe(index) for index in range(len(dataset))}) == len(dataset)
+
+
+def test_pickle_is_small_after_reading_and_reads_the_same_in_another_process(dataset, tmp_path):
+    picture, label = dataset.read(len(dataset) - 1)
+    pickled = pickle.dumps(dataset)
+    assert len(pickled) <= 1000
+
+    (tmp_path / "dataset.pickle").write_bytes(pickled)
+    program = (
+        "import sys; sys.modules['paddle'] = None\n"  # any import of paddle fails
+        "import pickle, pathlib; dataset = pickle.loads(pathlib.Path(sys.argv[1]).read_bytes())\n"
+        "picture, label = dataset.read(len(dataset) - 1); print(label, picture.tobytes().hex())"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "dataset.pickle")], capture_output=True, text=True, timeout=60
+    )
+    assert run.stdout.split() == [str(label), picture.tobytes().hex()], run.stderr
+
+
+def test_unknown_split_is_refused(tmp_path):
+    for name in NAMES:
+        with pytest.raises(ValueError, match="split is 'training'"):
+            resolve("dataset", name)(str(tmp_path), "training", tmp_path)

@@ -1,0 +1,344 @@
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+
+import numpy as np
+import paddle
+import pytest
+from PIL import Image
+
+from paddlevit_dist.errors import UserError
+from paddlevit_dist.images.models.layers import DropPath
+from paddlevit_dist.images.models.resampling import resize_position_embedding
+from paddlevit_dist.images.models.vit import VARIANTS
+from paddlevit_dist.models import create_model, list_models, variant_options
+from paddlevit_dist.registry import MODELS, register_model
+
+SMALL = dict(image_size=32, patch_size=8, embed_dim=48, depth=3, num_heads=4)
+
+
+def small_vit(num_classes=10, **options):
+    paddle.seed(7)
+    return create_model("vit", num_classes=num_classes, **{**SMALL, **options})
+
+
+def images(batch=2, channels=3, height=32, width=32, seed=0):
+    return np.random.default_rng(seed).standard_normal((batch, channels, height, width)).astype("float32")
+
+
+def num_parameters(model):
+    return sum(int(parameter.size) for parameter in model.parameters())
+
+
+# Variants and names
+
+
+@pytest.mark.parametrize(
+    "name, expected",
+    [
+        ("vit_tiny_patch16_224", 5_717_416),
+        ("vit_small_patch16_224", 22_050_664),
+        ("vit_base_patch16_224", 86_567_656),
+        ("vit_base_patch32_224", 88_224_232),
+        ("vit_large_patch16_224", 304_326_632),
+    ],
+)
+def test_number_of_parameters_is_the_published_one(name, expected):
+    assert num_parameters(create_model(name)) == expected
+
+
+def test_every_registered_vit_has_a_variant_and_the_other_way_round():
+    registered = {name for name, target in MODELS.items() if isinstance(target, str) and ".models.vit:" in target}
+    assert registered == set(VARIANTS)
+
+
+@pytest.mark.parametrize("name", [name for name in VARIANTS if "_patch" in name])
+def test_the_variant_has_the_patch_and_image_size_of_its_name(name):
+    patch, image = name.split("_patch")[1].split("_")
+    assert (variant_options(name)["patch_size"], variant_options(name)["image_size"]) == (int(patch), int(image))
+
+
+def test_image_size_is_that_of_the_variant_unless_given():
+    dimensions = dict(depth=1, num_classes=1)
+    assert create_model("vit_tiny_patch16_384", **dimensions).pos_embed.shape[1] == 1 + 24 * 24
+    assert create_model("vit_tiny_patch16_384", image_size=64, **dimensions).pos_embed.shape[1] == 1 + 4 * 4
+
+
+def test_listing_models_does_not_import_paddle():
+    program = (
+        "import sys, paddlevit_dist.models as m; names = m.list_models(); print('paddle' in sys.modules, len(names))"
+    )
+    output = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert output.stdout.split() == ["False", str(len(list_models()))]
+
+
+def test_an_unknown_model_names_the_closest():
+    with pytest.raises(UserError, match="did you mean 'vit_tiny_patch16_224'"):
+        create_model("vit_tiny_patch16_2244")
+
+
+def test_an_unknown_option_is_named_with_the_valid_ones():
+    with pytest.raises(UserError, match=r"no option 'embed_dims': did you mean 'embed_dim'\?.*mlp_ratio, num_heads"):
+        create_model("vit_tiny_patch16_224", embed_dims=10)
+
+
+def test_an_option_that_is_none_keeps_the_variants_value():
+    with_none = create_model("vit_tiny_patch16_224", depth=1, num_heads=None, mlp_ratio=None, attn_head_size=None)
+    assert num_parameters(with_none) == num_parameters(create_model("vit_tiny_patch16_224", depth=1))
+
+
+def test_a_registered_function_is_called_with_name_classes_and_size():
+    calls = []
+    register_model("of_a_user", lambda name, **options: calls.append((name, options)))
+    try:
+        create_model("of_a_user", num_classes=3, image_size=8, width=5, depth=None)
+        assert calls == [("of_a_user", {"num_classes": 3, "image_size": 8, "width": 5})]
+        assert variant_options("of_a_user") == {}
+    finally:
+        del MODELS["of_a_user"]
+
+
+# What goes in and comes out
+
+
+def reference_logits(model, pixels, patch, heads):
+    """Equations 1-4 of the paper (and of Vaswani et al. for the attention) in float64 numpy."""
+    weights = {name: value.numpy().astype(np.float64) for name, value in model.state_dict().items()}
+
+    def affine(x, name):
+        bias = weights.get(f"{name}.bias", 0.0)
+        return x @ weights[f"{name}.weight"] + bias
+
+    def norm(x, name):
+        centred = x - x.mean(-1, keepdims=True)
+        scaled = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-6)
+        return scaled * weights[f"{name}.weight"] + weights[f"{name}.bias"]
+
+    def one(image):
+        rows, columns = image.shape[1] // patch, image.shape[2] // patch
+        kernel = weights["patch_embed.proj.weight"].reshape(weights["patch_embed.proj.weight"].shape[0], -1)
+        cut = [
+            kernel @ image[:, r * patch : (r + 1) * patch, c * patch : (c + 1) * patch].ravel()
+            for r in range(rows)
+            for c in range(columns)
+        ]
+        patches = np.array(cut) + weights["patch_embed.proj.bias"]
+        x = np.concatenate([weights["cls_token"][0], patches]) + weights["pos_embed"][0]
+        for block in (f"blocks.{index}" for index in range(len(model.blocks))):
+            qkv = np.split(affine(norm(x, f"{block}.norm1"), f"{block}.attn.qkv"), 3, axis=-1)
+            outputs = []
+            for q, k, v in zip(*(np.split(part, heads, axis=-1) for part in qkv)):
+                scores = np.exp(q @ k.T / math.sqrt(q.shape[-1]))
+                outputs.append(scores / scores.sum(-1, keepdims=True) @ v)
+            x = x + affine(np.concatenate(outputs, -1), f"{block}.attn.proj")
+            hidden = affine(norm(x, f"{block}.norm2"), f"{block}.mlp.fc1")
+            gelu = hidden * 0.5 * (1.0 + np.vectorize(math.erf)(hidden / math.sqrt(2.0)))
+            x = x + affine(gelu, f"{block}.mlp.fc2")
+        return affine(norm(x, "norm")[0], "head")
+
+    return np.stack([one(image) for image in pixels.astype(np.float64)])
+
+
+@pytest.mark.parametrize(
+    "options, shape",
+    [
+        ({}, (3, 32, 32)),
+        ({"in_channels": 1, "image_size": (16, 40)}, (1, 16, 40)),
+        ({"attn_head_size": 20, "qkv_bias": False, "mlp_ratio": 2.5}, (3, 32, 32)),
+    ],
+    ids=["square", "one channel, rectangular", "own head size, no qkv bias"],
+)
+def test_logits_equal_the_papers_equations(options, shape):
+    model = small_vit(**options)
+    model.eval()
+    rng = np.random.default_rng(1)
+    for parameter in model.parameters():  # far from the initial values, so that each term counts
+        parameter.set_value(rng.standard_normal(parameter.shape).astype("float32") * 0.2)
+    pixels = images(2, *shape)
+    expected = reference_logits(model, pixels, patch=8, heads=4)
+    logits = model(paddle.to_tensor(pixels)).numpy()
+    assert expected.std() > 0.1
+    np.testing.assert_allclose(logits, expected, atol=2e-5)
+
+
+def test_an_image_size_that_patches_do_not_fill_is_refused_with_sizes_that_fit():
+    with pytest.raises(UserError, match=r"225 x 224 .* 16 px: instead of 225 use 224 or 240"):
+        create_model("vit_tiny_patch16_224", image_size=(225, 224))
+    with pytest.raises(UserError, match="instead of 8 use 16"):
+        create_model("vit_tiny_patch16_224", image_size=8)
+
+
+def test_images_of_another_size_than_the_models_are_refused():
+    with pytest.raises(UserError, match="built for images of 32 x 32 px, the batch has 32 x 40"):
+        small_vit()(paddle.to_tensor(images(width=40)))
+
+
+def test_an_embedding_that_heads_cannot_share_is_refused_unless_the_head_size_is_given():
+    with pytest.raises(UserError, match="EMBED_DIM 50 is not divisible by NUM_HEADS 4"):
+        small_vit(embed_dim=50)
+    model = small_vit(embed_dim=50, attn_head_size=8)
+    assert model.blocks[0].attn.qkv.weight.shape == [50, 3 * 4 * 8]
+
+
+def test_without_classes_the_model_returns_its_features():
+    with_head, without = small_vit(), small_vit(num_classes=0)
+    with_head.eval()
+    without.set_state_dict({k: v for k, v in with_head.state_dict().items() if not k.startswith("head.")})
+    without.eval()
+    x = paddle.to_tensor(images())
+    features = with_head.forward_features(x)
+    assert features.shape == [2, 48]
+    np.testing.assert_array_equal(without(x).numpy(), features.numpy())
+    np.testing.assert_array_equal(with_head.head(features).numpy(), with_head(x).numpy())
+
+
+def test_features_are_normalised():
+    features = small_vit().forward_features(paddle.to_tensor(images())).numpy()
+    np.testing.assert_allclose(features.mean(-1), 0.0, atol=1e-5)
+    np.testing.assert_allclose(features.std(-1), 1.0, atol=1e-3)
+
+
+def test_resetting_the_classifier_changes_only_the_last_layer():
+    model = small_vit()
+    before = {name: value.numpy().copy() for name, value in model.state_dict().items()}
+    model.reset_classifier(4)
+    assert model(paddle.to_tensor(images())).shape == [2, 4]
+    after = model.state_dict()
+    assert list(after) == list(before) and after["head.weight"].shape == [48, 4]
+    assert all((after[name].numpy() == before[name]).all() for name in before if not name.startswith("head."))
+    model.reset_classifier(0)
+    assert model(paddle.to_tensor(images())).shape == [2, 48]
+
+
+def test_a_forward_pass_brings_nothing_to_the_host(monkeypatch):
+    model = small_vit(dropout=0.1, attention_dropout=0.1, drop_path=0.1)
+    x = paddle.to_tensor(images())
+
+    def refuse(*arguments):
+        raise AssertionError("a forward pass waited for the device")
+
+    for method in ("numpy", "item", "tolist", "__bool__", "__int__", "__float__"):
+        monkeypatch.setattr(paddle.Tensor, method, refuse)
+    logits = model(x)
+    monkeypatch.undo()
+    assert np.isfinite(logits.numpy()).all()
+
+
+# The start of training
+
+
+def test_initial_weights_are_truncated_normal_and_biases_zero():
+    paddle.seed(3)
+    model = create_model("vit_tiny_patch16_224")
+    for name, value in model.state_dict().items():
+        array = value.numpy()
+        if name.endswith(".bias"):
+            assert (array == 0).all(), name
+        elif name.endswith(("norm1.weight", "norm2.weight", "norm.weight")):
+            assert (array == 1).all(), name
+        elif name == "patch_embed.proj.weight":
+            assert array.std() == pytest.approx(1 / math.sqrt(3 * 16 * 16), rel=0.03)
+        else:
+            tolerance = 0.2 if name == "cls_token" else 0.03  # 192 numbers only
+            assert array.std() == pytest.approx(0.02 * 0.8796, rel=tolerance), name
+            assert np.abs(array).max() <= 0.04 + 1e-6, name
+
+
+def test_the_first_step_has_distinct_logits_and_a_gradient_in_every_parameter():
+    model = small_vit()
+    x, labels = paddle.to_tensor(images(4)), paddle.to_tensor([1, 2, 3, 4])
+    logits = model(x)
+    paddle.nn.functional.cross_entropy(logits, labels).backward()
+    values = logits.numpy()
+    assert len(np.unique(values.round(6))) == values.size
+    for name, parameter in model.named_parameters():
+        gradient = parameter.grad.numpy()
+        assert np.isfinite(gradient).all() and np.abs(gradient).max() > 1e-7, name
+
+
+def test_the_seed_decides_the_initial_weights():
+    first, second = small_vit(), small_vit()
+    other = create_model("vit", num_classes=10, **SMALL)
+    same = [name for name, value in first.state_dict().items() if (value == second.state_dict()[name]).all()]
+    assert same == list(first.state_dict())
+    assert (first.pos_embed != other.pos_embed).any()
+
+
+# Regularisation
+
+
+def test_drop_path_drops_whole_samples_and_keeps_the_mean():
+    paddle.seed(11)
+    layer = DropPath(0.3)
+    x = paddle.to_tensor(np.random.default_rng(0).random((4000, 3, 2)).astype("float32") + 1.0)
+    ratios = (layer(x) / x).numpy().reshape(4000, 6)
+    kept = np.isclose(ratios[:, 0], 1 / 0.7)
+    assert np.allclose(ratios, np.where(kept, 1 / 0.7, 0.0)[:, None])
+    assert kept.mean() == pytest.approx(0.7, abs=0.03)
+
+
+def test_drop_path_does_nothing_in_evaluation():
+    layer = DropPath(0.9)
+    layer.eval()
+    x = paddle.ones([8, 2])
+    np.testing.assert_array_equal(layer(x).numpy(), x.numpy())
+
+
+def test_drop_path_rates_grow_linearly_to_the_last_block():
+    model = small_vit(depth=5, drop_path=0.2)
+    assert [block.drop_path.rate for block in model.blocks] == pytest.approx([0.0, 0.05, 0.1, 0.15, 0.2])
+    assert small_vit(depth=1, drop_path=0.2).blocks[0].drop_path.rate == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize("option", ["dropout", "attention_dropout", "drop_path"])
+def test_each_regularisation_is_random_in_training_and_absent_in_evaluation(option):
+    plain, model = small_vit(), small_vit(**{option: 0.5})
+    x = paddle.to_tensor(images(8))
+    assert (model(x) != model(x)).any()
+    plain.eval()
+    model.eval()
+    np.testing.assert_array_equal(model(x).numpy(), plain(x).numpy())
+
+
+def test_dropout_acts_on_positions_attention_output_and_both_layers_of_the_mlp():
+    model = small_vit(depth=1, dropout=0.5)
+    rates = {name: layer.p for name, layer in model.named_sublayers() if isinstance(layer, paddle.nn.Dropout)}
+    assert {name for name, rate in rates.items() if rate == 0.5} == {
+        "pos_drop",
+        "blocks.0.attn.dropout",
+        "blocks.0.mlp.dropout",
+    }
+    model.blocks[0].mlp.fc2.weight.set_value(paddle.zeros([192, 48]))
+    model.blocks[0].mlp.fc2.bias.set_value(paddle.ones([48]))
+    zeros = (model.blocks[0].mlp(paddle.zeros([1, 100, 48])).numpy() == 0).mean()
+    assert zeros == pytest.approx(0.5, abs=0.05)
+
+
+# Position embeddings for other grids
+
+
+@pytest.mark.parametrize("old, new", [((14, 14), (24, 24)), ((14, 14), (7, 7)), ((8, 8), (5, 13)), ((24, 24), (14, 20))])
+def test_position_embeddings_are_resampled_as_pillow_resamples_an_image(old, new):
+    embedding = np.random.default_rng(0).standard_normal((1, 1 + old[0] * old[1], 3)).astype("float32")
+    resized = resize_position_embedding(embedding, new, num_prefix_tokens=1)
+    assert resized.shape == (1, 1 + new[0] * new[1], 3) and resized.dtype == np.float32
+    np.testing.assert_array_equal(resized[:, 0], embedding[:, 0])
+    for channel in range(3):
+        picture = Image.fromarray(embedding[0, 1:, channel].reshape(old))
+        expected = np.asarray(picture.resize((new[1], new[0]), Image.BICUBIC))
+        np.testing.assert_allclose(resized[0, 1:, channel].reshape(new), expected, atol=2e-6)
+
+
+def test_a_rectangular_embedding_is_taken_to_have_the_proportions_of_the_new_grid():
+    old, new = (4, 8), (6, 12)
+    embedding = np.random.default_rng(0).standard_normal((1, 1 + 32, 1)).astype("float32")
+    resized = resize_position_embedding(embedding, new, num_prefix_tokens=1)
+    expected = np.asarray(Image.fromarray(embedding[0, 1:, 0].reshape(old)).resize((12, 6), Image.BICUBIC))
+    np.testing.assert_allclose(resized[0, 1:, 0].reshape(new), expected, atol=2e-6)
+
+
+def test_an_embedding_that_forms_no_grid_is_not_resized():
+    assert resize_position_embedding(np.zeros((1, 1 + 13, 4), "float32"), (4, 4), num_prefix_tokens=1) is None
+    assert resize_position_embedding(np.zeros((1, 1, 4), "float32"), (4, 4), num_prefix_tokens=1) is None

@@ -114,8 +114,10 @@ class _Machine:
             if code == b".":
                 return self.stack.pop()
             instruction = _INSTRUCTIONS.get(code)
+            if code in _MAKES_OBJECTS:
+                raise _Refused(f"it makes objects of classes of its choice (pickle instruction {code!r})")
             if instruction is None:
-                raise _Refused(f"it contains the pickle instruction {code!r}")
+                raise ValueError(f"{code!r} is no instruction that paddle.save writes")
             instruction(self)
 
     def read(self, length: int) -> bytes:
@@ -287,6 +289,9 @@ for _module in ("builtins", "__builtin__"):  # protocol 2 uses Python 2's name
     _CALLS[_Name(_module, "tuple")] = _array_of_pair
     _CALLS[_Name(_module, "bytes")] = lambda machine: b""
 
+
+# Instances, persistent identifiers and extension codes: all that makes an object of a class by other ways than a call.
+_MAKES_OBJECTS = frozenset([b"i", b"o", b"\x81", b"\x92", b"P", b"Q", b"\x82", b"\x83", b"\x84"])
 
 # The instructions of protocols 2 to 4 that containers, numbers and arrays need; run() itself reads PROTO and STOP.
 _INSTRUCTIONS: Dict[bytes, Callable[[_Machine], Any]] = {

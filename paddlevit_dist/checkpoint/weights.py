@@ -14,7 +14,19 @@ from .unpickling import restricted_load
 
 EXTENSION = ".pdparams"
 _FILE_IN_CHECKPOINT = "model.pdparams"
-_OTHER_FORMATS = (".safetensors", ".npz", ".npy", ".pth", ".pt", ".bin", ".ckpt", ".onnx", ".h5", ".pdiparams", ".pdmodel")
+_OTHER_FORMATS = (
+    ".safetensors",
+    ".npz",
+    ".npy",
+    ".pth",
+    ".pt",
+    ".bin",
+    ".ckpt",
+    ".onnx",
+    ".h5",
+    ".pdiparams",
+    ".pdmodel",
+)
 _WRAPPERS = ("model", "state_dict")
 _PREFIXES = ("module.", "_layers.")
 _DEPTH = 3  # wrappers and prefixes inside one another; bounded because a damaged file may nest without end
@@ -47,7 +59,9 @@ def find_weights_file(path: Union[str, os.PathLike]) -> Path:
     for candidate in (given, with_extension, given / _FILE_IN_CHECKPOINT):
         if candidate.is_file():
             if candidate.suffix.lower() in _OTHER_FORMATS:
-                raise UserError(f"{candidate}: {candidate.suffix} files are not read, only {EXTENSION} (of paddle.save) is")
+                raise UserError(
+                    f"{candidate}: {candidate.suffix} files are not read, only {EXTENSION} (of paddle.save) is"
+                )
             return candidate
     if given.is_dir():
         raise UserError(f"{given} holds no {_FILE_IN_CHECKPOINT}: {_what_is_there(given, _FILE_IN_CHECKPOINT)}")

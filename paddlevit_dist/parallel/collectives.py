@@ -22,7 +22,7 @@ from . import world
 _FRAME_BYTES = 1024  # every exchange opens with one frame of this size per rank
 _LENGTH = struct.Struct("<q")
 _INLINE_BYTES = _FRAME_BYTES - _LENGTH.size
-_REDUCE_ON_HOST_BYTES = 16 * 1024  # smaller dictionaries travel inside one gather and are summed by each rank
+_REDUCE_ON_HOST_BYTES = 16 * 1024  # smaller entries travel together in one gather and are summed by each rank
 
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
 _INTEGERS = ("bool", "uint8", "int8", "int16", "int32", "int64")
@@ -73,16 +73,13 @@ def reduce_dict(values: Dict[Any, Any], average: bool = True) -> Dict[Any, Any]:
         return {name: entry.result(total, 1, average) for (name, entry), total in zip(entries.items(), sums)}
     ordered = sorted(entries, key=repr)
     signature = [(name, entries[name].kind, entries[name].dtype, entries[name].shape) for name in ordered]
-    on_host = sum(entry.num_bytes for entry in entries.values()) <= _REDUCE_ON_HOST_BYTES
-    payload = [_to_host(values[name]) for name in ordered] if on_host else None
+    large = [name for name in ordered if entries[name].num_bytes > _REDUCE_ON_HOST_BYTES]
+    small = [name for name in ordered if entries[name].num_bytes <= _REDUCE_ON_HOST_BYTES]
+    payload = [_to_host(values[name]) for name in small]
     messages = [pickle.loads(message) for message in _exchange(_pickle((signature, payload)))]
     _check_signatures([message[0] for message in messages])
-    if on_host:
-        columns = zip(*[message[1] for message in messages])
-        sums = [_sum_in_rank_order(column) for column in columns]
-    else:
-        sums = _reduce_on_device([values[name] for name in ordered])
-    totals = dict(zip(ordered, sums))
+    totals = dict(zip(small, (_sum_in_rank_order(column) for column in zip(*[message[1] for message in messages]))))
+    totals.update(zip(large, _reduce_on_device([values[name] for name in large])))
     count = world.world_size()
     return {name: entry.result(totals[name], count, average) for name, entry in entries.items()}
 

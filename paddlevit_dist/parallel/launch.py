@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import faulthandler
+import logging
 import multiprocessing
 import multiprocessing.connection
 import os
@@ -71,7 +72,11 @@ def _run_in_place(worker: Callable[..., None], arguments: Tuple[Any, ...], plan:
 def _start(worker: Callable[..., None], arguments: Tuple[Any, ...], plan: ProcessPlan, folder: Path) -> Any:
     import paddle.distributed as dist
 
-    _quieten_rendezvous()
+    _prepare_rendezvous()
+    # Paddle writes INFO lines to the root logger while it chooses ports.
+    root_logger = logging.getLogger()
+    previous_level = root_logger.level
+    root_logger.setLevel(logging.WARNING)
     # A signal that is ignored stays ignored in children: Ctrl-C, which a terminal sends to all processes, is then the
     # parent's to handle.
     previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -85,10 +90,11 @@ def _start(worker: Callable[..., None], arguments: Tuple[Any, ...], plan: Proces
         )
     finally:
         signal.signal(signal.SIGINT, previous)
+        root_logger.setLevel(previous_level)
     return context
 
 
-def _quieten_rendezvous() -> None:
+def _prepare_rendezvous() -> None:
     import warnings
 
     # The plan has already said that this run uses the CPU.

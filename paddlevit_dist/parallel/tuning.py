@@ -26,7 +26,8 @@ _MALLOC = {
 
 _QUIET = {
     "GLOG_minloglevel": "2",  # lines of the rendezvous store
-    "PYTHONWARNINGS": "ignore::UserWarning:paddle.utils.cpp_extension.extension_utils",  # no ccache found
+    "PYTHONWARNINGS": "ignore::UserWarning:paddle.utils.cpp_extension.extension_utils,"  # no ccache found
+    "ignore:You are using GPU version Paddle:UserWarning",  # on a CPU: the process plan says what there is to say
 }
 
 

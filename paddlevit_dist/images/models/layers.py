@@ -19,9 +19,23 @@ def as_pair(size: Union[int, Tuple[int, int]]) -> Tuple[int, int]:
     return int(height), int(width)
 
 
-def truncated_normal(standard_deviation: float = 0.02) -> nn.initializer.Initializer:
-    """Normal distribution cut at two standard deviations: the usual start of a transformer's weights."""
-    return nn.initializer.TruncatedNormal(std=standard_deviation)
+class TruncatedNormal(nn.initializer.Initializer):
+    """Normal distribution cut at two of its deviations, the usual start of a transformer's weights.
+
+    Paddle 2.6 cuts at two standard deviations and 3.x at -2 and 2, whatever the deviation is: drawn with deviation 1
+    both are the same, and the result is scaled to have ``standard_deviation`` after the cut.
+    """
+
+    _AFTER_THE_CUT = 0.87962566  # standard deviation of the unit normal between -2 and 2
+
+    def __init__(self, standard_deviation: float = 0.02):
+        super().__init__()
+        self.standard_deviation = standard_deviation
+
+    def forward(self, var, block=None):
+        nn.initializer.TruncatedNormal(std=1.0)(var, block)
+        with paddle.no_grad():
+            var.set_value(var * (self.standard_deviation / self._AFTER_THE_CUT))
 
 
 def linear(in_features: int, out_features: int, bias: bool = True) -> nn.Linear:
@@ -30,7 +44,7 @@ def linear(in_features: int, out_features: int, bias: bool = True) -> nn.Linear:
     return nn.Linear(
         in_features,
         out_features,
-        weight_attr=paddle.ParamAttr(initializer=truncated_normal()),
+        weight_attr=paddle.ParamAttr(initializer=TruncatedNormal()),
         bias_attr=bias_attr,
     )
 
@@ -84,20 +98,21 @@ class PatchEmbedding(nn.Layer):
         _check_divisible(self.image_size, patch_size)
         self.grid = (self.image_size[0] // patch_size, self.image_size[1] // patch_size)  # patches down, across
         fan_in = in_channels * patch_size * patch_size
-        truncation = 0.8796  # standard deviation of the unit normal once cut at two standard deviations
         self.proj = nn.Conv2D(
             in_channels,
             embed_dim,
             patch_size,
             stride=patch_size,
-            weight_attr=paddle.ParamAttr(initializer=truncated_normal(math.sqrt(1.0 / fan_in) / truncation)),
+            weight_attr=paddle.ParamAttr(initializer=TruncatedNormal(math.sqrt(1.0 / fan_in))),
             bias_attr=paddle.ParamAttr(initializer=nn.initializer.Constant(0.0)),
         )
 
     def forward(self, x):
         if tuple(x.shape[-2:]) != self.image_size:
             built, given = _times(self.image_size), _times(tuple(x.shape[-2:]))
-            raise UserError(f"the model was built for images of {built} px, the batch has {given}: build it with image_size")
+            raise UserError(
+                f"the model was built for images of {built} px, the batch has {given}: build it with image_size"
+            )
         x = self.proj(x)  # (batch, embed_dim, grid height, grid width)
         return x.flatten(2).transpose([0, 2, 1])  # (batch, patches, embed_dim)
 
@@ -107,8 +122,9 @@ def _check_divisible(image_size: Tuple[int, int], patch_size: int) -> None:
         if side % patch_size or side <= 0:
             below = side // patch_size * patch_size
             fitting = f"{below} or {below + patch_size}" if below > 0 else f"{patch_size} or a multiple of it"
+            size = _times(image_size)
             raise UserError(
-                f"image size {_times(image_size)} cannot be cut into patches of {patch_size} px: instead of {side} use {fitting}"
+                f"image size {size} does not divide into patches of {patch_size} px: instead of {side} use {fitting}"
             )
 
 

@@ -12,16 +12,16 @@ import paddle
 from paddle import nn
 
 from ...errors import UserError
-from .layers import DropPath, Mlp, PatchEmbedding, linear, truncated_normal
+from .layers import DropPath, Mlp, PatchEmbedding, TruncatedNormal, linear
 from .resampling import resize_position_embedding
 from .variants import build_variant
 from .vit_keys import from_paddlevit
 
-_TINY = dict(embed_dim=192, depth=12, num_heads=3, mlp_ratio=4.0, qkv_bias=True)
-_SMALL = dict(embed_dim=384, depth=12, num_heads=6, mlp_ratio=4.0, qkv_bias=True)
-_BASE = dict(embed_dim=768, depth=12, num_heads=12, mlp_ratio=4.0, qkv_bias=True)
-_LARGE = dict(embed_dim=1024, depth=24, num_heads=16, mlp_ratio=4.0, qkv_bias=True)
-_HUGE = dict(embed_dim=1280, depth=32, num_heads=16, mlp_ratio=4.0, qkv_bias=True)
+_TINY = {"embed_dim": 192, "depth": 12, "num_heads": 3, "mlp_ratio": 4.0, "qkv_bias": True}
+_SMALL = {"embed_dim": 384, "depth": 12, "num_heads": 6, "mlp_ratio": 4.0, "qkv_bias": True}
+_BASE = {"embed_dim": 768, "depth": 12, "num_heads": 12, "mlp_ratio": 4.0, "qkv_bias": True}
+_LARGE = {"embed_dim": 1024, "depth": 24, "num_heads": 16, "mlp_ratio": 4.0, "qkv_bias": True}
+_HUGE = {"embed_dim": 1280, "depth": 32, "num_heads": 16, "mlp_ratio": 4.0, "qkv_bias": True}
 
 VARIANTS: Dict[str, Dict[str, Any]] = {
     "vit": dict(image_size=224, patch_size=16, **_BASE),  # a start for configurations that give their own dimensions
@@ -44,7 +44,7 @@ VARIANTS: Dict[str, Dict[str, Any]] = {
 }
 
 
-def build(name: str, num_classes: int = 1000, image_size=None, **options: Any) -> "VisionTransformer":
+def build(name: str, num_classes: int = 1000, image_size=None, **options: Any) -> VisionTransformer:
     """The ViT that ``name`` stands for, with the options that differ from its variant."""
     return build_variant(VisionTransformer, VARIANTS, name, num_classes, image_size, options)
 
@@ -52,7 +52,9 @@ def build(name: str, num_classes: int = 1000, image_size=None, **options: Any) -
 class Attention(nn.Layer):
     """Multi-head self-attention."""
 
-    def __init__(self, dim: int, num_heads: int, head_dim: int, qkv_bias: bool, dropout: float, attention_dropout: float):
+    def __init__(
+        self, dim: int, num_heads: int, head_dim: int, qkv_bias: bool, dropout: float, attention_dropout: float
+    ):
         super().__init__()
         self.num_heads = num_heads
         self.head_dim = head_dim
@@ -128,9 +130,9 @@ class VisionTransformer(nn.Layer):
         self.embed_dim = embed_dim
         self.patch_embed = PatchEmbedding(image_size, patch_size, in_channels, embed_dim)
         self.num_patches = self.patch_embed.grid[0] * self.patch_embed.grid[1]
-        self.cls_token = self.create_parameter([1, 1, embed_dim], default_initializer=truncated_normal())
+        self.cls_token = self.create_parameter([1, 1, embed_dim], default_initializer=TruncatedNormal())
         self.pos_embed = self.create_parameter(
-            [1, 1 + self.num_patches, embed_dim], default_initializer=truncated_normal()
+            [1, 1 + self.num_patches, embed_dim], default_initializer=TruncatedNormal()
         )
         self.pos_drop = nn.Dropout(dropout)
         self.blocks = nn.LayerList(
@@ -187,7 +189,7 @@ def _head_dim(embed_dim: int, num_heads: int, attn_head_size: Optional[int]) -> 
         return attn_head_size
     if embed_dim % num_heads:
         raise UserError(
-            f"EMBED_DIM {embed_dim} is not divisible by NUM_HEADS {num_heads}: change one of them, or give ATTN_HEAD_SIZE"
+            f"EMBED_DIM {embed_dim} is not divisible by NUM_HEADS {num_heads}: change one, or give ATTN_HEAD_SIZE"
         )
     return embed_dim // num_heads
 

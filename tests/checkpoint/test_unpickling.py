@@ -1,0 +1,325 @@
+from __future__ import annotations
+
+import builtins
+import collections
+import functools
+import operator
+import os
+import pickle
+import struct
+import subprocess
+import tracemalloc
+
+import numpy as np
+import paddle
+import pytest
+
+from paddlevit_dist.checkpoint.unpickling import restricted_load
+from paddlevit_dist.errors import UserError
+
+
+def written(folder, content, name="file.pdparams"):
+    path = folder / name
+    path.write_bytes(content)
+    return path
+
+
+def tensors():
+    paddle.seed(5)
+    return {
+        "matrix": paddle.randn([7, 300]),
+        "transposed": paddle.randn([4, 6]).t(),
+        "number": paddle.to_tensor(3.5),
+        "empty": paddle.zeros([0, 4]),
+        "half": paddle.randn([5]).astype("float16"),
+        "double": paddle.randn([5]).astype("float64"),
+        "count": paddle.to_tensor([1, -2], dtype="int64"),
+        "mask": paddle.to_tensor([True, False]),
+        "parameter": paddle.nn.Linear(2, 3).weight,
+    }
+
+
+# Files of paddle.save
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4])
+def test_a_saved_state_reads_as_the_same_arrays(tmp_path, protocol):
+    state = tensors()
+    path = tmp_path / "state.pdparams"
+    paddle.save(state, str(path), protocol=protocol)
+    read = restricted_load(path)
+    assert list(read) == list(state)
+    for name, tensor in state.items():
+        assert isinstance(read[name], np.ndarray) and read[name].dtype == tensor.numpy().dtype, name
+        np.testing.assert_array_equal(read[name], tensor.numpy())
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4])
+def test_a_saved_run_reads_with_its_containers_numbers_and_optimizer_state(tmp_path, protocol):
+    layer = paddle.nn.Linear(3, 2)
+    rate = paddle.optimizer.lr.CosineAnnealingDecay(0.1, 10)
+    optimizer = paddle.optimizer.AdamW(rate, parameters=layer.parameters())
+    layer(paddle.ones([1, 3])).sum().backward()
+    optimizer.step()
+    run = {
+        "model": layer.state_dict(),
+        "optimizer": optimizer.state_dict(),
+        "numbers": [
+            1,
+            255,
+            256,
+            70_000,
+            -1,
+            2**40,
+            -(2**70),
+            True,
+            None,
+            0.25,
+            "text",
+            "schräg",
+            (1, (2, 3, 4, 5)),
+            (),
+        ],
+        "scalars": {"single": np.float32(1.5), "double": np.float64(0.1), "count": np.int64(-7)},
+        "epoch": 3,
+    }
+    path = tmp_path / "run.pdparams"
+    paddle.save(run, str(path), protocol=protocol)
+    read = restricted_load(path)
+    assert read["numbers"] == run["numbers"] and read["epoch"] == 3
+    assert read["scalars"] == run["scalars"] and type(read["scalars"]["single"]) is np.float32
+    np.testing.assert_array_equal(read["model"]["weight"], layer.weight.numpy())
+    moments = [name for name in read["optimizer"] if "moment1" in name]
+    assert len(moments) == 2
+    for name in moments:
+        np.testing.assert_array_equal(read["optimizer"][name], optimizer.state_dict()[name].numpy())
+    assert read["optimizer"]["LR_Scheduler"] == optimizer.state_dict()["LR_Scheduler"]
+
+
+def test_bfloat16_comes_as_its_bits(tmp_path):
+    path = tmp_path / "half.pdparams"
+    paddle.save({"w": paddle.to_tensor([1.0, -2.0]).astype("bfloat16")}, str(path))
+    np.testing.assert_array_equal(restricted_load(path)["w"], np.array([0x3F80, 0xC000], np.uint16))
+
+
+@pytest.mark.parametrize("module", ["numpy.core.multiarray", "numpy._core.multiarray"])
+@pytest.mark.parametrize("protocol", [2, 3])
+def test_files_of_numpy_1_and_2_read_alike(tmp_path, module, protocol):
+    array = np.arange(12, dtype=">f4").reshape(3, 4, order="F")
+    content = pickle.dumps({"w": array, "s": np.float64(2.0)}, protocol)
+    here = np.array(0).__reduce__()[0].__module__
+    read = restricted_load(written(tmp_path, content.replace(f"c{here}\n".encode(), f"c{module}\n".encode())))
+    np.testing.assert_array_equal(read["w"], array)
+    assert read["s"] == 2.0
+
+
+def test_parameters_stored_in_slices_are_put_together(tmp_path):
+    whole = np.arange(10, dtype="float32").reshape(2, 5)
+    stored = {
+        "small": np.ones(3, "float32"),
+        "big@@.0": whole.ravel()[:6],
+        "big@@.1": whole.ravel()[6:],
+        "UnpackBigParamInfor@@": {"big": {"OriginShape": (2, 5), "slices": ["big@@.0", "big@@.1"]}},
+        "StructuredToParameterName@@": {"small": "linear_0.b_0"},
+    }
+    read = restricted_load(written(tmp_path, pickle.dumps(stored, 2)))
+    assert sorted(read) == ["big", "small"]
+    np.testing.assert_array_equal(read["big"], whole)
+
+
+def test_an_open_file_is_read_from_its_position(tmp_path):
+    path = written(tmp_path, b"header" + pickle.dumps({"w": np.ones(3)}, 4))
+    with open(path, "rb") as stream:
+        stream.seek(6)
+        np.testing.assert_array_equal(restricted_load(stream)["w"], np.ones(3))
+
+
+def test_an_array_that_occurs_twice_stays_one_array(tmp_path):
+    array = np.arange(2000.0)
+    read = restricted_load(written(tmp_path, pickle.dumps({"a": array, "b": array}, 4)))
+    assert read["a"] is read["b"]
+    np.testing.assert_array_equal(read["a"], array)
+
+
+# Files that ask for something
+
+
+class Call:
+    """Pickles as a call of ``function(*arguments)``."""
+
+    def __init__(self, function, *arguments):
+        self.function, self.arguments = function, arguments
+
+    def __reduce__(self):
+        return self.function, self.arguments
+
+
+def touch(path):
+    return f"open({str(path)!r}, 'w').close()"
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4])
+@pytest.mark.parametrize(
+    "call, name",
+    [
+        (lambda p: Call(os.system, f"touch {p}"), "system"),
+        (lambda p: Call(builtins.eval, touch(p)), "eval"),
+        (lambda p: Call(builtins.exec, touch(p)), "exec"),
+        (lambda p: Call(builtins.open, str(p), "w"), "open"),
+        (lambda p: Call(builtins.getattr, os, "system"), "getattr"),
+        (lambda p: Call(builtins.__import__, "antigravity"), "__import__"),
+        (lambda p: Call(subprocess.Popen, ["touch", str(p)]), "Popen"),
+        (lambda p: Call(functools.partial, os.system, f"touch {p}"), "functools.partial"),
+        (lambda p: Call(operator.attrgetter, "system"), "operator.attrgetter"),
+        (lambda p: Call(np.load, str(p)), "load"),
+        (lambda p: Call(np.fromfile, str(p)), "fromfile"),
+        (lambda p: Call(np.save, str(p), np.ones(2)), "numpy"),
+        (lambda p: Call(bytearray, 1 << 45), "bytearray"),
+        (lambda p: Call(collections.deque, [1]), "collections.deque"),
+        (lambda p: np.array([Call(os.system, f"touch {p}")], dtype=object), ""),
+        (lambda p: {"a": [({"b": Call(os.system, f"touch {p}")},)]}, "system"),
+    ],
+)
+def test_a_file_that_calls_a_function_is_refused_and_nothing_runs(tmp_path, call, name, protocol):
+    traces = tmp_path / "trace"
+    try:
+        content = pickle.dumps({"w": call(traces)}, protocol)
+    except TypeError:  # a module among the arguments
+        content = pickle.dumps({"w": Call(builtins.getattr, "os", "system")}, protocol)
+    path = written(tmp_path, content)
+    with pytest.raises(UserError, match=f"file.pdparams is refused: .*{name}") as caught:
+        restricted_load(path)
+    assert "\n" not in str(caught.value)
+    assert not traces.exists()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\x80\x02(S'true'\nios\nsystem\n.",
+        b"\x80\x02(ios\nsystem\n.",
+        b"\x80\x02(cnumpy\nndarray\no.",
+        pickle.dumps(collections.Counter, 2)[:-1] + b")\x81.",
+        b"\x80\x02cnumpy\nndarray\n)\x81.",
+        b"\x80\x02X\x01\x00\x00\x00aQ.",
+        b"\x80\x02\x82\x01.",
+    ],
+    ids=["INST with text", "INST", "OBJ", "NEWOBJ of a Counter", "NEWOBJ of an array", "BINPERSID", "EXT1"],
+)
+def test_other_ways_to_make_an_object_are_refused(tmp_path, content):
+    with pytest.raises(UserError, match="is refused: |is no instruction that paddle.save writes"):
+        restricted_load(written(tmp_path, content))
+
+
+def stack_global(module, attribute):
+    def text(value):
+        return b"\x8c" + bytes([len(value)]) + value.encode()
+
+    return b"\x80\x04" + text(module) + text(attribute) + b"\x93"
+
+
+@pytest.mark.parametrize(
+    "module, attribute",
+    [
+        ("numpy", "core.multiarray._reconstruct"),
+        ("numpy", "f2py.os.system"),
+        ("numpy", "load"),
+        ("numpy.core.multiarray", "_reconstruct.__globals__"),
+        ("collections", "OrderedDict.__init__"),
+        ("collections", "_sys.modules"),
+        ("builtins", "tuple.__class__"),
+        ("_codecs", "encode.__self__"),
+        ("paddle", "load"),
+    ],
+)
+def test_dotted_and_neighbouring_names_are_refused(tmp_path, module, attribute):
+    path = written(tmp_path, stack_global(module, attribute) + b")R.")
+    with pytest.raises(UserError, match="is refused: it asks for"):
+        restricted_load(path)
+
+
+RECONSTRUCT = np.array(0).__reduce__()[0]
+HUGE = 1 << 40
+
+
+class Built:
+    """Pickles as a call followed by the setting of a state."""
+
+    def __init__(self, call, state):
+        self.call, self.state = call, state
+
+    def __reduce__(self):
+        return self.call.function, self.call.arguments, self.state
+
+
+def array_with(state):
+    return Built(Call(RECONSTRUCT, np.ndarray, (0,), b"b"), state)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Call(collections.OrderedDict, [("a", 1)]),
+        Call(collections.OrderedDict, 1, 2, 3),
+        Call(tuple, [1, 2]),
+        Call(tuple, ("name", "no array")),
+        Call(bytes, HUGE),
+        Call(np.ndarray, (HUGE,)),
+        Call(RECONSTRUCT, np.ndarray, (HUGE,), b"b"),
+        Call(RECONSTRUCT, collections.OrderedDict, (0,), b"b"),
+        Call(np.dtype, "O8", False, True),
+        Call(np.dtype, "V1000000000", False, True),
+        Call(np.dtype, [("a", "f4")], False, True),
+        Call(np.dtype, "M8", False, True),
+        Call(np.dtype, "f4,f4", False, True),
+        Built(Call(np.dtype, "f4", False, True), (3, "<", None, ("a",), {"a": (np.dtype("f4"), 0)}, 4, 1, 0)),
+        Built(Call(np.dtype, "f4", False, True), (3, "?", None, None, None, -1, -1, 0)),
+        Built(Call(collections.OrderedDict), {"__class__": 1}),
+        array_with((1, (HUGE,), np.dtype("f4"), False, b"1234")),
+        array_with((1, (2**62, 2**62), np.dtype("f4"), False, b"")),
+        array_with((1, (-1,), np.dtype("f4"), False, b"1234")),
+        array_with((1, (True,), np.dtype("f4"), False, b"1234")),
+        array_with((1, (1.0,), np.dtype("f4"), False, b"1234")),
+        array_with((1, 1, np.dtype("f4"), False, b"1234")),
+        array_with((1, (1,) * 40, np.dtype("f4"), False, b"1234")),
+        array_with((1, (1,), np.dtype("f4"), False, "1234")),
+        array_with((1, (1,), np.dtype("f4"), False, [object])),
+        array_with((1, (1,), "f4", False, b"1234")),
+        array_with((1, (2,), np.dtype("f4"), False, b"1234")),
+        array_with(()),
+        array_with({"shape": (1,)}),
+        Call(np.float32(1).__reduce__()[0], np.dtype("f8"), b"1234"),
+        Call(np.float32(1).__reduce__()[0], np.dtype("O"), b"12345678"),
+        {(1, 2): np.ones(1)},
+        {b"bytes": np.ones(1)},
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("protocol", [2, 4])
+def test_hostile_arguments_of_allowed_names_are_refused_without_allocating(tmp_path, value, protocol):
+    path = written(tmp_path, pickle.dumps({"w": value}, protocol))
+    tracemalloc.start()
+    try:
+        with pytest.raises(UserError) as caught:
+            restricted_load(path)
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()
+    assert str(path) in str(caught.value) and "\n" not in str(caught.value)
+
+
+def encode_call(text, encoding):
+    return (
+        b"\x80\x02c_codecs\nencode\nX"
+        + struct.pack("<I", len(text))
+        + text
+        + b"X"
+        + (struct.pack("<I", len(encoding)) + encoding + b"\x86R.")
+    )
+
+
+def test_codecs_encode_serves_only_the_bytes_of_arrays(tmp_path):
+    assert restricted_load(written(tmp_path, encode_call("ä".encode(), b"latin1"))) == b"\xe4"
+    for text, encoding in ((b"abc", b"rot13"), (b"abc", b"zlib"), (b"abc", b"latin-1"), ("€".encode(), b"latin1")):
+        with pytest.raises(UserError):
+            restricted_load(written(tmp_path, encode_call(text, encoding)))

@@ -1,0 +1,13 @@
+"""Shared by all tests: this repository's package first, one thread, no output from Paddle's own log."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+os.environ.setdefault("FLAGS_paddle_num_threads", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("GLOG_minloglevel", "2")
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parent))

@@ -1,0 +1,25 @@
+"""Entry of ``harness.run_workers``: call a function of a test module on every rank and keep what it returns."""
+
+from __future__ import annotations
+
+import importlib
+import pickle
+import sys
+from pathlib import Path
+
+from paddlevit_dist.errors import run_and_report
+from paddlevit_dist.parallel import launch_workers, plan_processes
+
+
+def work(target: str, folder: str) -> None:
+    from paddlevit_dist.parallel import rank
+
+    module, _, name = target.partition(":")
+    arguments = pickle.loads(Path(folder, "arguments").read_bytes())
+    result = getattr(importlib.import_module(module), name)(*arguments)
+    Path(folder, f"result_{rank()}").write_bytes(pickle.dumps(result))
+
+
+if __name__ == "__main__":
+    target, folder, processes = sys.argv[1:]
+    sys.exit(run_and_report(lambda: launch_workers(work, (target, folder), plan_processes(int(processes)))))

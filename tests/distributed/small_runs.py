@@ -1,0 +1,65 @@
+"""Short digit trainings for tests, run as workers or in the test's own process."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Dict, List
+
+from paddlevit_dist import Trainer, config
+from paddlevit_dist.registry import resolve
+
+TINY = ["MODEL.EMBED_DIM", "32", "MODEL.DEPTH", "2", "MODEL.NUM_HEADS", "2", "MODEL.PATCH_SIZE", "4"]
+DIGITS = ["DATA.IMAGE_SIZE", "16", "DATA.IMAGE_CHANNELS", "1", "DATA.NUM_WORKERS", "0", "REPORT_FREQ", "1"]
+
+
+class Part:
+    """The first ``size`` samples of a data set, read again from the start if it has fewer."""
+
+    def __init__(self, samples: Any, size: int) -> None:
+        self.samples, self.size = samples, size
+
+    def __len__(self) -> int:
+        return self.size
+
+    def sample(self, index: int, generator: Any) -> Any:
+        return self.samples.sample(index % len(self.samples), generator)
+
+    def describe(self, index: int) -> str:
+        return self.samples.describe(index % len(self.samples))
+
+
+def build(output: str, *arguments: str, train_size: int = 320, val_size: int = 64) -> Trainer:
+    """A trainer of a tiny ViT on parts of the digits."""
+    values = config.load([f"-output={output}", *DIGITS, *TINY, *arguments]).values
+    Path(output).mkdir(parents=True, exist_ok=True)
+    task = resolve("task", values.TASK)(values)
+    datasets = {
+        "train": Part(task.build_dataset("train", Path(output)), train_size),
+        "val": Part(task.build_dataset("val", Path(output)), val_size),
+    }
+    return Trainer(values, task, datasets)
+
+
+def train(output: str, arguments: List[str], train_size: int = 320) -> Dict[str, Any]:
+    """Train and return weights, the loss of every update and the last evaluation."""
+    trainer = build(output, *arguments, train_size=train_size)
+    initial = weights_of(trainer)
+    values = trainer.train()
+    return {"initial": initial, "weights": weights_of(trainer), "losses": losses(output), "evaluation": values}
+
+
+def weights_of(trainer: Trainer) -> Dict[str, Any]:
+    return {name: tensor.numpy().copy() for name, tensor in trainer.model.state_dict().items()}
+
+
+def losses(output: str) -> List[float]:
+    lines = [json.loads(line) for line in Path(output, "metrics.jsonl").read_text().splitlines()]
+    return [line["loss"] for line in lines if line["kind"] == "training"]
+
+
+def evaluate(output: str, val_size: int, batch_size: int) -> Dict[str, float]:
+    """Evaluate fresh weights (the same in every process) on ``val_size`` samples."""
+    trainer = build(output, "-epochs=1", f"-batch_size={batch_size}", val_size=val_size)
+    values, _ = trainer._evaluate("evaluation")
+    return values

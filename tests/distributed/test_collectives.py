@@ -1,0 +1,233 @@
+"""Collectives on real processes, against plain sums and lists."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import paddle
+import pytest
+
+import paddlevit_dist
+
+from .harness import run_workers, succeeded
+
+RANKS = 2
+
+
+def entries(rank: int) -> dict:
+    """What rank ``rank`` brings: every kind of value that can be reduced."""
+    generator = np.random.default_rng(rank)
+    return {
+        "python int": 2**53 + 1 + rank,
+        "python float": 0.25 * (rank + 1),
+        "int here, float there": 3 if rank == 0 else 0.5,
+        "bool": np.array([True, rank == 0]),
+        "scalar": paddle.to_tensor(1.5 + rank),
+        "matrix": paddle.to_tensor(generator.standard_normal((3, 4)).astype("float32")),
+        "float64": generator.standard_normal(5),
+        "half": paddle.to_tensor(generator.standard_normal((2, 2))).astype("float16"),
+        "brain float": paddle.to_tensor([1.0 + rank, 2.0]).astype("bfloat16"),
+        "int64": paddle.to_tensor([2**60 + rank, -5], dtype="int64"),
+        "int32": np.array([[7 + rank]], dtype=np.int32),
+        "empty": paddle.zeros([0, 3]),
+        ("a", "tuple key"): 1.0,
+    }
+
+
+def as_numpy(value):
+    if isinstance(value, paddle.Tensor):
+        return (value.astype("float32") if value.dtype == paddle.bfloat16 else value).numpy()
+    return np.asarray(value)
+
+
+def reduce_entries(average: bool, extra: int):
+    """Reduce ``entries`` and, beside them, ``extra`` numbers that push the dictionary over the size for one frame."""
+    values = entries(paddlevit_dist.rank())
+    if extra:
+        values["large"] = paddle.arange(extra, dtype="float32") + paddlevit_dist.rank()
+    reduced = paddlevit_dist.reduce_dict(values, average)
+    kinds = {name: type(value).__name__ for name, value in reduced.items()}
+    dtypes = {name: str(getattr(value, "dtype", "")).rpartition(".")[2] for name, value in reduced.items()}
+    return list(reduced), {name: as_numpy(value) for name, value in reduced.items()}, kinds, dtypes
+
+
+@pytest.mark.parametrize("extra", [0, 5000], ids=["in one frame", "on the device"])
+def test_sums_keep_keys_kinds_dtypes_and_are_exact_on_every_rank(extra):
+    results = succeeded(run_workers("distributed.test_collectives:reduce_entries", False, extra)).results
+    bring = [entries(rank) for rank in range(RANKS)]
+    for names, values, kinds, dtypes in results:
+        assert names[: len(bring[0])] == list(bring[0])
+        for name, first in bring[0].items():
+            expected = sum(as_numpy(b[name]).astype(object) for b in bring)
+            tolerance = {"half": 2e-3, "brain float": 1e-2, "matrix": 1e-6}.get(name, 1e-14)
+            assert values[name].shape == as_numpy(first).shape, name
+            np.testing.assert_allclose(values[name].astype(float), np.asarray(expected, dtype=float), rtol=tolerance)
+        assert values["python int"] == 2 * (2**53 + 1) + 1
+        assert values["int64"].tolist() == [2**61 + 1, -10]
+        assert dtypes["half"] == "float16" and dtypes["brain float"] == "bfloat16" and dtypes["int32"] == "int32"
+        assert dtypes["bool"] == "int64" and kinds["bool"] == "ndarray" and kinds["python int"] == "int"
+        assert kinds["scalar"] == "Tensor" and kinds["float64"] == "ndarray"
+        if extra:
+            np.testing.assert_array_equal(values["large"], 2 * np.arange(extra) + 1)
+    for name in results[0][1]:
+        np.testing.assert_array_equal(results[0][1][name], results[1][1][name])
+
+
+@pytest.mark.parametrize("extra", [0, 5000], ids=["in one frame", "on the device"])
+def test_averages_divide_by_the_ranks_and_integers_become_float(extra):
+    results = succeeded(run_workers("distributed.test_collectives:reduce_entries", True, extra)).results
+    _, values, kinds, dtypes = results[1]
+    assert values["python float"] == pytest.approx(0.375)
+    assert values["int here, float there"] == pytest.approx(1.75)
+    assert values["int32"].tolist() == [[7.5]] and dtypes["int32"] == "float64"
+    assert values["bool"].tolist() == [1.0, 0.5]
+    assert dtypes["matrix"] == "float32"
+    assert kinds["python int"] == "float"
+
+
+def reduce_nothing():
+    return paddlevit_dist.reduce_dict({}), paddlevit_dist.reduce_dict({}, average=False)
+
+
+def test_an_empty_dictionary_stays_empty():
+    assert succeeded(run_workers("distributed.test_collectives:reduce_nothing")).results == [({}, {})] * RANKS
+
+
+def reduce_differing(how: str):
+    rank = paddlevit_dist.rank()
+    values = {
+        "keys": {"loss": 1.0, f"extra {rank}": 2.0},
+        "shapes": {"loss": paddle.zeros([2 + rank])},
+        "dtypes": {"loss": paddle.zeros([2], dtype=["float32", "int64"][rank])},
+        "sizes": {"loss": paddle.zeros([[2], [100_000]][rank])},
+    }[how]
+    try:
+        paddlevit_dist.reduce_dict(values)
+    except ValueError as error:
+        # The group must still be usable.
+        return str(error), paddlevit_dist.reduce_dict({"after": 1.0}, average=False)
+    return "no error"
+
+
+@pytest.mark.parametrize(
+    "how, expected",
+    [
+        ("keys", ["extra 0", "extra 1"]),
+        ("shapes", ["'loss'", "(2,)", "(3,)"]),
+        ("dtypes", ["float32", "int64"]),
+        ("sizes", ["(100000,)", "(2,)"]),
+    ],
+)
+def test_ranks_that_bring_different_entries_all_get_the_same_clear_error(how, expected):
+    results = succeeded(run_workers("distributed.test_collectives:reduce_differing", how)).results
+    assert results[0] == results[1]
+    message, after = results[0]
+    assert all(part in message for part in expected)
+    assert after == {"after": 2.0}
+
+
+def gather(objects):
+    return paddlevit_dist.all_gather(objects[paddlevit_dist.rank()])
+
+
+@pytest.mark.parametrize(
+    "objects",
+    [
+        (None, {"nested": [1, ("two", {3.0})]}),
+        (b"", b"x" * 3_000_000),
+        ("", "Grüße"),
+        (np.arange(6).reshape(2, 3), np.array([], dtype=np.float64)),
+        ([], list(range(250))),
+    ],
+    ids=["None and nested", "0 bytes and 3 MB", "texts", "arrays", "around the frame size"],
+)
+def test_all_gather_returns_every_ranks_object_in_rank_order(objects):
+    results = succeeded(run_workers("distributed.test_collectives:gather", objects)).results
+    for gathered in results:
+        assert len(gathered) == RANKS
+        for got, sent in zip(gathered, objects):
+            assert type(got) is type(sent)
+            np.testing.assert_equal(got, sent)
+
+
+def gather_counting_bytes(sizes):
+    """Gather ``sizes[rank]`` bytes and return what was handed to paddle.distributed on the way."""
+    import paddle.distributed as dist
+
+    handed = []
+    original = dist.all_gather
+
+    def counting(output, tensor, *rest, **named):
+        handed.append(int(np.prod(tensor.shape)) * tensor.element_size())
+        return original(output, tensor, *rest, **named)
+
+    dist.all_gather = counting
+    data = np.random.default_rng(0).bytes(sizes[paddlevit_dist.rank()])
+    lengths = [len(part) for part in paddlevit_dist.all_gather(data)]
+    return handed, lengths
+
+
+@pytest.mark.parametrize("sizes", [(0, 50_000_000), (10_000_000, 10_000_000), (10, 20)])
+def test_all_gather_hands_over_hardly_more_than_the_largest_pickle(sizes):
+    results = succeeded(run_workers("distributed.test_collectives:gather_counting_bytes", sizes)).results
+    largest = len(pickle.dumps(b"x" * max(sizes), protocol=pickle.HIGHEST_PROTOCOL))
+    for handed, lengths in results:
+        assert lengths == list(sizes)
+        assert sum(handed) * RANKS <= 1.05 * RANKS * largest + RANKS * 1024
+
+
+def broadcast_and_wait():
+    rank = paddlevit_dist.rank()
+    first = paddlevit_dist.broadcast_object({"from": rank})
+    return first, paddlevit_dist.broadcast_object(f"rank {rank}", source=1)
+
+
+def test_broadcast_gives_the_sources_object_to_all():
+    results = succeeded(run_workers("distributed.test_collectives:broadcast_and_wait")).results
+    assert results == [({"from": 0}, "rank 1")] * RANKS
+
+
+def late_rank(seconds: float):
+    import time
+
+    if paddlevit_dist.rank() == 1:
+        time.sleep(seconds)
+    return paddlevit_dist.reduce_dict({"value": 1.0}, average=False)
+
+
+@pytest.mark.slow
+def test_a_rank_that_is_later_than_gloos_own_time_limit_is_waited_for():
+    results = succeeded(run_workers("distributed.test_collectives:late_rank", 34.0)).results
+    assert results == [{"value": 2.0}] * RANKS
+
+
+def barrier_alone():
+    if paddlevit_dist.rank() == 0:
+        try:
+            paddlevit_dist.barrier(timeout=0.5)
+        except TimeoutError as error:
+            return str(error)
+    return None
+
+
+def test_a_barrier_names_the_ranks_that_did_not_come():
+    results = succeeded(run_workers("distributed.test_collectives:barrier_alone")).results
+    assert "rank(s) [1]" in results[0]
+
+
+def test_one_process_returns_at_once():
+    assert paddlevit_dist.all_gather({"a": 1}) == [{"a": 1}]
+    reduced = paddlevit_dist.reduce_dict({"n": 3, "x": np.float32(2.0), "t": paddle.ones([2], dtype="int32")})
+    assert reduced["n"] == 3.0 and isinstance(reduced["n"], float)
+    assert str(reduced["t"].dtype).endswith("float64") and reduced["t"].tolist() == [1.0, 1.0]
+    assert paddlevit_dist.reduce_dict({"n": 3}, average=False) == {"n": 3}
+    assert paddlevit_dist.broadcast_object("x") == "x"
+    paddlevit_dist.barrier(timeout=0.0)
+
+
+def test_values_that_cannot_be_added_are_named():
+    with pytest.raises(TypeError, match="'name' is a str"):
+        paddlevit_dist.reduce_dict({"name": "text"})
+    with pytest.raises(TypeError, match="complex64"):
+        paddlevit_dist.reduce_dict({"z": np.zeros(2, dtype=np.complex64)})

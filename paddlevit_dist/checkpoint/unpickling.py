@@ -51,7 +51,7 @@ def _load(stream: BinaryIO, name: str) -> Any:
     try:
         value = _Machine(stream).run()
         return _without_bookkeeping(value) if isinstance(value, dict) else value
-    except _Refused as refusal:
+    except _RefusedError as refusal:
         raise UserError(
             f"{name} is refused: {refusal}, which weights do not need; nothing was executed. "
             "Take the file from a source you trust and save it again with paddle.save"
@@ -75,7 +75,7 @@ def _one_line(error: BaseException) -> str:
     return text[:160] if text else type(error).__name__
 
 
-class _Refused(Exception):
+class _RefusedError(Exception):
     """The file asks for something outside the tables below."""
 
 
@@ -115,7 +115,7 @@ class _Machine:
                 return self.stack.pop()
             instruction = _INSTRUCTIONS.get(code)
             if code in _MAKES_OBJECTS:
-                raise _Refused(f"it makes objects of classes of its choice (pickle instruction {code!r})")
+                raise _RefusedError(f"it makes objects of classes of its choice (pickle instruction {code!r})")
             if instruction is None:
                 raise ValueError(f"{code!r} is no instruction that paddle.save writes")
             instruction(self)
@@ -196,7 +196,7 @@ class _Machine:
         if not isinstance(name, _Name) or not isinstance(arguments, tuple):
             raise ValueError("a call in it has no name or no arguments")
         if name not in _CALLS:
-            raise _Refused(f"it calls '{name.module}.{name.attribute}'")
+            raise _RefusedError(f"it calls '{name.module}.{name.attribute}'")
         self.push(_CALLS[name](self, *arguments))
 
     def set_state(self) -> None:
@@ -221,7 +221,7 @@ def _allowed(module: Any, attribute: Any) -> _Name:
     if name == _NDARRAY or name in _CALLS:
         return name
     shown = ascii(f"{module}.{attribute}"[:120])
-    raise _Refused(f"it asks for {shown}")
+    raise _RefusedError(f"it asks for {shown}")
 
 
 # What a call in the file may do. Each takes the machine and the arguments as the file gives them, and checks both.
@@ -235,20 +235,20 @@ def _empty_array(machine: _Machine, subtype: Any, shape: Any, typecode: Any) -> 
 
 def _number_type(machine: _Machine, code: Any, align: Any = False, copy: Any = True) -> np.dtype:
     if not re.fullmatch(r"b1|[iu][1248]|f[248]", _expect(code, str)):
-        raise _Refused(f"it holds an array of type {ascii(code[:40])}")
+        raise _RefusedError(f"it holds an array of type {ascii(code[:40])}")
     return np.dtype(code, False, True)  # a copy: set_state changes it
 
 
 def _set_byte_order(dtype: np.dtype, version: Any, byte_order: Any, *rest: Any) -> None:
     plain = (None, None, None, -1, -1, 0)  # no sub-array, names, fields; usual size, alignment, flags
     if version != 3 or byte_order not in ("<", ">", "|", "=") or rest != plain:
-        raise _Refused("it holds an array of a structured type")
+        raise _RefusedError("it holds an array of a structured type")
     dtype.__setstate__((3, byte_order, *plain))
 
 
 def _fill_array(machine: _Machine, array: np.ndarray, version, shape, dtype, fortran_order, data) -> None:
     if not isinstance(dtype, np.dtype) or not isinstance(data, bytes):
-        raise _Refused("it holds an array of objects")
+        raise _RefusedError("it holds an array of objects")
     if version != 1 or not isinstance(shape, tuple) or not all(type(side) is int and side >= 0 for side in shape):
         raise ValueError("an array in it has no valid shape")
     if len(shape) > 32 or math.prod(shape) * dtype.itemsize != len(data):
@@ -265,7 +265,7 @@ def _scalar(machine: _Machine, dtype: Any, data: Any) -> Any:
 
 def _latin1_bytes(machine: _Machine, text: Any, encoding: Any) -> bytes:
     if not isinstance(text, str) or encoding != "latin1":
-        raise _Refused("it calls '_codecs.encode' for something else than the bytes of an array")
+        raise _RefusedError("it calls '_codecs.encode' for something else than the bytes of an array")
     machine.spend(len(text))
     return text.encode("latin1")
 

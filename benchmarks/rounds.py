@@ -1,0 +1,141 @@
+"""What the benchmarks share: interleaved rounds, medians with their spread, tables, and processes that end in time."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import platform
+import signal
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Sequence
+
+ROOT = Path(__file__).resolve().parents[1]
+if str(ROOT) not in sys.path:
+    sys.path.insert(0, str(ROOT))
+
+from paddlevit_dist.parallel import tuning  # noqa: E402
+from paddlevit_dist.parallel.launch import die_with_parent  # noqa: E402
+
+# Variables that would let a user's shell change what is measured.
+_FOREIGN = ("PADDLE", "MASTER_", "FLAGS_", "OMP_", "MKL_", "MALLOC_", "GLOO_", "GLOG_")
+
+
+class Spread(NamedTuple):
+    """Median and range over the rounds."""
+
+    median: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> "Spread":
+        return cls(statistics.median(values), min(values), max(values))
+
+    def text(self, scale: float = 1.0, digits: int = 2) -> str:
+        """``median [low, high]`` after multiplication with ``scale``."""
+        low, median, high = (f"{scale * value:.{digits}f}" for value in (self.low, self.median, self.high))
+        return f"{median} [{low}, {high}]"
+
+
+def ratios(numerators: Sequence[float], denominators: Sequence[float]) -> Spread:
+    """Median and range of the ratio within each round: what slows a whole round down cancels."""
+    return Spread.of([a / b for a, b in zip(numerators, denominators)])
+
+
+def interleave(
+    contenders: Mapping[str, Callable[[], float]], rounds: int, warm_up: int = 1
+) -> Dict[str, List[float]]:
+    """Let all contenders measure themselves once per round, each round beginning with the next of them.
+
+    Returns:
+        The measured values of each contender, in the order of the rounds, without the first ``warm_up`` rounds.
+    """
+    names = list(contenders)
+    values: Dict[str, List[float]] = {name: [] for name in names}
+    for number in range(warm_up + rounds):
+        first = number % len(names)
+        for name in names[first:] + names[:first]:
+            value = contenders[name]()
+            if number >= warm_up:
+                values[name].append(value)
+    return values
+
+
+def table(title: str, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Print rows under a header, the first column flush left, the others right."""
+    cells = [[str(cell) for cell in row] for row in [header, *rows]]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
+    print(f"\n{title}")
+    for row in cells:
+        first, *others = (cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths)))
+        print("  " + "  ".join([first, *others]))
+
+
+def print_machine() -> None:
+    """One line about the processor and the versions."""
+    from importlib import metadata
+
+    installed = {}
+    for name in ("paddlepaddle", "paddlepaddle-gpu", "numpy"):
+        try:
+            installed[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    versions = ", ".join(f"{name} {version}" for name, version in installed.items())
+    print(f"{os.cpu_count()} x {tuning.processor()['model']}; Python {platform.python_version()}, {versions}; CPU only")
+
+
+def print_result(values: Mapping[str, float]) -> None:
+    """The last line of a benchmark."""
+    print("RESULT " + json.dumps({name: round(value, 4) for name, value in values.items()}), flush=True)
+
+
+def clean_environment() -> Dict[str, str]:
+    """This process's environment without anything that changes Paddle's speed, and without a GPU."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(_FOREIGN)}
+    return {**kept, "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": os.pathsep.join([str(ROOT), kept.get("PYTHONPATH", "")])}
+
+
+def tuned_environment(processes: int, tuned: bool = True) -> Dict[str, str]:
+    """The environment that a run with ``processes`` processes gives itself; with ``tuned`` False its threads only."""
+    clean = clean_environment()
+    # The mark says that the environment is there, so that the entry does not start itself anew.
+    return {**clean, **tuning.environment(processes, tuned, clean), "PADDLEVIT_DIST_ENVIRONMENT": "benchmark"}
+
+
+def start(command: Sequence[str], environment: Mapping[str, str], **options: Any) -> subprocess.Popen:
+    """Start a command in a session of its own that dies with this process."""
+    return subprocess.Popen(
+        command,
+        env=dict(environment),
+        start_new_session=True,
+        preexec_fn=functools.partial(die_with_parent, os.getpid()),
+        text=True,
+        **options,
+    )
+
+
+def end(process: subprocess.Popen) -> None:
+    """End a command that ``start`` has started, and whatever is left of its session's processes."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    process.wait()
+
+
+def run(command: Sequence[str], environment: Mapping[str, str], timeout: float) -> None:
+    """Run a command to its end; fail when it fails or overruns. No process of it is left behind."""
+    process = start(command, environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    try:
+        output, _ = process.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        raise SystemExit(f"{' '.join(command)} took longer than {timeout:g} s")
+    finally:
+        end(process)
+    if process.returncode != 0:
+        raise SystemExit(f"{' '.join(command)} ended with exit code {process.returncode}\n{output[-4000:]}")

@@ -1,0 +1,135 @@
+"""One worker fails: the run ends soon, says which rank and why as its last lines, and leaves no process behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import paddlevit_dist
+
+from .harness import Finished, run_workers, session_members, start_command
+
+LIMIT_SECONDS = 15.0
+
+
+def train_until_rank_one(how: str, marker: str) -> None:
+    """Both ranks exchange values until rank 1 ends in the given way."""
+    rank = paddlevit_dist.rank()
+    for step in range(1000):
+        paddlevit_dist.reduce_dict({"step": step})
+        if step == 3 and rank == 1:
+            Path(marker).write_text(str(time.time()))
+            if how == "exception":
+                raise ValueError("the sample at hand is broken")
+            if how == "user error":
+                raise paddlevit_dist.UserError("picture.jpg cannot be read; remove it")
+            if how.startswith("exit"):
+                sys.exit(int(how[-1]))
+            os.kill(os.getpid(), getattr(signal, how))
+
+
+@pytest.mark.parametrize(
+    "how, code, last_line",
+    [
+        ("exception", 1, "error: rank 1 failed: ValueError: the sample at hand is broken"),
+        ("user error", 2, "error: picture.jpg cannot be read; remove it"),
+        ("exit 0", 1, "error: rank 1 failed: sys.exit(0)"),
+        ("exit 3", 1, "error: rank 1 failed: sys.exit(3)"),
+        ("SIGKILL", 1, "error: rank 1 failed: ended by SIGKILL"),
+        ("SIGSEGV", 1, "error: rank 1 failed: ended by SIGSEGV"),
+        ("SIGTERM", 1, "error: rank 1 failed: ended by SIGTERM"),
+    ],
+)
+def test_the_run_ends_within_15_seconds_with_the_root_cause_last(how, code, last_line, tmp_path):
+    marker = tmp_path / "when"
+    ended = run_workers("distributed.test_failures:train_until_rank_one", how, str(marker), timeout=60)
+    seconds = time.time() - float(marker.read_text())
+    assert ended.code == code
+    assert ended.err.strip().splitlines()[-1].startswith(last_line), ended.err
+    assert seconds < LIMIT_SECONDS
+    if how == "exception":
+        assert "Traceback" in ended.err and "train_until_rank_one" in ended.err
+    if how == "user error":
+        assert "Traceback" not in ended.err
+
+
+def return_early() -> None:
+    """Rank 1 returns while rank 0 still expects it: no failure of rank 1, but rank 0 must not wait for ever."""
+    if paddlevit_dist.rank() == 0:
+        paddlevit_dist.barrier(timeout=2.0)
+
+
+def test_a_rank_that_returns_too_early_is_named_by_the_one_that_waits():
+    ended = run_workers("distributed.test_failures:return_early", timeout=60)
+    assert ended.code == 1
+    assert "rank 0 failed: TimeoutError" in ended.err.strip().splitlines()[-1]
+    assert "rank(s) [1]" in ended.err
+
+
+def work_for_ever(marker: str) -> None:
+    step = 0
+    while True:
+        paddlevit_dist.reduce_dict({"step": step})
+        step += 1
+        if step == 3:
+            Path(f"{marker}{paddlevit_dist.rank()}").write_text(str(os.getpid()))
+
+
+def start_endless(tmp_path) -> "tuple":
+    """A running two-process command, and the process ids of its workers once both work."""
+    import pickle
+
+    marker = str(tmp_path / "works")
+    (tmp_path / "arguments").write_bytes(pickle.dumps((marker,)))
+    target = "distributed.test_failures:work_for_ever"
+    process = start_command([sys.executable, "-m", "distributed.run_target", target, str(tmp_path), "2"])
+    deadline = time.monotonic() + 60
+    while not all(Path(f"{marker}{rank}").exists() for rank in range(2)):
+        assert time.monotonic() < deadline and process.poll() is None, process.communicate(timeout=5)
+        time.sleep(0.05)
+    return process, [int(Path(f"{marker}{rank}").read_text()) for rank in range(2)]
+
+
+def ending(process) -> Finished:
+    started = time.monotonic()
+    out, err = process.communicate(timeout=30)
+    assert time.monotonic() - started < LIMIT_SECONDS
+    deadline = time.monotonic() + 5
+    while session_members(process.pid) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert session_members(process.pid) == []
+    return Finished(process.returncode, out, err, [])
+
+
+def test_ctrl_c_in_the_terminal_ends_cleanly(tmp_path):
+    process, _ = start_endless(tmp_path)
+    os.killpg(process.pid, signal.SIGINT)  # a terminal sends it to every process
+    ended = ending(process)
+    assert ended.code == 130
+    assert ended.err.strip().startswith("interrupted")
+    assert "Traceback" not in ended.err
+
+
+@pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 130)])
+def test_a_signal_to_the_parent_alone_ends_its_workers(tmp_path, number, code):
+    process, _ = start_endless(tmp_path)
+    process.send_signal(number)
+    ended = ending(process)
+    assert ended.code == code
+    assert ended.err.strip().startswith("interrupted")
+
+
+def test_workers_die_with_a_killed_parent(tmp_path):
+    process, workers = start_endless(tmp_path)
+    assert set(workers) <= set(session_members(process.pid))
+    process.kill()
+    process.communicate(timeout=10)
+    deadline = time.monotonic() + 5
+    while session_members(process.pid) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert session_members(process.pid) == []

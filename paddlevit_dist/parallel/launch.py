@@ -27,6 +27,7 @@ from . import failures
 from .devices import ProcessPlan
 
 _GRACE_SECONDS = 3.0  # for the other ranks to end by themselves, so that the first cause can be told from its echoes
+_HOLD_SECONDS = 20.0
 _TERMINATE_SECONDS = 5.0
 _PR_SET_PDEATHSIG = 1
 
@@ -51,6 +52,9 @@ def launch_workers(worker: Callable[..., None], arguments: Tuple[Any, ...], plan
         try:
             context = _start(worker, arguments, plan, folder)  # kept: it owns the queues that workers open
             failed = _wait(context.processes, folder)
+            failed_ranks = {end["rank"] for end in failed}
+            # They go before the failed ones, which wait: a rank that loses its peer in a collective aborts noisily.
+            _end_all([process for rank, process in enumerate(context.processes) if rank not in failed_ranks])
         finally:
             _end_all(multiprocessing.active_children())
         if failed:
@@ -111,6 +115,9 @@ def _worker_entry(
     die_with_parent(parent)
     rank = int(os.environ["PADDLE_TRAINER_ID"])
     failures.keep_records(Path(folder), rank)
+    if sys.platform == "linux":
+        # Of the loader processes: a spawned one would import everything again, for seconds in every evaluation.
+        multiprocessing.set_start_method("fork", force=True)
     try:
         import paddle
 
@@ -123,6 +130,7 @@ def _worker_entry(
     except BaseException as error:
         failures.record_failure(Path(folder), rank, error)
         sys.stdout.flush()
+        time.sleep(_HOLD_SECONDS)  # the parent reads the record and ends the peers, then this process
         # Neither exit handlers nor the group's destructors may wait for peers, and the parent tells the user.
         os._exit(error.exit_code if isinstance(error, UserError) else 1)
     failures.record_finish(Path(folder), rank)
@@ -165,21 +173,29 @@ def _terminate_as_interrupt() -> Iterator[None]:
 
 
 def _wait(processes: List[Any], folder: Path) -> List[Dict[str, Any]]:
-    """Wait for all workers, or until ``_GRACE_SECONDS`` after the first failure; returns the failed ranks' ends."""
+    """Wait for all workers, or until ``_GRACE_SECONDS`` after the first failure; returns the failed ranks' ends.
+
+    A worker that has written down its failure counts as ended, though it still waits. A user's mistake is never the
+    echo of another failure: then there is no grace.
+    """
     running = dict(enumerate(processes))
     failed: List[Dict[str, Any]] = []
     deadline = None
     while running and (deadline is None or time.monotonic() < deadline):
         multiprocessing.connection.wait([process.sentinel for process in running.values()], timeout=0.2)
         for rank, process in list(running.items()):
-            if process.exitcode is None:
+            exit_code = process.exitcode
+            if exit_code is None and (failures.read(folder, rank) or {"kind": failures.FINISHED})["kind"] == (
+                failures.FINISHED
+            ):
                 continue
             del running[rank]
-            end = failures.describe_end(rank, process.exitcode, folder)
-            if end["kind"] != failures.FINISHED or process.exitcode != 0:
+            end = failures.describe_end(rank, exit_code, folder)
+            if end["kind"] != failures.FINISHED or exit_code != 0:
                 end.setdefault("time", time.time())
                 failed.append(end)
-                deadline = deadline or time.monotonic() + _GRACE_SECONDS
+                grace = 0.0 if end["kind"] == failures.USER_ERROR else _GRACE_SECONDS
+                deadline = min(deadline or math.inf, time.monotonic() + grace)
     return failed
 
 

@@ -1,0 +1,165 @@
+"""Checkpoint directories: complete or absent, verified, and found by every spelling of -resume."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import paddle
+import pytest
+
+from paddlevit_dist.checkpoint import state as checkpoints
+from paddlevit_dist.errors import UserError
+
+
+@pytest.fixture()
+def model():
+    return paddle.nn.Linear(2, 3)
+
+
+def save(folder: Path, epoch: int, model) -> Path:
+    position = {"epoch": epoch, "consumed": 0, "update": 10 * epoch}
+    state = checkpoints.RunState(position, {"moment1/weight": np.arange(6.0)}, {"best": None})
+    return checkpoints.save(folder, epoch, model, state)
+
+
+def damage(path: Path, how: str) -> None:
+    if how == "missing":
+        path.unlink()
+    elif how == "truncated":
+        path.write_bytes(path.read_bytes()[:-7])
+    else:
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2] ^= 4
+        path.write_bytes(content)
+
+
+def test_what_is_saved_is_read_back(tmp_path, model):
+    directory = save(tmp_path, 4, model)
+    assert directory.name == "epoch_0004"
+    checkpoints.verify(directory)
+    state = checkpoints.read(directory)
+    assert state.position == {"epoch": 4, "consumed": 0, "update": 40}
+    np.testing.assert_array_equal(state.optimizer["moment1/weight"], np.arange(6.0))
+    loaded = paddle.load(str(directory / "model.pdparams"))
+    np.testing.assert_array_equal(loaded["weight"].numpy(), model.weight.numpy())
+
+
+@pytest.mark.parametrize("how", ["missing", "truncated", "changed"])
+@pytest.mark.parametrize("name", ["model.pdparams", "optimizer.npz", "state.json", "manifest.json"])
+def test_any_damage_to_any_file_is_noticed_and_the_one_before_is_used(tmp_path, model, name, how):
+    if (name, how) == ("manifest.json", "changed"):
+        how = "truncated"
+    good, bad = save(tmp_path, 1, model), save(tmp_path, 2, model)
+    damage(bad / name, how)
+    with pytest.raises(checkpoints.Damaged, match=name):
+        checkpoints.verify(bad)
+    said = []
+    assert checkpoints.newest_good(tmp_path, said.append) == good
+    assert len(said) == 1 and name in said[0]
+
+
+def test_a_crash_while_saving_leaves_the_earlier_checkpoint_and_no_rubbish_after_the_next(tmp_path, model, monkeypatch):
+    first = save(tmp_path, 1, model)
+
+    def crash(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoints, "_flush", crash)
+        with pytest.raises(KeyboardInterrupt):
+            save(tmp_path, 2, model)
+    assert checkpoints.newest_good(tmp_path, print) == first
+    save(tmp_path, 3, model)
+    assert sorted(os.listdir(tmp_path)) == ["epoch_0001", "epoch_0003"]
+
+
+def test_a_full_disk_is_one_line_and_loses_nothing(tmp_path, model, monkeypatch):
+    first = save(tmp_path, 1, model)
+
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(np, "savez", full)
+        with pytest.raises(UserError, match="epoch_0002: No space left on device"):
+            save(tmp_path, 2, model)
+    checkpoints.verify(first)
+    assert os.listdir(tmp_path) == ["epoch_0001"]
+
+
+def test_links_are_relative_and_replaced(tmp_path, model):
+    for epoch in (1, 2):
+        checkpoints.link(tmp_path, "last", save(tmp_path, epoch, model))
+    assert os.readlink(tmp_path / "last") == "epoch_0002"
+    assert sorted(os.listdir(tmp_path)) == ["epoch_0001", "epoch_0002", "last"]
+
+
+def test_pruning_keeps_linked_and_wanted_checkpoints(tmp_path, model):
+    paths = {epoch: save(tmp_path, epoch, model) for epoch in range(1, 7)}
+    checkpoints.link(tmp_path, "last", paths[5])
+    checkpoints.link(tmp_path, "best", paths[2])
+    checkpoints.prune(tmp_path, lambda epoch: epoch % 3 == 0)
+    assert sorted(p.name for p in tmp_path.iterdir() if not p.is_symlink()) == [
+        "epoch_0002",
+        "epoch_0003",
+        "epoch_0005",
+        "epoch_0006",
+    ]
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    ["run", "run/checkpoints", "run/checkpoints/last", "run/checkpoints/epoch_0002", "run/checkpoints/last/model",
+     "run/checkpoints/last/model.pdparams"],
+)  # fmt: skip
+def test_every_spelling_of_resume_finds_the_checkpoint(tmp_path, model, spelling):
+    folder = tmp_path / "run" / "checkpoints"
+    save(folder, 1, model)
+    checkpoints.link(folder, "last", save(folder, 2, model))
+    found = checkpoints.resolve(str(tmp_path / spelling), tmp_path / "elsewhere", print)
+    assert found.resolve() == folder / "epoch_0002"
+
+
+def test_auto_is_the_newest_good_one_or_nothing(tmp_path, model):
+    assert checkpoints.resolve("auto", tmp_path, print) is None
+    save(tmp_path, 1, model)
+    second = save(tmp_path, 12, model)
+    assert checkpoints.resolve("auto", tmp_path, print) == second
+
+
+def test_weights_alone_are_a_file(tmp_path, model):
+    paddle.save(model.state_dict(), str(tmp_path / "weights.pdparams"))
+    assert checkpoints.resolve(str(tmp_path / "weights"), tmp_path, print) == tmp_path / "weights.pdparams"
+
+
+def test_a_named_damaged_checkpoint_gives_way_to_the_good_one_beside_it(tmp_path, model):
+    good, bad = save(tmp_path, 1, model), save(tmp_path, 2, model)
+    damage(bad / "model.pdparams", "changed")
+    said = []
+    assert checkpoints.resolve(str(bad), tmp_path, said.append) == good
+    assert any("going on from" in line for line in said)
+
+
+def test_nothing_usable_is_the_users_to_mend(tmp_path, model):
+    with pytest.raises(UserError, match="nothing there"):
+        checkpoints.resolve(str(tmp_path / "typo"), tmp_path, print)
+    damage(save(tmp_path / "only", 1, model) / "state.json", "missing")
+    with pytest.raises(UserError, match="damaged"):
+        checkpoints.resolve(str(tmp_path / "only"), tmp_path, print)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match="manifest.json cannot be read"):
+        checkpoints.resolve(str(tmp_path / "empty"), tmp_path, print)
+
+
+def test_the_manifest_lists_size_and_sha256(tmp_path, model):
+    import hashlib
+
+    directory = save(tmp_path, 1, model)
+    files = json.loads((directory / "manifest.json").read_text())["files"]
+    assert sorted(files) == ["model.pdparams", "optimizer.npz", "state.json"]
+    for name, entry in files.items():
+        content = (directory / name).read_bytes()
+        assert entry == {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}

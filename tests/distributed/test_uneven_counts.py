@@ -1,0 +1,80 @@
+"""Ranks that hold different numbers of valid elements still compute the mean over all of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import paddle
+import pytest
+
+from paddlevit_dist.engine.precision import Precision
+from paddlevit_dist.engine.steps import COUNTS, Updater
+from paddlevit_dist.engine.task import Moment, Task, Term
+from paddlevit_dist.parallel import data_parallel, rank, world_size
+
+from .harness import run_workers, succeeded
+
+GENERATOR = np.random.default_rng(0)
+ROWS = GENERATOR.standard_normal((40, 3)).astype("float32")
+TARGETS = GENERATOR.standard_normal((40, 1)).astype("float32")
+VALID = (np.arange(40) % 5 == 0) | (np.arange(40) >= 30)  # the halves hold 4 and 12 valid rows
+
+
+class Regression(Task):
+    """Squared error over valid rows, and an absolute error that is normalised alike."""
+
+    count_names = ("squared", "absolute")
+
+    def train_step(self, model, batch, moment):
+        error = (model(batch["rows"]) - batch["targets"]) * batch["valid"]
+        count = batch["valid"].sum()
+        return {
+            "squared": Term((error**2).sum(), count),
+            "absolute": Term(error.abs().sum(), count, weight=0.5),
+            "shown only": Term(error.sum(), count, weight=0.0),
+        }
+
+
+def batch_of(part: slice) -> dict:
+    valid = VALID[part].astype("float32")[:, None]
+    arrays = {"rows": ROWS[part], "targets": TARGETS[part], "valid": valid, COUNTS: np.full(2, valid.sum())}
+    return {name: paddle.to_tensor(array) for name, array in arrays.items()}
+
+
+def update_once(micro_batches: int) -> list:
+    """One SGD update on this rank's share of the rows; returns the new weights."""
+    paddle.seed(0)
+    model = paddle.nn.Linear(3, 1)
+    optimizer = paddle.optimizer.SGD(learning_rate=0.0, parameters=model.parameters())
+    updater = Updater(
+        Regression(None),
+        data_parallel(model),
+        optimizer,
+        Precision(False),
+        seed=0,
+        samples_per_update=40,
+        accumulation_steps=micro_batches,
+        gradient_clip=None,
+    )
+    size = 40 // world_size() // micro_batches
+    first = rank() * micro_batches
+    batches = [batch_of(slice((first + i) * size, (first + i + 1) * size)) for i in range(micro_batches)]
+    updater(batches, Moment(1, 0, 1), learning_rate=0.1)
+    return [p.numpy() for p in model.parameters()]
+
+
+def expected() -> list:
+    """The same update in float64 numpy, over all valid rows at once."""
+    paddle.seed(0)
+    weight, bias = (p.numpy().astype(np.float64) for p in paddle.nn.Linear(3, 1).parameters())
+    rows, targets = ROWS[VALID].astype(np.float64), TARGETS[VALID].astype(np.float64)
+    error = rows @ weight + bias - targets
+    slope = (2 * error + 0.5 * np.sign(error)) / VALID.sum()
+    return [weight - 0.1 * rows.T @ slope, bias - 0.1 * slope.sum(axis=0)]
+
+
+@pytest.mark.parametrize("processes, micro_batches", [(1, 1), (2, 1), (1, 4), (2, 2)])
+def test_the_update_is_that_of_one_batch_of_all_valid_rows(processes, micro_batches):
+    target = "distributed.test_uneven_counts:update_once"
+    for weights in succeeded(run_workers(target, micro_batches, processes=processes)).results:
+        for got, wanted in zip(weights, expected()):
+            np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6)

@@ -1,0 +1,99 @@
+"""Which samples each rank reads, against sets counted by hand."""
+
+from __future__ import annotations
+
+import paddle
+import pytest
+
+from paddlevit_dist.errors import UserError
+from paddlevit_dist.loading.sampler import EvaluationSampler, TrainingSampler
+
+DATA = range(103)
+
+
+def training(rank=0, world_size=1, batch_size=4, accumulation_steps=1, seed=0, data=DATA) -> TrainingSampler:
+    return TrainingSampler(
+        data, batch_size, rank=rank, world_size=world_size, accumulation_steps=accumulation_steps, seed=seed
+    )
+
+
+def indices(sampler) -> list:
+    return [[key.index for key in batch] for batch in sampler]
+
+
+def updates(world_size: int, batch_size: int, accumulation_steps: int, consumed: int = 0, seed: int = 0) -> list:
+    """The set of samples of each update, over all ranks."""
+    ranks = []
+    for rank in range(world_size):
+        sampler = training(rank, world_size, batch_size, accumulation_steps, seed)
+        sampler.set_position(3, consumed)
+        batches = indices(sampler)
+        assert len(batches) == len(sampler)
+        ranks.append([sum(batches[k : k + accumulation_steps], []) for k in range(0, len(batches), accumulation_steps)])
+    return [set().union(*group) for group in zip(*ranks)]
+
+
+def test_it_is_a_distributed_batch_sampler():
+    assert isinstance(training(), paddle.io.DistributedBatchSampler)
+
+
+@pytest.mark.parametrize("layout", [(2, 4, 1), (4, 2, 1), (1, 4, 2), (2, 2, 2), (1, 1, 8)])
+def test_updates_take_the_same_samples_for_any_layout_of_the_same_global_batch(layout):
+    assert updates(*layout) == updates(1, 8, 1)
+
+
+def test_ranks_never_share_a_sample_and_an_epoch_repeats_none():
+    seen = [i for rank in range(2) for batch in indices(training(rank, 2)) for i in batch]
+    assert len(seen) == len(set(seen)) == 103 // 8 * 8
+
+
+def test_epochs_and_seeds_shuffle_differently_and_repeatably():
+    def order(epoch, seed):
+        sampler = training(seed=seed)
+        sampler.set_epoch(epoch)
+        return indices(sampler)
+
+    assert order(1, 0) == order(1, 0)
+    assert order(1, 0) != order(2, 0)
+    assert order(1, 0) != order(1, 1)
+    assert order(1, 0) != [list(range(first, first + 4)) for first in range(0, 100, 4)]
+
+
+def test_iterating_does_not_advance_the_epoch():
+    sampler = training()
+    assert indices(sampler) == indices(sampler)
+
+
+def test_keys_name_the_epoch():
+    sampler = training()
+    sampler.set_epoch(5)
+    assert {(key.epoch, key.repeat) for batch in sampler for key in batch} == {(5, 0)}
+
+
+@pytest.mark.parametrize("layout", [(2, 4, 1), (1, 2, 2), (3, 2, 1)])
+def test_a_resumed_epoch_reads_what_is_left_also_with_another_layout(layout):
+    whole = updates(1, 8, 1)
+    rest = updates(*layout, consumed=40)
+    size = layout[0] * layout[1] * layout[2]
+    left = set().union(*rest)
+    assert not left & set().union(*whole[:5])
+    assert len(left) == (103 - 40) // size * size
+    if size == 8:
+        assert rest == whole[5:]
+
+
+def test_a_data_set_smaller_than_one_update_is_the_users_to_mend():
+    with pytest.raises(UserError, match=r"takes 104 samples .*only 103.*-batch_size or -accum_iter"):
+        training(world_size=2, batch_size=26, accumulation_steps=2)
+
+
+@pytest.mark.parametrize("size", [1, 31, 32, 33, 1003])
+@pytest.mark.parametrize("world_size", [1, 2, 3, 7])
+def test_evaluation_reads_each_sample_once_in_the_same_batches(size, world_size):
+    ranks = []
+    for rank in range(world_size):
+        sampler = EvaluationSampler(range(size), 32, rank=rank, world_size=world_size)
+        ranks.append(indices(sampler))
+        assert len(sampler) == len(ranks[-1])
+    batches = sorted(batch for rank in ranks for batch in rank)
+    assert batches == [list(range(first, min(first + 32, size))) for first in range(0, size, 32)]

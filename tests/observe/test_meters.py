@@ -1,0 +1,51 @@
+"""Meters divide summed terms once, over windows and over the epoch."""
+
+from __future__ import annotations
+
+import paddle
+import pytest
+
+from paddlevit_dist.engine.task import Term
+from paddlevit_dist.observe.meters import Meters
+
+
+def terms(loss: float, count, correct: float) -> dict:
+    return {"loss": Term(paddle.to_tensor(loss), count), "top-1": Term(paddle.to_tensor(correct), 4, 0.0)}
+
+
+def test_means_are_weighted_by_counts_not_by_batches():
+    meters = Meters()
+    meters.add(terms(8.0, 4, 400.0))
+    meters.add(terms(1.0, 1, 0.0))
+    assert meters.reduce() == pytest.approx({"loss": 9 / 5, "top-1": 50.0})
+
+
+def test_counts_on_the_device_add_up_with_those_on_the_host():
+    meters = Meters()
+    meters.add(terms(8.0, paddle.to_tensor(3.0), 0.0))
+    meters.add(terms(1.0, paddle.to_tensor(0), 0.0))
+    assert meters.reduce()["loss"] == pytest.approx(3.0)
+
+
+def test_a_window_starts_afresh_and_the_epoch_keeps_all():
+    meters = Meters()
+    meters.add(terms(8.0, 4, 400.0))
+    meters.reduce()
+    meters.add(terms(2.0, 4, 0.0))
+    assert meters.reduce()["loss"] == pytest.approx(0.5)
+    assert meters.finish_epoch() == pytest.approx({"loss": 10 / 8, "top-1": 50.0})
+    assert meters.finish_epoch() == {}
+
+
+def test_a_term_without_any_element_is_zero_and_nothing_added_is_empty():
+    meters = Meters()
+    assert meters.reduce() == {}
+    meters.add({"loss": Term(paddle.to_tensor(0.0), 0)})
+    assert meters.reduce() == {"loss": 0.0}
+
+
+def test_terms_lose_their_graph():
+    weight = paddle.to_tensor(1.0, stop_gradient=False)
+    meters = Meters()
+    meters.add({"loss": Term(weight * 2, 1)})
+    assert meters._sums.stop_gradient

@@ -1,0 +1,101 @@
+"""The environment of a tuned process, and the check that it changes no result."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from paddlevit_dist.parallel import devices, tuning
+
+ROOT = Path(__file__).resolve().parents[2]
+AVX512 = ["avx2", "avx512f", "avx512bw", "avx512dq", "avx512vl"]
+
+
+@pytest.mark.parametrize(
+    "vendor, flags, expected",
+    [
+        ("AuthenticAMD", AVX512, "7"),
+        ("AuthenticAMD", ["avx2", "avx512f"], "5"),
+        ("AuthenticAMD", ["sse4_2"], None),
+        ("GenuineIntel", AVX512, None),
+    ],
+)
+def test_kernels_follow_vendor_and_instruction_sets(vendor, flags, expected):
+    assert tuning.math_kernels({"vendor": vendor, "flags": flags}) == expected
+
+
+def test_the_users_own_settings_are_respected():
+    assert "MALLOC_MMAP_MAX_" not in tuning.environment(1, True, {"MALLOC_MMAP_MAX_": "9"})
+    assert "FLAGS_paddle_num_threads" not in tuning.environment(1, True, {"FLAGS_paddle_num_threads": "3"})
+
+
+def test_switched_off_leaves_kernels_and_malloc_alone():
+    added = tuning.environment(1, False, {})
+    assert not [name for name in added if name.startswith(("MALLOC", "MKL"))]
+
+
+def test_processes_share_the_cores():
+    cores = devices.cpu_cores()
+    assert tuning.environment(1, True, {})["FLAGS_paddle_num_threads"] == str(cores)
+    assert tuning.environment(10 * cores, True, {})["FLAGS_paddle_num_threads"] == "1"
+
+
+def test_the_product_agrees_with_float64():
+    result = tuning.check_product(size=128)
+    assert 0 < result["relative_error"] < 1e-5
+    assert result["gigaflops"] > 0
+
+
+def test_a_wrong_product_stops_the_run(monkeypatch):
+    import paddle
+
+    right = paddle.matmul
+    monkeypatch.setattr(paddle, "matmul", lambda a, b: right(a, b) * 1.01)
+    with pytest.raises(RuntimeError, match="off by .*CPU_TUNING"):
+        tuning.check_product(size=64)
+
+
+SCRIPT = """
+import os, sys
+from paddlevit_dist.parallel import tuning
+print("paddle" in sys.modules, os.getpid(), sorted(sys.argv[1:]))
+tuning.restart_with_environment(1, True)
+print(os.environ["FLAGS_paddle_num_threads"], os.environ.get("MALLOC_MMAP_MAX_"), tuning.settings()["set_by_us"])
+"""
+
+
+def test_a_process_restarts_once_with_the_environment_and_its_own_arguments(tmp_path):
+    (tmp_path / "script.py").write_text(SCRIPT)
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("FLAGS", "OMP", "MALLOC", "PADDLEVIT"))}
+    ended = subprocess.run(
+        [sys.executable, "-X", "utf8", "script.py", "-a=b c"],
+        cwd=tmp_path,
+        env={**clean, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert ended.returncode == 0, ended.stderr
+    lines = ended.stdout.splitlines()
+    assert len(lines) == 3 and lines[0] == lines[1]  # same process number: the process replaced itself
+    assert "['-a=b c']" in lines[0] and lines[0].startswith("False")
+    assert lines[2].startswith(str(devices.cpu_cores())) and "FLAGS_paddle_num_threads" in lines[2]
+
+
+def test_more_gpus_than_visible_is_the_users_to_mend():
+    from paddlevit_dist.errors import UserError
+
+    with pytest.raises(UserError, match="-ngpus=5 .* 4 visible"):
+        devices.plan_processes(5, gpus=4)
+    assert devices.plan_processes(-1, gpus=4).processes == 4
+    assert devices.plan_processes(2, gpus=4) == (2, True, False, [])
+
+
+def test_without_a_gpu_processes_are_asked_for_and_too_many_are_noticed():
+    assert devices.plan_processes(-1, gpus=0).processes == 1
+    plan = devices.plan_processes(1000, gpus=0)
+    assert plan.processes == 1000 and "share" in plan.notices[0]

@@ -4,7 +4,7 @@
     python benchmarks/framework_overhead.py digits_1   # one of them
 
 The engine's side is a whole ``Trainer.train()``: loader without worker processes, sampler, updates, meters with a
-report every 20 updates, progress, log. Between two of its steps, at a fixed rhythm, the bare loop gets its turn.
+report every 10 or 20 updates, progress, log. Between two of its steps, at a fixed rhythm, the bare loop gets its turn.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from paddlevit_dist import config as configuration
 from paddlevit_dist.parallel import launch_workers, plan_processes
 
 ROUNDS = 9
-REPORT_EVERY = 20
 
 
 class Case(NamedTuple):
@@ -34,13 +33,17 @@ class Case(NamedTuple):
     synthetic_size_px: int  # 0: the recipe's own data
     processes: int
     block_updates: int  # updates in one turn
-    blocks: int  # turns in one round
+    blocks: int  # turns in one round; even, as the order is ABBA
     timeout_seconds: float
 
     @property
+    def round_updates(self) -> int:
+        return self.blocks * self.block_updates
+
+    @property
     def updates(self) -> int:
-        """Of the engine: warm-up and rounds, and the one whose beginning ends the last turn."""
-        return (ROUNDS + 1) * self.blocks * self.block_updates + 1
+        """Of the engine: warm-up round and rounds, and the one whose beginning ends the last turn."""
+        return (1 + ROUNDS) * self.round_updates + 1
 
 
 _DIGITS = ("configs/vit_digits.yaml", ["TRAIN.WARMUP_EPOCHS", "0"], 0)
@@ -50,10 +53,10 @@ _TINY = (
     224,
 )
 CASES = {
-    "digits_1": Case(*_DIGITS, processes=1, block_updates=20, blocks=2, timeout_seconds=150),
-    "digits_2": Case(*_DIGITS, processes=2, block_updates=20, blocks=2, timeout_seconds=150),
-    "vit_tiny_1": Case(*_TINY, processes=1, block_updates=5, blocks=4, timeout_seconds=300),
-    "vit_tiny_2": Case(*_TINY, processes=2, block_updates=5, blocks=4, timeout_seconds=300),
+    "digits_1": Case(*_DIGITS, processes=1, block_updates=10, blocks=4, timeout_seconds=150),
+    "digits_2": Case(*_DIGITS, processes=2, block_updates=10, blocks=4, timeout_seconds=150),
+    "vit_tiny_1": Case(*_TINY, processes=1, block_updates=5, blocks=2, timeout_seconds=240),
+    "vit_tiny_2": Case(*_TINY, processes=2, block_updates=5, blocks=2, timeout_seconds=240),
 }
 
 
@@ -185,7 +188,7 @@ def bare_loop(config: Any, model: Any, samples: Any, total_updates: int) -> Iter
         loss.backward()
         paddle.nn.utils.clip_grad_norm_(parameters, train.GRAD_CLIP)
         optimizer.step()
-        optimizer.clear_grad()
+        optimizer.clear_grad(set_to_zero=False)
         schedule.step()
         yield
 
@@ -198,7 +201,7 @@ def work(name: str, folder: str) -> None:
     case = CASES[name]
     prepare_folder(f"{folder}/run")
     arguments = [f"-cfg={ROOT / case.recipe}", f"-output={folder}/run", "-num_workers=0", *case.overrides]
-    arguments += ["TRAIN.NUM_EPOCHS", "1", "REPORT_FREQ", str(REPORT_EVERY)]
+    arguments += ["TRAIN.NUM_EPOCHS", "1", "REPORT_FREQ", str(min(20, case.round_updates))]
     config = configuration.load(arguments).values
     turns = Turns(case.block_updates)
     task = timed_task(config, turns)
@@ -223,14 +226,14 @@ def measure(name: str) -> Dict[str, List[List[float]]]:
         rounds.run(command, rounds.tuned_environment(case.processes), case.timeout_seconds)
         noted = json.loads(Path(folder, "turns.json").read_text(encoding="utf-8"))
     return {
-        contender: [_per_update(seconds[contender], case.blocks, case.block_updates) for seconds in noted]
+        contender: [_per_update(seconds[contender], case) for seconds in noted]
         for contender in ("engine", "bare")
     }
 
 
-def _per_update(turns: List[float], blocks: int, block_updates: int) -> List[float]:
-    sums = [sum(turns[first : first + blocks]) for first in range(0, ROUNDS * blocks + blocks, blocks)]
-    return [total / (blocks * block_updates) for total in sums[1:]]  # the first round is the warm-up
+def _per_update(turns: List[float], case: Case) -> List[float]:
+    sums = [sum(turns[first : first + case.blocks]) for first in range(0, len(turns), case.blocks)]
+    return [total / case.round_updates for total in sums[1:]]  # the first round is the warm-up
 
 
 def main() -> None:

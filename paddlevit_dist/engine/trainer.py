@@ -45,7 +45,8 @@ class Trainer:
         self.record = RunRecord(Path(config.SAVE), is_main())
         self.folder = Path(config.SAVE) / "checkpoints"
         self.best: Optional[Dict[str, Any]] = None
-        self._start_record()
+        for notice in task.notices:
+            self.record.say(notice)
         paddle.seed(config.SEED)  # initial weights: the same on all ranks and for any number of them
         self.model = task.build_model()
         workers = config.DATA.NUM_WORKERS
@@ -62,8 +63,7 @@ class Trainer:
         )
 
     def _start_record(self) -> None:
-        for notice in self.task.notices:
-            self.record.say(notice)
+        """Write configuration and run record: not before the run is sure to go on, lest it replaces another's."""
         tuned = tuning.check_product() if self.record.writes and self.config.CPU_TUNING else None
         facts = {
             "processes": world_size(),
@@ -84,6 +84,7 @@ class Trainer:
             if source is None:
                 raise UserError(f"-resume=auto: no checkpoint in {self.folder} to evaluate")
         report = load_weights(self.model, source, strict=True)
+        self._start_record()
         self.record.say(f"weights {source}: {report.summary()}")
         values, line = self._evaluate("evaluation")
         self.record.event("evaluation", {"weights": str(source), **values})
@@ -108,6 +109,7 @@ class Trainer:
         if first > last:
             self.record.say(f"nothing to do: epoch {first - 1} of {last} is already done")
             return {}
+        self._start_record()
         self._describe_run()
         wrapped = data_parallel(self.model)
         self.updater = Updater(
@@ -128,6 +130,7 @@ class Trainer:
             is_new_best = False
             if epoch % self.config.VALIDATE_FREQ == 0 or is_final:
                 values, line = self._evaluate(f"evaluation {epoch}")
+                self._require_finite(values, f"in the evaluation of epoch {epoch}")
                 is_new_best = self._note_best(epoch, values)
                 self.record.event("evaluation", {"epoch": epoch, **values})
                 self.record.say(f"epoch {epoch} evaluation: {line}{' (best)' if is_new_best else ''}")
@@ -209,12 +212,7 @@ class Trainer:
 
     def _report(self, epoch: int, learning_rate: float, meters: Meters, window: "_Window", bar: Progress) -> None:
         means = meters.reduce()  # the only collective beside gradients and counts
-        bad = [name for name, value in means.items() if not math.isfinite(value)]
-        if bad:
-            raise UserError(
-                f"'{bad[0]}' is {means[bad[0]]} in epoch {epoch} near update {self.position}: training has diverged; "
-                "lower TRAIN.BASE_LR, set TRAIN.GRAD_CLIP or a longer warm-up, and -resume=auto from the last checkpoint"
-            )
+        self._require_finite(means, f"in epoch {epoch} near update {self.position}")
         rate, waiting = window.finish(self.sampler.global_batch_size)
         self.record.event(
             "training",
@@ -230,6 +228,15 @@ class Trainer:
         text = f"{_format(means)} lr {learning_rate:.2e} {rate:.0f} {self.task.sample_name}/s data wait {waiting:.0%}"
         bar.note(text)
         self.record.say(f"epoch {epoch} update {window.updates_in_epoch}/{self.updates_per_epoch} {text}")
+
+    def _require_finite(self, values: Dict[str, float], when: str) -> None:
+        """Nothing that comes from a diverged model is recorded or saved. The values must be equal on every rank."""
+        bad = [name for name, value in values.items() if not math.isfinite(value)]
+        if bad:
+            raise UserError(
+                f"'{bad[0]}' is {values[bad[0]]} {when}: training has diverged; lower TRAIN.BASE_LR, set "
+                "TRAIN.GRAD_CLIP or a longer warm-up, and -resume=auto from the last checkpoint"
+            )
 
     # ---- state -----------------------------------------------------------------------------------------------
 

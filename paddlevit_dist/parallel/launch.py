@@ -11,6 +11,7 @@ import contextlib
 import ctypes
 import faulthandler
 import logging
+import math
 import multiprocessing
 import multiprocessing.connection
 import os
@@ -184,10 +185,8 @@ def _wait(processes: List[Any], folder: Path) -> List[Dict[str, Any]]:
     while running and (deadline is None or time.monotonic() < deadline):
         multiprocessing.connection.wait([process.sentinel for process in running.values()], timeout=0.2)
         for rank, process in list(running.items()):
-            exit_code = process.exitcode
-            if exit_code is None and (failures.read(folder, rank) or {"kind": failures.FINISHED})["kind"] == (
-                failures.FINISHED
-            ):
+            exit_code, record = process.exitcode, failures.read(folder, rank)
+            if exit_code is None and (record is None or record["kind"] == failures.FINISHED):
                 continue
             del running[rank]
             end = failures.describe_end(rank, exit_code, folder)

@@ -1,0 +1,40 @@
+# make demo    train and evaluate a small model end to end          make accept         scored trainings, minutes each
+# make test    the whole test suite                                 make test-gpu-wheel the tests on paddlepaddle-gpu 2.6.2
+# make lint    format, lint and import rules                        make format         apply the format
+PYTHON ?= python3
+VENV := .venv
+GPU_VENV := .venv-gpu
+BIN := $(VENV)/bin
+
+.PHONY: demo test lint format accept test-gpu-wheel clean
+.DELETE_ON_ERROR:
+
+$(VENV)/.ready: setup.py tools/install.py
+	$(PYTHON) tools/install.py $(VENV)
+
+$(GPU_VENV)/.ready: setup.py tools/install.py
+	$(PYTHON) tools/install.py $(GPU_VENV) --paddle gpu-wheel
+
+demo: $(VENV)/.ready
+	@PYTHON=$(BIN)/python tools/demo.sh
+
+test: $(VENV)/.ready
+	$(BIN)/python -m pytest -q
+
+lint: $(VENV)/.ready
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/lint-imports
+
+format: $(VENV)/.ready
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+accept: $(VENV)/.ready
+	$(BIN)/python tests/acceptance.py
+
+test-gpu-wheel: $(GPU_VENV)/.ready
+	$(GPU_VENV)/bin/python -m pytest -q
+
+clean:
+	rm -rf $(VENV) $(GPU_VENV) build *.egg-info

@@ -1,0 +1,40 @@
+"""Package, dependencies and extras. Every dependency has one line that says what it is for."""
+
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+CORE = [
+    "numpy>=1.21,<3",  # arrays on the way from file to device
+    "PyYAML>=5.4,<7",  # configuration files
+    "yacs>=0.1.8,<0.2",  # the frozen configuration tree, as PaddleViT has it
+    "pillow>=9.0,<14",  # reads, resizes and crops images
+    "tqdm>=4.60,<5",  # progress bars on terminals
+]
+
+EXTRAS = {
+    "cpu": ["paddlepaddle>=2.6.2,<3.4"],  # Paddle's CPU build: every path runs, with gloo between processes
+    "gpu": [
+        "paddlepaddle-gpu>=2.6.2,<3.4",  # Paddle's CUDA build; needs NVIDIA's libraries beside it
+        "numpy>=1.21,<2",  # 2.6.2 was built against numpy 1
+    ],
+    "dev": [
+        "pytest>=7.4,<10",  # runs the tests
+        "ruff>=0.6,<1",  # formats and lints
+        "import-linter>=2.0,<3",  # checks which room may import which
+    ],
+}
+
+setup(
+    name="paddlevit_dist",
+    version="0.1.0",
+    description="Train and evaluate vision models on all devices of a machine with PaddlePaddle, and trust the numbers",
+    long_description=Path(__file__).with_name("README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    packages=find_packages(include=["paddlevit_dist", "paddlevit_dist.*"]),
+    package_data={"paddlevit_dist.images.datasets": ["digits.npz"]},
+    python_requires=">=3.9,<3.14",
+    install_requires=CORE,
+    extras_require=EXTRAS,
+)

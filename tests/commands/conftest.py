@@ -1,0 +1,45 @@
+"""Runs that several tests look at; none of them may change their folders."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from distributed.harness import Finished
+
+from .runs import DIGITS, run_first_start, well
+
+EPOCHS, SAVE_FREQ = 5, 3
+
+
+class Trained(NamedTuple):
+    """A training that ended well, and its output folder."""
+
+    ended: Finished
+    output: Path
+    arguments: list
+
+    @property
+    def last(self) -> Path:
+        return self.output / "checkpoints" / "last"
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory) -> Trained:
+    """Five epochs on the digits in one process."""
+    return _train(tmp_path_factory.mktemp("one process"), "REPORT_FREQ", "10")
+
+
+@pytest.fixture(scope="session")
+def trained_by_two(tmp_path_factory) -> Trained:
+    """The same with two processes, each with a loader process."""
+    return _train(tmp_path_factory.mktemp("two processes"), "NGPUS", "2", "DATA.NUM_WORKERS", "1")
+
+
+def _train(folder: Path, *overrides: str) -> Trained:
+    output = folder / "output"
+    arguments = [f"-output={output}", f"-epochs={EPOCHS}", "-seed=3", *DIGITS[:-2]]
+    arguments += ["SAVE_FREQ", str(SAVE_FREQ), "TRAIN.BASE_LR", "3e-3", *overrides]
+    return Trained(well(run_first_start(*arguments)), output, arguments)

@@ -1,0 +1,84 @@
+"""Short runs of the entry as a user starts it, and what is expected of every one of them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from pathlib import Path
+from typing import Any, Dict, List
+
+import numpy as np
+from PIL import Image
+
+from distributed.harness import ROOT, Finished, run_command, run_main
+
+MAIN = ROOT / "main_multi_gpu.py"
+TINY = "MODEL.PATCH_SIZE 8 MODEL.EMBED_DIM 16 MODEL.DEPTH 1 MODEL.NUM_HEADS 2 DATA.IMAGE_SIZE 16".split()
+DIGITS = [*TINY, *"DATA.IMAGE_CHANNELS 1 DATA.BATCH_SIZE 64 DATA.NUM_WORKERS 0 TRAIN.NUM_EPOCHS 1".split()]
+PICTURES = [*TINY, *"DATA.DATASET folder DATA.BATCH_SIZE 4 DATA.NUM_WORKERS 0 TRAIN.NUM_EPOCHS 1".split()]
+
+
+def run_first_start(*arguments: str, timeout: float = 120.0) -> Finished:
+    """Run the entry in a process that it has not prepared itself: it replaces itself once."""
+    unprepared = ["env", "-u", "PADDLEVIT_DIST_ENVIRONMENT", "-u", "PYTHONWARNINGS", "-u", "GLOG_minloglevel"]
+    return run_command([*unprepared, sys.executable, str(MAIN), *arguments], timeout=timeout)
+
+
+def well(ended: Finished) -> Finished:
+    """The same, once it is seen to have ended well and silently."""
+    assert ended.code == 0, f"exit code {ended.code}\n{ended.out[-2000:]}\n{ended.err[-5000:]}"
+    assert ended.err == ""
+    return ended
+
+
+def refusal(ended: Finished) -> str:
+    """The message of a run that must have ended over bad input: one line on stderr and exit code 2."""
+    assert ended.code == 2, f"exit code {ended.code}\n{ended.out[-2000:]}\n{ended.err[-5000:]}"
+    lines = ended.err.splitlines()
+    assert len(lines) == 1 and lines[0].startswith("error: "), ended.err
+    return lines[0][len("error: ") :]
+
+
+def refused(*arguments: str, timeout: float = 60.0) -> str:
+    """Run the entry with bad input and return its message."""
+    return refusal(run_main(*arguments, timeout=timeout))
+
+
+def contents(folder: Path) -> Dict[str, str]:
+    """Every file and link below ``folder`` with a hash of its content or its target; the log aside, which grows."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        name = str(path.relative_to(folder))
+        if path.is_symlink():
+            found[name] = f"-> {path.readlink()}"
+        elif path.is_file() and name != "log.txt":
+            found[name] = hashlib.sha256(path.read_bytes()).hexdigest()
+    return found
+
+
+def events(output: Path) -> List[Dict[str, Any]]:
+    """The lines of ``metrics.jsonl``, each strict JSON."""
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(f"{constant} is no JSON")
+
+    lines = (output / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    return [json.loads(line, parse_constant=refuse) for line in lines]
+
+
+def last_line(ended: Finished) -> str:
+    return ended.out.splitlines()[-1]
+
+
+def write_pictures(root: Path, train: int = 8, val: int = 4) -> Path:
+    """A folder with ``train`` and ``val`` pictures in each of two classes."""
+    generator = np.random.default_rng(0)
+    for split, number in (("train", train), ("val", val)):
+        for name in ("ant", "bee"):
+            folder = root / split / name
+            folder.mkdir(parents=True)
+            for position in range(number):
+                pixels = generator.integers(0, 255, (20, 24, 3), dtype=np.uint8)
+                Image.fromarray(pixels).save(folder / f"{position:02d}.jpg")
+    return root

@@ -1,0 +1,65 @@
+"""Options and values that cannot work: one line that names them and the mend, and nothing is written."""
+
+from __future__ import annotations
+
+import pytest
+
+from paddlevit_dist import UserError
+from paddlevit_dist.parallel import plan_processes
+
+from .runs import DIGITS, contents, refused
+
+
+@pytest.mark.parametrize(
+    "arguments, expected",
+    [
+        (["TRAIN.BSE_LR", "1"], ["TRAIN.BSE_LR", "TRAIN.BASE_LR"]),
+        (["-batchsize=3"], ["-batchsize", "'-batch_size'"]),
+        (["-batch_size=0"], ["-batch_size", "DATA.BATCH_SIZE", "'0'", ">= 1"]),
+        (["TRAIN.BASE_LR", "-1"], ["TRAIN.BASE_LR", "'-1'", "> 0"]),
+        (["TRAIN.LR_SCHEDULER.NAME", "cosin"], ["TRAIN.LR_SCHEDULER.NAME", "'cosin'", "cosine, constant, step, poly"]),
+        (["-epochs=many"], ["-epochs", "'many'", "whole number"]),
+        (["-epochs"], ["-epochs", "-epochs=N"]),
+        (["-cfg=recipe.yaml"], ["-cfg", "recipe.yaml"]),
+        (["-eval"], ["-eval", "-pretrained=PATH"]),
+        (["TRAIN.WARMUP_EPOCHS", "1"], ["TRAIN.WARMUP_EPOCHS 1", "fewer than TRAIN.NUM_EPOCHS 1"]),
+        (["TRAIN.RAND_AUGMENT", "True"], ["TRAIN.RAND_AUGMENT", "not supported", "False"]),
+    ],
+    ids=lambda value: " ".join(value) if "-" in value[0] or "." in value[0] else "",
+)
+def test_a_wrong_option_ends_the_run_before_anything_is_made(arguments, expected, tmp_path):
+    message = refused(f"-output={tmp_path / 'output'}", *DIGITS, *arguments)
+    assert all(part in message for part in expected), message
+    assert not (tmp_path / "output").exists()
+
+
+def test_a_wrong_value_in_a_file_is_named_with_its_line(tmp_path):
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text("DATA:\n  BATCH_SIZE: 8\nTRAIN:\n  BASE_LR: fast\n")
+    message = refused(f"-cfg={recipe}", f"-output={tmp_path / 'output'}")
+    assert f"{recipe}:4: TRAIN.BASE_LR is 'fast': expected a number > 0" in message
+
+
+@pytest.mark.parametrize(
+    "arguments, expected",
+    [
+        (["-dataset=digit"], ["'digit'", "'digits'", "fashion_mnist, folder, imagenet2012, mnist"]),
+        (["TASK", "classify"], ["'classify'", "valid names: classification"]),
+        (["MODEL.NAME", "vit_base_patch16_225"], ["'vit_base_patch16_225'", "did you mean 'vit_base_patch16_224'"]),
+        (["-num_classes=5"], ["labels 0 to 9", "MODEL.NUM_CLASSES", "-num_classes", "5", "set it to 10"]),
+        (["-batch_size=2000"], ["DATA.BATCH_SIZE 2000", "only 1437", "lower -batch_size"]),
+        (["-accum_iter=50"], ["TRAIN.ACCUM_ITER 50", "3200 samples", "only 1437", "-accum_iter"]),
+        (["TRAIN.WARMUP_STEPS", "22"], ["TRAIN.WARMUP_STEPS", "22 updates", "shorten"]),
+        (["MODEL.NUM_HEADS", "3"], ["EMBED_DIM 16", "NUM_HEADS 3"]),
+        (["-image_size=20"], ["20", "8", "16 or 24"]),
+    ],
+    ids=lambda value: " ".join(value) if "-" in value[0] or "." in value[0] else "",
+)
+def test_a_value_that_does_not_fit_data_or_model_leaves_no_record_behind(arguments, expected, tmp_path):
+    tiny = [word for word in DIGITS if word != "DATA.IMAGE_SIZE 16" or "-image_size" not in arguments[0]]
+    if arguments[0] in ("-image_size=20", "-batch_size=2000"):  # a flag would lose to the override of the same key
+        arguments = [{"-image_size=20": "DATA.IMAGE_SIZE", "-batch_size=2000": "DATA.BATCH_SIZE"}[arguments[0]],
+                     arguments[0].partition("=")[2]]
+    message = refused(f"-output={tmp_path}", *tiny, *arguments)
+    assert all(part in message for part in expected), message
+    assert contents(tmp_path) == {}

@@ -1,0 +1,114 @@
+"""Make a virtual environment with this package and a Paddle that works on this machine.
+
+Usage: python tools/install.py FOLDER [--paddle auto|cpu|gpu-wheel]
+
+``auto`` takes paddlepaddle-gpu where an NVIDIA driver answers and a product on the GPU comes out right, otherwise the
+CPU build, with one line that says why. ``gpu-wheel`` takes paddlepaddle-gpu 2.6.2 whether there is a GPU or not, for
+the tests that a CPU can run. Needs nothing but Python.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+GPU_INDEX = "https://www.paddlepaddle.org.cn/packages/stable/cu126/"
+GPU_WHEEL = ["paddlepaddle-gpu==2.6.2", "numpy>=1.21,<2", "setuptools"]  # 2.6.2 imports setuptools
+
+PRODUCT = """
+import numpy, paddle
+paddle.set_device("gpu")
+a = paddle.ones([64, 64]) * 2
+assert numpy.allclose(paddle.matmul(a, a).numpy(), 256.0)
+"""
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--paddle", choices=("auto", "cpu", "gpu-wheel"), default="auto")
+    options = parser.parse_args()
+    check_python(options.paddle)
+    make_environment(options.folder)
+    python = options.folder / "bin" / "python"
+    install(python, "pip", "--upgrade")
+    if options.paddle == "gpu-wheel":
+        install(python, *GPU_WHEEL)
+        install(python, "-e", f"{ROOT}[dev]")
+    else:
+        install_with_paddle(python, wants_gpu=options.paddle == "auto")
+    (options.folder / ".ready").write_text("made by tools/install.py\n", encoding="utf-8")
+
+
+def check_python(paddle):
+    version = sys.version_info[:2]
+    last = (3, 12) if paddle == "gpu-wheel" else (3, 13)
+    if not (3, 9) <= version <= last:
+        sys.exit(
+            f"error: this is Python {version[0]}.{version[1]}; Paddle has wheels for 3.9 to {last[0]}.{last[1]}: "
+            "call make with PYTHON=/path/to/such/a/python3"
+        )
+
+
+def make_environment(folder):
+    print(f"making {folder}", flush=True)
+    if folder.exists():  # left by an installation that did not finish
+        shutil.rmtree(folder)
+    try:
+        venv.create(folder, with_pip=True)
+    except subprocess.CalledProcessError:
+        shutil.rmtree(folder, ignore_errors=True)
+        sys.exit("error: this Python cannot make virtual environments; on Debian: apt-get install python3-venv")
+
+
+def install_with_paddle(python, wants_gpu):
+    reason = why_no_gpu() if wants_gpu else "the CPU build was asked for"
+    if not reason:
+        reason = try_gpu_build(python)
+    if reason:
+        print(f"Paddle for the CPU: {reason}", flush=True)
+        install(python, "-e", f"{ROOT}[cpu,dev]")
+    else:
+        print("Paddle for the GPU: a product on it came out right", flush=True)
+
+
+def why_no_gpu():
+    """Why not even to try the CUDA build, or an empty string."""
+    if shutil.which("nvidia-smi") is None:
+        return "no NVIDIA driver on this machine"
+    answer = subprocess.run(["nvidia-smi", "-L"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    if answer.returncode != 0:
+        return f"the NVIDIA driver does not answer (nvidia-smi -L ends with {answer.returncode})"
+    if sys.version_info[:2] > (3, 12):
+        return f"the registry has no CUDA build for this Python; use 3.9 to 3.12, or install one from {GPU_INDEX}"
+    return ""
+
+
+def try_gpu_build(python):
+    """Install the registry's CUDA build; remove it again, and say why, unless it computes."""
+    install(python, *GPU_WHEEL)
+    install(python, "-e", f"{ROOT}[dev]")
+    check = subprocess.run([str(python), "-c", PRODUCT], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    if check.returncode == 0:
+        return ""
+    subprocess.run([str(python), "-m", "pip", "uninstall", "-q", "-y", "paddlepaddle-gpu"], check=True)
+    lines = check.stdout.decode(errors="replace").strip().splitlines()
+    return (
+        f"paddlepaddle-gpu 2.6.2 does not compute here ({lines[-1][:120] if lines else 'no message'}); it needs CUDA "
+        f"11.8 and cuDNN beside it, or install a build for your CUDA from {GPU_INDEX}"
+    )
+
+
+def install(python, *what):
+    command = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", *what]
+    print(f"installing {' '.join(str(w).replace(str(ROOT), '.') for w in what if not str(w).startswith('-'))}", flush=True)
+    if subprocess.run(command, env={**os.environ, "PIP_ROOT_USER_ACTION": "ignore"}).returncode != 0:
+        sys.exit(f"error: pip could not install {' '.join(map(str, what))}; see above")
+
+
+if __name__ == "__main__":
+    main()

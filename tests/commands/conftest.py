@@ -35,11 +35,11 @@ def trained(tmp_path_factory) -> Trained:
 @pytest.fixture(scope="session")
 def trained_by_two(tmp_path_factory) -> Trained:
     """The same with two processes, each with a loader process."""
-    return _train(tmp_path_factory.mktemp("two processes"), "NGPUS", "2", "DATA.NUM_WORKERS", "1")
+    return _train(tmp_path_factory.mktemp("two processes"), "-ngpus=2", "-num_workers=1")
 
 
-def _train(folder: Path, *overrides: str) -> Trained:
+def _train(folder: Path, *further: str) -> Trained:
     output = folder / "output"
-    arguments = [f"-output={output}", f"-epochs={EPOCHS}", "-seed=3", *DIGITS[:-2]]
-    arguments += ["SAVE_FREQ", str(SAVE_FREQ), "TRAIN.BASE_LR", "3e-3", *overrides]
+    arguments = [f"-output={output}", *DIGITS, f"-epochs={EPOCHS}", "-seed=3", *further]
+    arguments += ["SAVE_FREQ", str(SAVE_FREQ), "TRAIN.BASE_LR", "3e-3"]
     return Trained(well(run_first_start(*arguments)), output, arguments)

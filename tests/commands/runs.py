@@ -14,9 +14,9 @@ from PIL import Image
 from distributed.harness import ROOT, Finished, run_command, run_main
 
 MAIN = ROOT / "main_multi_gpu.py"
-TINY = "MODEL.PATCH_SIZE 8 MODEL.EMBED_DIM 16 MODEL.DEPTH 1 MODEL.NUM_HEADS 2 DATA.IMAGE_SIZE 16".split()
-DIGITS = [*TINY, *"DATA.IMAGE_CHANNELS 1 DATA.BATCH_SIZE 64 DATA.NUM_WORKERS 0 TRAIN.NUM_EPOCHS 1".split()]
-PICTURES = [*TINY, *"DATA.DATASET folder DATA.BATCH_SIZE 4 DATA.NUM_WORKERS 0 TRAIN.NUM_EPOCHS 1".split()]
+TINY = "-image_size=16 MODEL.PATCH_SIZE 8 MODEL.EMBED_DIM 16 MODEL.DEPTH 1 MODEL.NUM_HEADS 2".split()
+DIGITS = [*TINY, *"-batch_size=64 -num_workers=0 -epochs=1 DATA.IMAGE_CHANNELS 1".split()]
+PICTURES = [*TINY, *"-dataset=folder -batch_size=4 -num_workers=0 -epochs=1".split()]
 
 
 def run_first_start(*arguments: str, timeout: float = 120.0) -> Finished:

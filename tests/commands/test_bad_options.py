@@ -10,6 +10,11 @@ from paddlevit_dist.parallel import plan_processes
 from .runs import DIGITS, contents, refused
 
 
+def words(value):
+    """Name of a case: the arguments, not what is expected of them."""
+    return " ".join(value) if value[0].startswith("-") or "." in value[0] or value[0] == "TASK" else ""
+
+
 @pytest.mark.parametrize(
     "arguments, expected",
     [
@@ -25,7 +30,7 @@ from .runs import DIGITS, contents, refused
         (["TRAIN.WARMUP_EPOCHS", "1"], ["TRAIN.WARMUP_EPOCHS 1", "fewer than TRAIN.NUM_EPOCHS 1"]),
         (["TRAIN.RAND_AUGMENT", "True"], ["TRAIN.RAND_AUGMENT", "not supported", "False"]),
     ],
-    ids=lambda value: " ".join(value) if "-" in value[0] or "." in value[0] else "",
+    ids=words,
 )
 def test_a_wrong_option_ends_the_run_before_anything_is_made(arguments, expected, tmp_path):
     message = refused(f"-output={tmp_path / 'output'}", *DIGITS, *arguments)
@@ -53,13 +58,32 @@ def test_a_wrong_value_in_a_file_is_named_with_its_line(tmp_path):
         (["MODEL.NUM_HEADS", "3"], ["EMBED_DIM 16", "NUM_HEADS 3"]),
         (["-image_size=20"], ["20", "8", "16 or 24"]),
     ],
-    ids=lambda value: " ".join(value) if "-" in value[0] or "." in value[0] else "",
+    ids=words,
 )
 def test_a_value_that_does_not_fit_data_or_model_leaves_no_record_behind(arguments, expected, tmp_path):
-    tiny = [word for word in DIGITS if word != "DATA.IMAGE_SIZE 16" or "-image_size" not in arguments[0]]
-    if arguments[0] in ("-image_size=20", "-batch_size=2000"):  # a flag would lose to the override of the same key
-        arguments = [{"-image_size=20": "DATA.IMAGE_SIZE", "-batch_size=2000": "DATA.BATCH_SIZE"}[arguments[0]],
-                     arguments[0].partition("=")[2]]
-    message = refused(f"-output={tmp_path}", *tiny, *arguments)
+    message = refused(f"-output={tmp_path}", *DIGITS, *arguments)
     assert all(part in message for part in expected), message
     assert contents(tmp_path) == {}
+
+
+@pytest.mark.parametrize("output", ["file", "file/folder"], ids=["is a file", "is below a file"])
+def test_an_output_folder_that_cannot_be_made_is_named(output, tmp_path):
+    (tmp_path / "file").write_text("precious")
+    message = refused(f"-output={tmp_path / output}", *DIGITS)
+    assert f"-output={tmp_path / output} (SAVE) cannot be written" in message
+    assert "choose another folder" in message
+    assert (tmp_path / "file").read_text() == "precious"
+
+
+def test_more_gpus_than_are_visible_are_refused(monkeypatch):
+    monkeypatch.delenv("PADDLE_TRAINER_ID", raising=False)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3")
+    with pytest.raises(UserError) as refusal:
+        plan_processes(4, gpus=2)
+    message = str(refusal.value)
+    assert all(part in message for part in ("-ngpus=4", "NGPUS", "2 visible GPU(s)", "CUDA_VISIBLE_DEVICES", "2,3"))
+
+
+def test_every_visible_gpu_or_fewer_are_used_as_asked(monkeypatch):
+    monkeypatch.delenv("PADDLE_TRAINER_ID", raising=False)
+    assert [plan_processes(asked, gpus=2)[:2] for asked in (-1, 1, 2)] == [(2, True), (1, True), (2, True)]

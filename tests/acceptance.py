@@ -1,0 +1,122 @@
+"""``make accept``: the trainings that have a score to reach, each as a user would start it; prints goal and result.
+
+A row that cannot run says why and counts as not reached. Exit code 1 unless every goal is reached.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Callable, List, NamedTuple, Optional
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+FASHION_MNIST = Path("/usr/share/datasets/fashion-mnist")  # Debian's package dataset-fashion-mnist
+
+
+class Row(NamedTuple):
+    """One training."""
+
+    name: str
+    command: List[str]
+    goal: float  # top-1 in percent
+    limit_seconds: Optional[float]
+    prepare: Callable[[Path], Optional[str]]  # makes the data in a folder; returns why it cannot
+
+
+def nothing(folder: Path) -> None:
+    return None
+
+
+def find_fashion_mnist(folder: Path) -> Optional[str]:
+    if not FASHION_MNIST.is_dir():
+        return "no data: apt-get install dataset-fashion-mnist"
+    (folder / "data").symlink_to(FASHION_MNIST)
+    return None
+
+
+def write_digits_as_idx(folder: Path) -> None:
+    """The embedded digits in MNIST's files: 60,000 distorted copies of the 1,437 to train on, the 360 as they are."""
+    from paddlevit_dist.images.datasets.digits import Digits
+    from paddlevit_dist.images.transforms import GlyphTransform
+
+    target = folder / "data"
+    target.mkdir()
+    for split, prefix, size in (("train", "train", 60_000), ("val", "t10k", 360)):
+        digits = Digits(None, split, None)
+        transform = GlyphTransform(28, train=split == "train", channels=1)
+        generator = np.random.default_rng(0)
+        readings = [digits.read(index % len(digits)) for index in range(size)]
+        images = np.stack([transform(image, generator)[0] for image, _ in readings])
+        labels = np.array([label for _, label in readings], dtype=np.uint8)
+        header = np.array([0x803, size, 28, 28], dtype=">u4").tobytes()
+        (target / f"{prefix}-images-idx3-ubyte").write_bytes(header + images.tobytes())
+        header = np.array([0x801, size], dtype=">u4").tobytes()
+        (target / f"{prefix}-labels-idx1-ubyte").write_bytes(header + labels.tobytes())
+
+
+ROWS = [
+    Row("digits, 2 processes", ["-cfg=configs/vit_digits.yaml"], 96.0, 120.0, nothing),
+    Row(
+        "digits written as MNIST files, 1 epoch, 2 processes",
+        ["-cfg=configs/vit_mnist.yaml", "-data_path=DATA"],
+        95.0,
+        None,
+        write_digits_as_idx,
+    ),
+    Row(
+        "Fashion-MNIST, 1 epoch, 2 processes",
+        ["-cfg=configs/vit_mnist.yaml", "-dataset=fashion_mnist", "-data_path=DATA"],
+        80.0,
+        None,
+        find_fashion_mnist,
+    ),
+]
+
+
+def run(row: Row, folder: Path) -> "tuple[str, bool]":
+    """The result of one row in words, and whether it reaches its goal."""
+    problem = row.prepare(folder)
+    if problem:
+        return f"not run: {problem}", False
+    words = [word.replace("DATA", str(folder / "data")) for word in row.command]
+    command = ["bash", str(ROOT / "run_train_multi.sh"), *words, f"-output={folder / 'output'}"]
+    started = time.perf_counter()
+    process = subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHON": sys.executable}
+    )
+    last = ""
+    for line in process.stdout:
+        print(f"  {line}", end="", flush=True)
+        last = line.strip() or last
+    seconds = time.perf_counter() - started
+    score = re.match(r"top-1 ([\d.]+) ", last)
+    if process.wait() != 0 or not score:
+        return f"failed with exit code {process.returncode}", False
+    reached = float(score.group(1)) >= row.goal and (row.limit_seconds is None or seconds <= row.limit_seconds)
+    return f"{last}, {seconds:.0f} s", reached
+
+
+def main() -> int:
+    lines, all_reached = [], True
+    for row in ROWS:
+        limit = f" in {row.limit_seconds:.0f} s" if row.limit_seconds else ""
+        print(f"== {row.name}: {' '.join(row.command)}", flush=True)
+        with tempfile.TemporaryDirectory() as folder:
+            result, reached = run(row, Path(folder))
+        all_reached &= reached
+        verdict = "reached" if reached else "NOT REACHED"
+        lines.append(f"{row.name:55} goal top-1 >= {row.goal:g}{limit:10} {verdict:12} {result}")
+    print("\n" + "\n".join(lines))
+    return 0 if all_reached else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,128 @@
+"""Checkpoints that are missing, damaged or of another run: one line with the mend, and nothing is lost."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import shutil
+
+import pytest
+
+from .runs import DIGITS, contents, refused, run_main, well
+
+
+@pytest.fixture
+def output(tmp_path):
+    return tmp_path / "output"
+
+
+@pytest.fixture
+def copy(trained, tmp_path):
+    """A copy of a finished run that a test may damage."""
+    return shutil.copytree(trained.output, tmp_path / "copy", symlinks=True)
+
+
+WAYS = {
+    "weights": ["-pretrained={}"],
+    "evaluation": ["-eval", "-pretrained={}"],
+    "resume": ["-resume={}"],
+}
+
+
+def flags(way: str, path) -> list:
+    return [flag.format(path) for flag in WAYS[way]]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_checkpoint_that_is_not_there(way, output, tmp_path):
+    message = refused(f"-output={output}", *DIGITS, *flags(way, tmp_path / "none"))
+    assert str(tmp_path / "none") in message
+    assert "nothing there" in message or "does not exist" in message or "no weights at" in message
+    assert contents(output) == {}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_truncated_file_of_weights(way, trained, output, tmp_path):
+    whole = (trained.last / "model.pdparams").read_bytes()
+    (tmp_path / "part.pdparams").write_bytes(whole[: len(whole) // 2])
+    message = refused(f"-output={output}", *DIGITS, *flags(way, tmp_path / "part"))
+    assert f"{tmp_path / 'part.pdparams'} is damaged" in message
+    assert "copy or download it again" in message
+    assert contents(output) == {}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_weights_of_another_architecture(way, trained, output):
+    message = refused(f"-output={output}", *DIGITS, *flags(way, trained.last), "MODEL.EMBED_DIM", "32")
+    assert "model.pdparams" in message and "cls_token" in message
+    assert "(1, 1, 16)" in message and "(1, 1, 32)" in message
+    assert "another architecture?" in message
+    assert contents(output) == {}
+
+
+def test_an_evaluation_with_another_number_of_classes_says_which(trained, output):
+    arguments = [f"-output={output}", *DIGITS, "-eval", f"-pretrained={trained.last}", "-num_classes=12"]
+    message = refused(*arguments)
+    assert "has 10 classes and the model 12: set NUM_CLASSES to 10" in message
+    assert "architecture" not in message
+
+
+def test_a_file_of_weights_that_would_run_code_does_not(output, tmp_path):
+    class Code:
+        def __reduce__(self):
+            return os.mkdir, (str(tmp_path / "ran"),)
+
+    (tmp_path / "code.pdparams").write_bytes(pickle.dumps({"weight": Code()}, protocol=2))
+    message = refused(f"-output={output}", *DIGITS, f"-pretrained={tmp_path / 'code'}")
+    assert str(tmp_path / "code.pdparams") in message
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_folder_that_already_holds_a_run_is_left_as_it_was(trained):
+    before = contents(trained.output)
+    message = refused(f"-output={trained.output}", *DIGITS, "-seed=99")
+    assert f"-output={trained.output} already holds a run" in message
+    assert "-resume=auto" in message
+    assert contents(trained.output) == before
+
+
+def test_a_resume_with_another_optimizer_leaves_the_run_as_it_was(trained):
+    before = contents(trained.output)
+    arguments = [*trained.arguments, "-epochs=9", "-resume=auto", "TRAIN.OPTIMIZER.NAME", "SGD"]
+    message = refused(*arguments)
+    assert f"-resume={trained.output / 'checkpoints' / 'epoch_0005'}" in message
+    assert "optimizer state does not fit" in message and "TRAIN.OPTIMIZER" in message
+    assert contents(trained.output) == before
+
+
+def test_a_resume_with_only_damaged_checkpoints_names_the_damage(copy):
+    for file in (copy / "checkpoints").glob("epoch_*/optimizer.npz"):
+        file.write_bytes(file.read_bytes()[:-1])
+    message = refused(f"-output={copy}", *DIGITS, "-epochs=9", f"-resume={copy}")
+    assert f"-resume={copy}" in message and "damaged" in message
+
+
+def test_a_resume_passes_over_a_damaged_checkpoint_and_says_so(copy, trained):
+    file = copy / "checkpoints" / "epoch_0005" / "model.pdparams"
+    file.write_bytes(file.read_bytes()[:-1])
+    ended = well(run_main(*trained.arguments, f"-output={copy}", "-resume=auto"))
+    assert f"damaged checkpoint passed over: {file}" in ended.out
+    again = (copy / "checkpoints" / "epoch_0005" / "state.json").read_text()
+    assert again == (trained.output / "checkpoints" / "epoch_0005" / "state.json").read_text()
+
+
+def test_resume_auto_in_an_empty_folder_starts_afresh_and_says_so(output):
+    ended = well(run_main(f"-output={output}", *DIGITS, "-resume=auto"))
+    assert f"-resume=auto: no checkpoint in {output / 'checkpoints'}, starting afresh" in ended.out.splitlines()
+    assert (output / "checkpoints" / "epoch_0001").is_dir()
+
+
+@pytest.mark.parametrize(
+    "batch, where", [("64", "in epoch 1 near update"), ("1437", "in the evaluation of epoch 1")], ids=["loss", "metric"]
+)
+def test_a_diverging_training_ends_before_it_saves_what_is_not_finite(batch, where, output):
+    message = refused(f"-output={output}", *DIGITS, f"-batch_size={batch}", "TRAIN.BASE_LR", "1e20")
+    assert "'loss' is nan" in message and where in message
+    assert "lower TRAIN.BASE_LR" in message
+    assert not (output / "checkpoints").exists()
+    assert not (output / "metrics.jsonl").exists() or "NaN" not in (output / "metrics.jsonl").read_text()

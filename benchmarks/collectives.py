@@ -1,6 +1,6 @@
 """What a metric and a gathered object cost with two processes: ours against the usual ways, in the same processes.
 
-    python benchmarks/collectives.py
+python benchmarks/collectives.py
 """
 
 from __future__ import annotations
@@ -28,8 +28,13 @@ REPORT_EVERY = 20
 GATHER_ROUNDS = 15
 MEGABYTES = 10
 
-METERS, REDUCED, SCALARS = f"meters, reduced every {REPORT_EVERY} steps", "reduce_dict at each step", "3 x all_reduce + item()"
-OURS, INFLATED, OBJECT = "all_gather", "pickle as int32, padded", "paddle all_gather_object"
+METERS = f"meters, reduced every {REPORT_EVERY} steps"
+REDUCED = "reduce_dict at each step"
+SCALARS = "3 x all_reduce + item()"
+
+OURS = "all_gather"
+INFLATED = "pickle as int32, padded"
+OBJECT = "paddle all_gather_object"
 
 
 def scalar_means(values: List[Any]) -> List[float]:
@@ -59,9 +64,7 @@ def inflated_gather(data: Any) -> List[Any]:
         own = paddle.concat([own, paddle.zeros([max(lengths) - own.shape[0]], dtype="int32")])
     gathered: List[Any] = []
     dist.all_gather(gathered, own)
-    return [
-        pickle.loads(part.numpy()[:length].astype(np.uint8).tobytes()) for part, length in zip(gathered, lengths)
-    ]
+    return [pickle.loads(part.numpy()[:length].astype(np.uint8).tobytes()) for part, length in zip(gathered, lengths)]
 
 
 def paddle_gather(data: Any) -> List[Any]:
@@ -122,7 +125,8 @@ def measure_metrics() -> Dict[str, Any]:
     from paddlevit_dist.engine.task import Term
     from paddlevit_dist.observe.meters import Meters
 
-    values = {name: paddle.to_tensor(float(position + rank())) for position, name in enumerate(("loss", "top-1", "top-5"))}
+    names = ("loss", "top-1", "top-5")
+    values = {name: paddle.to_tensor(float(position + rank())) for position, name in enumerate(names)}
     terms = {name: Term(value, 32) for name, value in values.items()}
 
     def with_meters() -> None:
@@ -170,7 +174,8 @@ def measure_gather(kind: str) -> Dict[str, Any]:
         counted[name] = counts
         assert len(gathered) == PROCESSES and np.array_equal(np.asarray(gathered[rank()]), np.asarray(data)), name
     contenders = {name: timed(functools.partial(way, data)) for name, way in ways.items()}
-    return {"seconds": rounds.interleave(contenders, GATHER_ROUNDS), "counted": counted, "pickle": len(pickle.dumps(data))}
+    seconds = rounds.interleave(contenders, GATHER_ROUNDS)
+    return {"seconds": seconds, "counted": counted, "pickle": len(pickle.dumps(data))}
 
 
 def work(folder: str) -> None:
@@ -193,7 +198,8 @@ def show(measured: Dict[str, Any]) -> Dict[str, float]:
         for name in seconds
     ]
     header = ["way", "ms per step", "peer / this", "calls per step", "bytes per step and rank"]
-    rounds.table(f"Three metrics with {PROCESSES} processes, median of {METRIC_ROUNDS} rounds [lowest, highest]", header, rows)
+    title = f"Three metrics with {PROCESSES} processes, median of {METRIC_ROUNDS} rounds [lowest, highest]"
+    rounds.table(title, header, rows)
     result["scalars_over_meters"] = rounds.ratios(seconds[SCALARS], seconds[METERS]).median
     result["scalars_over_reduce_dict"] = rounds.ratios(seconds[SCALARS], seconds[REDUCED]).median
     for kind in ("bytes", "array"):

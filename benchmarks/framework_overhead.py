@@ -55,8 +55,8 @@ _TINY = (
 CASES = {
     "digits_1": Case(*_DIGITS, processes=1, block_updates=10, blocks=4, timeout_seconds=150),
     "digits_2": Case(*_DIGITS, processes=2, block_updates=10, blocks=4, timeout_seconds=150),
-    "vit_tiny_1": Case(*_TINY, processes=1, block_updates=5, blocks=2, timeout_seconds=240),
-    "vit_tiny_2": Case(*_TINY, processes=2, block_updates=5, blocks=2, timeout_seconds=240),
+    "vit_tiny_1": Case(*_TINY, processes=1, block_updates=2, blocks=2, timeout_seconds=240),
+    "vit_tiny_2": Case(*_TINY, processes=2, block_updates=2, blocks=2, timeout_seconds=240),
 }
 
 
@@ -225,10 +225,7 @@ def measure(name: str) -> Dict[str, List[List[float]]]:
         command = [sys.executable, __file__, "--case", name, folder]
         rounds.run(command, rounds.tuned_environment(case.processes), case.timeout_seconds)
         noted = json.loads(Path(folder, "turns.json").read_text(encoding="utf-8"))
-    return {
-        contender: [_per_update(seconds[contender], case) for seconds in noted]
-        for contender in ("engine", "bare")
-    }
+    return {contender: [_per_update(seconds[contender], case) for seconds in noted] for contender in ("engine", "bare")}
 
 
 def _per_update(turns: List[float], case: Case) -> List[float]:

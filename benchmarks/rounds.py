@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
@@ -46,9 +47,7 @@ def ratios(numerators: Sequence[float], denominators: Sequence[float]) -> Spread
     return Spread.of([a / b for a, b in zip(numerators, denominators)])
 
 
-def interleave(
-    contenders: Mapping[str, Callable[[], float]], rounds: int, warm_up: int = 1
-) -> Dict[str, List[float]]:
+def interleave(contenders: Mapping[str, Callable[[], float]], rounds: int, warm_up: int = 1) -> Dict[str, List[float]]:
     """Let all contenders measure themselves once per round, each round beginning with the next of them.
 
     Returns:
@@ -113,7 +112,7 @@ def start(command: Sequence[str], environment: Mapping[str, str], **options: Any
         command,
         env=dict(environment),
         start_new_session=True,
-        preexec_fn=functools.partial(die_with_parent, os.getpid()),
+        preexec_fn=functools.partial(die_with_parent, os.getpid()),  # noqa: PLW1509 - no threads have been started
         text=True,
         **options,
     )
@@ -121,10 +120,8 @@ def start(command: Sequence[str], environment: Mapping[str, str], **options: Any
 
 def end(process: subprocess.Popen) -> None:
     """End a command that ``start`` has started, and whatever is left of its session's processes."""
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
     process.wait()
 
 
@@ -133,8 +130,8 @@ def run(command: Sequence[str], environment: Mapping[str, str], timeout: float) 
     process = start(command, environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     try:
         output, _ = process.communicate(timeout=timeout)
-    except subprocess.TimeoutExpired:
-        raise SystemExit(f"{' '.join(command)} took longer than {timeout:g} s")
+    except subprocess.TimeoutExpired as error:
+        raise SystemExit(f"{' '.join(command)} took longer than {timeout:g} s") from error
     finally:
         end(process)
     if process.returncode != 0:

@@ -23,6 +23,8 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional
 import rounds
 from rounds import ROOT, Spread
 
+from paddlevit_dist.parallel import tuning
+
 RECIPE = ROOT / "configs" / "vit_digits.yaml"
 ROUNDS = 7
 STEP_TIMEOUT_SECONDS = 60
@@ -108,9 +110,7 @@ def train_by_hand(folder: str) -> None:
         def __len__(self) -> int:
             return len(self.pictures)
 
-    model = create_model(
-        "vit", 10, 16, patch_size=4, embed_dim=96, depth=4, num_heads=4, mlp_ratio=2.0, in_channels=1
-    )
+    model = create_model("vit", 10, 16, patch_size=4, embed_dim=96, depth=4, num_heads=4, mlp_ratio=2.0, in_channels=1)
     sampler = paddle.io.DistributedBatchSampler(Readings(), 32, shuffle=True, drop_last=True)
     wrapped = model
     if dist.ParallelEnv().nranks > 1:
@@ -158,9 +158,9 @@ def write_lists(folder: Path, samples: int) -> None:
     """``train_list.txt`` and a ``val_list.txt`` of a 25th of it, with paths as in ImageNet; no picture exists."""
     for split, count in (("train", samples), ("val", samples // 25)):
         with open(folder / f"{split}_list.txt", "w", encoding="utf-8") as lines:
-            lines.writelines(
-                f"{split}/n{index % 1000:08d}/n{index % 1000:08d}_{index:07d}.JPEG {index % 1000}\n" for index in range(count)
-            )
+            for index in range(count):
+                label = index % 1000
+                lines.write(f"{split}/n{label:08d}/n{label:08d}_{index:07d}.JPEG {label}\n")
 
 
 def hand_to_workers(samples: int, folder: Path) -> Dict[str, Handed]:
@@ -241,11 +241,12 @@ def show_handed(handed: Dict[int, Dict[str, Handed]]) -> Dict[str, float]:
     rounds.table("Configuration, task and data sets as each worker gets them", header, rows)
     ours = [ways["ours"].num_bytes for ways in handed.values()]
     largest = handed[SIZES[-1]]
+    crossing = rounds.ratios(largest["lists"].cross_seconds, largest["ours"].cross_seconds)
     return {
         "bytes_per_worker": max(ours),
         "growth_with_data": max(ours) / min(ours),
         "lists_over_ours_bytes": largest["lists"].num_bytes / largest["ours"].num_bytes,
-        "lists_over_ours_crossing_time": rounds.ratios(largest["lists"].cross_seconds, largest["ours"].cross_seconds).median,
+        "lists_over_ours_crossing_time": crossing.median,
     }
 
 
@@ -253,6 +254,7 @@ def main() -> None:
     if "--by-hand" in sys.argv:
         by_hand(int(sys.argv[-2]), sys.argv[-1])
         return
+    tuning.restart_with_environment(1, True)
     rounds.print_machine()
     with tempfile.TemporaryDirectory(prefix="benchmark_") as folder:
         result = show_first_step(measure_first_step(Path(folder)))

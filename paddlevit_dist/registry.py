@@ -58,7 +58,8 @@ def resolve(kind: str, name: str) -> Any:
     """
     table = _TABLES[kind]
     if name not in table:
-        raise UserError(f"{kind} '{name}' is not known: {closest(name, list(table))}valid names: {', '.join(sorted(table))}")
+        hint = closest(name, list(table))
+        raise UserError(f"{kind} '{name}' is not known: {hint}valid names: {', '.join(sorted(table))}")
     target = table[name]
     if not isinstance(target, str):
         return target

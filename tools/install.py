@@ -105,7 +105,8 @@ def try_gpu_build(python):
 
 def install(python, *what):
     command = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", *what]
-    print(f"installing {' '.join(str(w).replace(str(ROOT), '.') for w in what if not str(w).startswith('-'))}", flush=True)
+    names = [str(word).replace(str(ROOT), ".") for word in what if not str(word).startswith("-")]
+    print(f"installing {' '.join(names)}", flush=True)
     if subprocess.run(command, env={**os.environ, "PIP_ROOT_USER_ACTION": "ignore"}).returncode != 0:
         sys.exit(f"error: pip could not install {' '.join(map(str, what))}; see above")
 

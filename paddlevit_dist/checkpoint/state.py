@@ -77,7 +77,8 @@ def save(folder: Path, epoch: int, model: paddle.nn.Layer, state: RunState) -> P
         _flush(folder)
     except OSError as error:
         shutil.rmtree(temporary, ignore_errors=True)
-        raise UserError(f"cannot write the checkpoint {final}: {error.strerror or error}; free space, then -resume=auto")
+        reason = error.strerror or error
+        raise UserError(f"cannot write the checkpoint {final}: {reason}; free space, then -resume=auto") from error
     return final
 
 
@@ -107,7 +108,7 @@ def verify(directory: Path) -> None:
     try:
         files = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))["files"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise Damaged(f"{directory / MANIFEST} cannot be read ({error})")
+        raise Damaged(f"{directory / MANIFEST} cannot be read ({error})") from error
     for name in (MODEL, OPTIMIZER, STATE):
         path, expected = directory / name, files.get(name)
         if not path.is_file():
@@ -127,8 +128,13 @@ def read(directory: Path) -> RunState:
 
 
 def newest_good(folder: Path, say: Callable[[str], None]) -> Optional[Path]:
-    """The newest undamaged checkpoint in ``folder``, or None; ``say`` is told about each damaged one."""
-    for _, path in sorted(_numbered(folder), reverse=True):
+    """The undamaged checkpoint that a run in ``folder`` should go on from, or None.
+
+    The one that ``last`` points at comes first: a run that was resumed from an earlier epoch may have left later ones
+    of its former life. ``say`` is told about each damaged one.
+    """
+    last = (folder / "last").resolve().name
+    for _, path in sorted(_numbered(folder), key=lambda item: (item[1].name == last, item[0]), reverse=True):
         try:
             verify(path)
         except Damaged as error:
@@ -164,7 +170,9 @@ def resolve(source: str, own_folder: Path, say: Callable[[str], None]) -> Option
         if _numbered(folder):
             good = newest_good(folder, say)
             if good is None:
-                raise UserError(f"-resume={source}: every checkpoint in {folder} is damaged; restore one or start again")
+                raise UserError(
+                    f"-resume={source}: all checkpoints in {folder} are damaged; restore one or start again"
+                )
             return good
     path = path.resolve()
     try:
@@ -173,7 +181,7 @@ def resolve(source: str, own_folder: Path, say: Callable[[str], None]) -> Option
     except Damaged as error:
         good = newest_good(path.parent, say)
         if good is None:
-            raise UserError(f"-resume={source}: {error}, and there is no good checkpoint beside it")
+            raise UserError(f"-resume={source}: {error}, and there is no good checkpoint beside it") from error
         say(f"going on from {good} instead")
         return good
 

@@ -3,7 +3,8 @@
 A pickle is a program. Here the few instructions that ``paddle.save`` uses (protocols 2 to 4) are carried out by hand,
 and a name in the file is only a key into the table of ``_CALLS``: nothing is imported and no function of the file's
 choice is called. Memory stays in proportion to the file: a length is compared with the bytes that are left before it
-is believed, and arrays together may not hold more bytes than the file does.
+is believed, and arrays together may not hold more bytes than the file does. Strings of Python 2 are read as Latin-1, so
+that published data sets of that age can be read too.
 
 Only numbers, strings, None, lists, tuples, dictionaries and numeric numpy arrays can come out.
 """
@@ -247,6 +248,9 @@ def _set_byte_order(dtype: np.dtype, version: Any, byte_order: Any, *rest: Any) 
 
 
 def _fill_array(machine: _Machine, array: np.ndarray, version, shape, dtype, fortran_order, data) -> None:
+    if isinstance(data, str):  # Python 2 has no other type for bytes
+        machine.spend(len(data))
+        data = data.encode("latin1")
     if not isinstance(dtype, np.dtype) or not isinstance(data, bytes):
         raise _RefusedError("it holds an array of objects")
     if version != 1 or not isinstance(shape, tuple) or not all(type(side) is int and side >= 0 for side in shape):
@@ -307,6 +311,8 @@ _INSTRUCTIONS: Dict[bytes, Callable[[_Machine], Any]] = {
     b"X": lambda m: m.push(m.read_text("<I")),
     b"\x8c": lambda m: m.push(m.read_text("<B")),
     b"\x8d": lambda m: m.push(m.read_text("<Q")),
+    b"U": lambda m: m.push(str(m.read(m.unpack("<B")), "latin1")),
+    b"T": lambda m: m.push(str(m.read(m.unpack("<I")), "latin1")),
     b"B": lambda m: m.push(m.read(m.unpack("<I"))),
     b"C": lambda m: m.push(m.read(m.unpack("<B"))),
     b"\x8e": lambda m: m.push(m.read(m.unpack("<Q"))),

@@ -1,1 +1,1 @@
-"""The training run: task protocol, trainer, evaluator, optimizer, schedule, precision. Knows nothing about any subject."""
+"""The training run: task protocol, trainer, evaluator, optimizer, schedule, precision; it knows no subject."""

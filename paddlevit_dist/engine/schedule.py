@@ -94,8 +94,7 @@ def describe_rates(config, processes: int) -> str:
     rule = f", TRAIN's rates x {batch / reference:g} = {batch} / LINEAR_SCALED_LR {reference}" if reference else ""
     return (
         f"effective batch {batch} = {data.BATCH_SIZE} per process x {processes} process(es) x {train.ACCUM_ITER} "
-        f"accumulated; learning rate {rates.base:g} (warm-up from {rates.warmup_start:g}, end {rates.end:g})"
-        + rule
+        f"accumulated; learning rate {rates.base:g} (warm-up from {rates.warmup_start:g}, end {rates.end:g})" + rule
     )
 
 

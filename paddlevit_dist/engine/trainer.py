@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from pathlib import Path
-from typing import Any, Dict, Iterator, Optional
+from typing import Any, Dict, Iterator
 
 import paddle
 
@@ -18,14 +18,14 @@ from ..loading.sampler import EvaluationSampler, TrainingSampler
 from ..observe.meters import Meters
 from ..observe.progress import Progress
 from ..observe.record import RunRecord
-from ..parallel import all_gather, broadcast_object, data_parallel, is_main, rank, world_size
-from ..parallel import tuning
+from ..parallel import data_parallel, is_main, rank, tuning, world_size
 from ..parallel.devices import cpu_cores
 from .evaluator import evaluate
-from .optimizer import build_optimizer, optimizer_state, restore_optimizer
+from .keeper import Keeper
+from .optimizer import build_optimizer
 from .precision import Precision
 from .schedule import describe_rates, effective_batch_size, schedule_of
-from .steps import CountingCollate, Updater, accumulation_groups, weights_digest
+from .steps import CountingCollate, Updater, accumulation_groups
 from .task import Moment, Task
 
 
@@ -44,7 +44,6 @@ class Trainer:
         self.datasets = datasets
         self.record = RunRecord(Path(config.SAVE), is_main())
         self.folder = Path(config.SAVE) / "checkpoints"
-        self.best: Optional[Dict[str, Any]] = None
         for notice in task.notices:
             self.record.say(notice)
         paddle.seed(config.SEED)  # initial weights: the same on all ranks and for any number of them
@@ -104,7 +103,7 @@ class Trainer:
         """Train to NUM_EPOCHS (or STOP_AFTER_EPOCH) and return the last evaluation's values, equal on every rank."""
         train = self.config.TRAIN
         self._prepare_training()
-        first, consumed = self._load_initial_state()
+        first, consumed = self.keeper.load()
         last = min(train.NUM_EPOCHS, train.STOP_AFTER_EPOCH or train.NUM_EPOCHS)
         if first > last:
             self.record.say(f"nothing to do: epoch {first - 1} of {last} is already done")
@@ -131,11 +130,11 @@ class Trainer:
             if epoch % self.config.VALIDATE_FREQ == 0 or is_final:
                 values, line = self._evaluate(f"evaluation {epoch}")
                 self._require_finite(values, f"in the evaluation of epoch {epoch}")
-                is_new_best = self._note_best(epoch, values)
+                is_new_best = self.keeper.note_best(epoch, values)
                 self.record.event("evaluation", {"epoch": epoch, **values})
                 self.record.say(f"epoch {epoch} evaluation: {line}{' (best)' if is_new_best else ''}")
             if is_final or is_new_best or epoch % self.config.SAVE_FREQ == 0:
-                self._save(epoch, is_new_best)
+                self.keeper.save(epoch, is_new_best)
         if values:
             self.record.say(line)
         return values
@@ -161,6 +160,17 @@ class Trainer:
         self.precision = Precision(config.AMP)
         self.optimizer = build_optimizer(
             train.OPTIMIZER, self.model, self.task.parameter_groups(self.model), train.WEIGHT_DECAY
+        )
+        self.keeper = Keeper(
+            config,
+            self.task,
+            self.folder,
+            self.record,
+            self.model,
+            self.optimizer,
+            self.precision,
+            global_batch_size=self.sampler.global_batch_size,
+            updates_per_epoch=self.updates_per_epoch,
         )
 
     def _loader(self, samples: Any, sampler: Any, collate: Any) -> Loader:
@@ -238,109 +248,6 @@ class Trainer:
                 "TRAIN.GRAD_CLIP or a longer warm-up, and -resume=auto from the last checkpoint"
             )
 
-    # ---- state -----------------------------------------------------------------------------------------------
-
-    def _load_initial_state(self):
-        """Weights, optimizer and position that the run starts from; returns the first epoch and its consumed samples."""
-        config = self.config
-        found = self._find_checkpoint()
-        if found is None:
-            if broadcast_object(is_main() and checkpoints.newest_good(self.folder, self.record.say) is not None):
-                raise UserError(
-                    f"-output={config.SAVE} already holds a run's checkpoints; go on with -resume=auto, "
-                    "or choose another -output"
-                )
-            if config.MODEL.PRETRAINED:
-                report = load_weights(self.model, config.MODEL.PRETRAINED)
-                self.record.say(f"pretrained weights {config.MODEL.PRETRAINED}: {report.summary()}")
-            return config.TRAIN.LAST_EPOCH + 1, 0
-        if found.is_file():
-            report = load_weights(self.model, str(found), minimum_loaded=1.0)
-            self.record.say(
-                f"resumed weights only from {found} ({report.summary()}): it holds no optimizer state, so moments "
-                f"start afresh at epoch {config.TRAIN.LAST_EPOCH + 1} (-last_epoch)"
-            )
-            return config.TRAIN.LAST_EPOCH + 1, 0
-        return self._restore(found)
-
-    def _find_checkpoint(self) -> Optional[Path]:
-        """What -resume means, decided by the main process for all."""
-        source = self.config.MODEL.RESUME
-        if not source:
-            return None
-        found, problem = None, None
-        if is_main():
-            try:
-                found = checkpoints.resolve(source, self.folder, self.record.say)
-            except UserError as error:
-                problem = str(error)
-        found, problem = broadcast_object((found, problem))
-        if problem is not None:
-            raise UserError(problem)
-        if found is None:
-            self.record.say(f"-resume=auto: no checkpoint in {self.folder}, starting afresh")
-        return found
-
-    def _restore(self, directory: Path):
-        report = load_weights(self.model, str(directory), strict=True)
-        state = checkpoints.read(directory)
-        try:
-            restore_optimizer(self.optimizer, self.model, state.optimizer)
-        except ValueError as error:
-            raise UserError(f"-resume={directory}: {error}; use the TRAIN.OPTIMIZER it was saved with, or -pretrained")
-        self.precision.restore(state.extra["scaler"])
-        self.best = state.extra["best"]
-        position = state.position
-        self.record.say(f"resumed from {directory} after epoch {position['epoch']}: {report.summary()}")
-        saved_batch = state.extra["global_batch_size"]
-        if saved_batch != self.sampler.global_batch_size:
-            self.record.say(
-                f"note: the effective batch was {saved_batch} before and is {self.sampler.global_batch_size} now"
-            )
-        return position["epoch"] + 1, position["consumed"]
-
-    def _note_best(self, epoch: int, values: Dict[str, float]) -> bool:
-        name, more_is_better = self.task.best_metric
-        value = values[name]
-        if self.best is not None and (value <= self.best["value"] if more_is_better else value >= self.best["value"]):
-            return False
-        self.best = {"name": name, "value": value, "epoch": epoch}
-        return True
-
-    def _save(self, epoch: int, is_new_best: bool) -> None:
-        """Write a checkpoint on the main process; the others wait, for as long as it takes."""
-        digests = all_gather(weights_digest(self.model))
-        if len(set(digests)) > 1:
-            raise RuntimeError(f"weights differ between ranks after epoch {epoch}: {digests}; nothing was saved")
-        problem = None
-        if is_main():
-            try:
-                self._write(epoch, is_new_best)
-            except UserError as error:
-                problem = str(error)
-        problem = broadcast_object(problem)
-        if problem is not None:
-            raise UserError(problem)
-
-    def _write(self, epoch: int, is_new_best: bool) -> None:
-        extra = {
-            "scaler": self.precision.state(),
-            "best": self.best,
-            "global_batch_size": self.sampler.global_batch_size,
-            "seed": self.config.SEED,
-            "weights_digest": weights_digest(self.model),
-            "paddle": paddle.__version__,
-        }
-        position = {"epoch": epoch, "consumed": 0, "update": epoch * self.updates_per_epoch}
-        state = checkpoints.RunState(position, optimizer_state(self.optimizer, self.model), extra)
-        directory = checkpoints.save(self.folder, epoch, self.model, state)
-        checkpoints.link(self.folder, "last", directory)
-        if is_new_best:
-            checkpoints.link(self.folder, "best", directory)
-        save_frequency, final = self.config.SAVE_FREQ, self.config.TRAIN.NUM_EPOCHS
-        checkpoints.prune(self.folder, lambda number: number % save_frequency == 0 or number == final)
-        self.record.say(f"saved {directory}")
-
 
 class _Window:
     """Time and throughput since the last report."""
@@ -369,4 +276,6 @@ class _Window:
 
 
 def _format(values: Dict[str, float]) -> str:
-    return " ".join(f"{name} {value:.4f}" if abs(value) < 10 else f"{name} {value:.2f}" for name, value in values.items())
+    return " ".join(
+        f"{name} {value:.4f}" if abs(value) < 10 else f"{name} {value:.2f}" for name, value in values.items()
+    )

@@ -7,6 +7,7 @@ travels inside a batch as data, and a watchdog looks after workers that stay sil
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import signal
@@ -148,7 +149,8 @@ class Loader:
         )
         if not len(batch_sampler):
             return
-        batches = iter(loader)
+        with _unchanged_child_handler():
+            batches = iter(loader)
         watchdog = _Watchdog(getattr(batches, "_workers", []), self.timeout_seconds)
         try:
             while True:
@@ -174,20 +176,39 @@ class _WorkerStart:
         die_with_parent(self.parent)
 
 
+@contextlib.contextmanager
+def _unchanged_child_handler() -> Iterator[None]:
+    """Take back the handler of SIGCHLD that Paddle sets: it raises wherever the main thread happens to be when a
+    loader process dies. The watchdog tells it instead."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handler = signal.getsignal(signal.SIGCHLD)
+    yield
+    signal.signal(signal.SIGCHLD, handler or signal.SIG_DFL)
+
+
 def _next(batches: Iterator[Any]) -> Optional[Dict[str, paddle.Tensor]]:
     try:
         return next(batches)
     except StopIteration:
         return None
     except (SystemError, RuntimeError) as error:
-        dead = [w for w in getattr(batches, "_workers", []) if w.exitcode not in (None, 0)]
-        if not dead:
+        reason = _describe_dead(getattr(batches, "_workers", []))
+        if not reason:
             raise
-        ends = ", ".join(f"process {w.pid} with exit code {w.exitcode}" for w in dead)
-        raise RuntimeError(
-            f"loader {ends} ended while batches were due (a negative code is a signal; -9 often means that the "
-            "system ran out of memory, -7 that /dev/shm is full)"
-        ) from error
+        raise RuntimeError(reason) from error
+
+
+def _describe_dead(workers: Sequence[Any]) -> str:
+    """What ended loader processes before their time; empty if all live."""
+    dead = [f"process {worker.pid} with exit code {worker.exitcode}" for worker in workers if worker.exitcode]
+    if not dead:
+        return ""
+    return (
+        f"loader {', '.join(dead)} ended while batches were due (a negative code is a signal; -9 often means that the "
+        "system ran out of memory, -7 that /dev/shm is full)"
+    )
 
 
 def _raise(failure: paddle.Tensor) -> None:
@@ -196,7 +217,8 @@ def _raise(failure: paddle.Tensor) -> None:
 
 
 class _Watchdog:
-    """Ends this process when a wait for data takes too long: Paddle's own ``timeout`` does not notice a stopped worker.
+    """Ends this process when a worker has died or a wait for data takes too long: Paddle's own ``timeout`` does not
+    notice a stopped worker.
 
     The waiting thread is inside Paddle's queue and cannot be interrupted, so a second thread watches the clock.
     """
@@ -220,7 +242,12 @@ class _Watchdog:
     def _watch(self) -> None:
         while not self._stopped.wait(min(1.0, self._seconds / 4)):
             deadline = self._deadline
-            if deadline is not None and time.monotonic() > deadline:
+            if deadline is None:
+                continue
+            reason = _describe_dead(self._workers)
+            if reason:
+                end_process(reason)
+            if time.monotonic() > deadline:
                 states = ", ".join(f"{worker.pid} {_process_state(worker.pid)}" for worker in self._workers)
                 end_process(
                     f"no batch arrived for {self._seconds:g} s (DATA.LOADER_TIMEOUT_SECONDS); "

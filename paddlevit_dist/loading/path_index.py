@@ -94,6 +94,7 @@ class _Maps(NamedTuple):
     offsets: np.ndarray  # (entries + 1,) int64, where each path begins among the paths
     labels: np.ndarray  # (entries,) int32
     names: slice
+    key: bytes
 
 
 class PathIndex:
@@ -149,6 +150,11 @@ class PathIndex:
         maps = self._opened()
         return json.loads(maps.file[maps.names])
 
+    @property
+    def key(self) -> bytes:
+        """The 32 bytes that stand for the source."""
+        return self._opened().key
+
 
 def _open(file: str, key: Optional[bytes]) -> _Maps:
     try:
@@ -173,6 +179,7 @@ def _open(file: str, key: Optional[bytes]) -> _Maps:
         np.frombuffer(content, "<i8", entries + 1, offsets_at),
         np.frombuffer(content, "<i4", entries, labels_at),
         slice(names_at, names_at + names_bytes),
+        found_key,
     )
 
 

@@ -93,5 +93,5 @@ def prepare_folder(path: str) -> Path:
         probe.write_text("", encoding="utf-8")
         probe.unlink()
     except OSError as error:
-        raise UserError(f"-output={path} (SAVE) cannot be written: {error.strerror}; choose another folder")
+        raise UserError(f"-output={path} (SAVE) cannot be written: {error.strerror}; choose another folder") from error
     return folder

@@ -17,6 +17,7 @@ FINISHED = "finished"
 USER_ERROR = "user error"
 EXCEPTION = "exception"
 EXIT = "exit"
+_LONGEST_WAIT_SECONDS = 20.0
 
 # What a collective says when its peer has gone: the rank that says so is a victim, not the cause.
 _SIGNS_OF_A_LOST_PEER = ("gloo", "Connection", "connection", "TCP", "Socket", "socket", "barrier", "NCCL", "timeout")
@@ -35,9 +36,18 @@ def end_process(message: str) -> None:
     """End this process at once, from any thread, with a reason that the parent shows."""
     if _own_records is not None:
         _write(*_own_records, {"kind": EXCEPTION, "message": message})
+        wait_for_parent()
     else:
         print(f"error: {message}", file=sys.stderr, flush=True)
     os._exit(1)
+
+
+def wait_for_parent() -> None:
+    """Wait, after the failure is written down, until the parent has ended the peers and ends this process.
+
+    A peer that loses this rank inside a collective would abort, with lines on stderr that hide the cause.
+    """
+    time.sleep(_LONGEST_WAIT_SECONDS)
 
 
 def record_finish(folder: Path, rank: int) -> None:

@@ -28,7 +28,6 @@ from . import failures
 from .devices import ProcessPlan
 
 _GRACE_SECONDS = 3.0  # for the other ranks to end by themselves, so that the first cause can be told from its echoes
-_HOLD_SECONDS = 20.0
 _TERMINATE_SECONDS = 5.0
 _PR_SET_PDEATHSIG = 1
 
@@ -131,7 +130,7 @@ def _worker_entry(
     except BaseException as error:
         failures.record_failure(Path(folder), rank, error)
         sys.stdout.flush()
-        time.sleep(_HOLD_SECONDS)  # the parent reads the record and ends the peers, then this process
+        failures.wait_for_parent()
         # Neither exit handlers nor the group's destructors may wait for peers, and the parent tells the user.
         os._exit(error.exit_code if isinstance(error, UserError) else 1)
     failures.record_finish(Path(folder), rank)

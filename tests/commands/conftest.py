@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-
 from distributed.harness import Finished
 
 from .runs import DIGITS, run_first_start, well
@@ -36,6 +36,12 @@ def trained(tmp_path_factory) -> Trained:
 def trained_by_two(tmp_path_factory) -> Trained:
     """The same with two processes, each with a loader process."""
     return _train(tmp_path_factory.mktemp("two processes"), "-ngpus=2", "-num_workers=1")
+
+
+@pytest.fixture
+def copy(trained, tmp_path) -> Path:
+    """A copy of a finished run's folder, for a test that runs in it or damages it."""
+    return Path(shutil.copytree(trained.output, tmp_path / "copy", symlinks=True))
 
 
 def _train(folder: Path, *further: str) -> Trained:

@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import Any, Dict, List
 
 import numpy as np
+from distributed.harness import ROOT, Finished, run_command, run_main
 from PIL import Image
 
-from distributed.harness import ROOT, Finished, run_command, run_main
-
 MAIN = ROOT / "main_multi_gpu.py"
-TINY = "-image_size=16 MODEL.PATCH_SIZE 8 MODEL.EMBED_DIM 16 MODEL.DEPTH 1 MODEL.NUM_HEADS 2".split()
-DIGITS = [*TINY, *"-batch_size=64 -num_workers=0 -epochs=1 DATA.IMAGE_CHANNELS 1".split()]
-PICTURES = [*TINY, *"-dataset=folder -batch_size=4 -num_workers=0 -epochs=1".split()]
+TINY = ["-image_size=16", "MODEL.PATCH_SIZE", "8", "MODEL.EMBED_DIM", "16", "MODEL.DEPTH", "1", "MODEL.NUM_HEADS", "2"]
+DIGITS = [*TINY, "-batch_size=64", "-num_workers=0", "-epochs=1", "DATA.IMAGE_CHANNELS", "1"]
+PICTURES = [*TINY, "-dataset=folder", "-batch_size=4", "-num_workers=0", "-epochs=1"]
 
 
 def run_first_start(*arguments: str, timeout: float = 120.0) -> Finished:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import shutil
 
 import pytest
 
@@ -14,12 +13,6 @@ from .runs import DIGITS, contents, refused, run_main, well
 @pytest.fixture
 def output(tmp_path):
     return tmp_path / "output"
-
-
-@pytest.fixture
-def copy(trained, tmp_path):
-    """A copy of a finished run that a test may damage."""
-    return shutil.copytree(trained.output, tmp_path / "copy", symlinks=True)
 
 
 WAYS = {
@@ -78,21 +71,21 @@ def test_a_file_of_weights_that_would_run_code_does_not(output, tmp_path):
     assert not (tmp_path / "ran").exists()
 
 
-def test_a_folder_that_already_holds_a_run_is_left_as_it_was(trained):
-    before = contents(trained.output)
-    message = refused(f"-output={trained.output}", *DIGITS, "-seed=99")
-    assert f"-output={trained.output} already holds a run" in message
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_folder_that_already_holds_a_run_is_left_as_it_was(processes, copy):
+    before = contents(copy)
+    message = refused(f"-output={copy}", *DIGITS, "-seed=99", f"-ngpus={processes}")
+    assert f"-output={copy} already holds a run" in message
     assert "-resume=auto" in message
-    assert contents(trained.output) == before
+    assert contents(copy) == before
 
 
-def test_a_resume_with_another_optimizer_leaves_the_run_as_it_was(trained):
-    before = contents(trained.output)
-    arguments = [*trained.arguments, "-epochs=9", "-resume=auto", "TRAIN.OPTIMIZER.NAME", "SGD"]
-    message = refused(*arguments)
-    assert f"-resume={trained.output / 'checkpoints' / 'epoch_0005'}" in message
+def test_a_resume_with_another_optimizer_leaves_the_run_as_it_was(copy):
+    before = contents(copy)
+    message = refused(f"-output={copy}", *DIGITS, "-epochs=9", "-resume=auto", "TRAIN.OPTIMIZER.NAME", "SGD")
+    assert f"-resume={copy / 'checkpoints' / 'epoch_0005'}" in message
     assert "optimizer state does not fit" in message and "TRAIN.OPTIMIZER" in message
-    assert contents(trained.output) == before
+    assert contents(copy) == before
 
 
 def test_a_resume_with_only_damaged_checkpoints_names_the_damage(copy):

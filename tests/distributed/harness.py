@@ -70,7 +70,7 @@ def run_command(command: List[str], timeout: float, **variables: str) -> Finishe
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             out, err = process.communicate()
-        raise AssertionError(f"{command} ran longer than {timeout} s\n{out[-3000:]}\n{err[-6000:]}")
+        raise AssertionError(f"{command} ran longer than {timeout} s\n{out[-3000:]}\n{err[-6000:]}") from None
     left = _wait_until_gone(process.pid, seconds=5.0)
     for pid in left:
         os.kill(pid, signal.SIGKILL)

@@ -69,9 +69,7 @@ def evaluations(tmp_path_factory):
     folder = tmp_path_factory.mktemp("evaluation")
     target = "distributed.small_runs:evaluate"
     return {
-        processes: succeeded(
-            run_workers(target, str(folder / str(processes)), 1003, 32, processes=processes)
-        ).results
+        processes: succeeded(run_workers(target, str(folder / str(processes)), 1003, 32, processes=processes)).results
         for processes in (1, 2, 3)
     }
 

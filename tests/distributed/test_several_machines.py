@@ -1,4 +1,4 @@
-"""Two nodes of ``python -m paddle.distributed.launch`` on the loopback address run the same entry to the same result."""
+"""Two nodes of ``python -m paddle.distributed.launch`` on the loopback address give one machine's result."""
 
 from __future__ import annotations
 

@@ -214,7 +214,7 @@ def damage_remove(path):
     [
         (damage_nothing_decodable, "not a picture in a format that Pillow knows"),
         (damage_truncate, "truncated|broken|unrecognized|incomplete"),
-        (damage_empty, "not a picture in a format that Pillow knows"),
+        (damage_empty, "the file is empty"),
         (damage_remove, "No such file or directory"),
     ],
 )

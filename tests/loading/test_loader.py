@@ -96,9 +96,7 @@ def test_an_exception_while_collating_arrives_too():
         raise ValueError("no batch from this")
 
     samples = Numbers(8)
-    loader = Loader(
-        samples, EvaluationSampler(samples, 4, rank=0, world_size=1), broken, num_workers=0, seed=0
-    )
+    loader = Loader(samples, EvaluationSampler(samples, 4, rank=0, world_size=1), broken, num_workers=0, seed=0)
     with pytest.raises(SampleFailure, match="collating a batch: ValueError: no batch from this"):
         list(loader)
 

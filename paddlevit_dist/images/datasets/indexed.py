@@ -9,7 +9,7 @@ import numpy as np
 from PIL import Image
 
 from ...loading.path_index import PathIndex
-from .reading import read_image
+from .reading import Reading, decode_image, read_file
 
 
 class IndexedImages:
@@ -17,6 +17,7 @@ class IndexedImages:
 
     kind = "photo"
     image_mode = "RGB"
+    reading = Reading()
 
     def __init__(self, root: str, index: PathIndex, num_classes: int) -> None:
         """Serve the entries of ``index``, whose relative paths start at ``root``."""
@@ -31,9 +32,18 @@ class IndexedImages:
         """Decode picture ``index``: (RGB picture, label).
 
         Raises:
-            UserError: the file is missing or cannot be decoded; the message names it.
+            UnreadablePicture: the file is missing or cannot be decoded; the message names it.
         """
-        return read_image(self.describe(index), self.image_mode), self._index.label(index)
+        path = self.describe(index)
+        return decode_image(read_file(path), path, self.image_mode, self.reading), self._index.label(index)
+
+    def encoded(self, index: int) -> bytes:
+        """The file of picture ``index`` as it is.
+
+        Raises:
+            UnreadablePicture: the file is missing or may not be read.
+        """
+        return read_file(self.describe(index))
 
     def describe(self, index: int) -> str:
         """The file of picture ``index``."""
@@ -48,3 +58,8 @@ class IndexedImages:
     def class_names(self) -> Optional[List[str]]:
         """Name of each class, None for a bare list of paths and labels."""
         return self._index.class_names
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes with the list of pictures and labels, not with where they lie."""
+        return self._index.key.hex()

@@ -1,29 +1,131 @@
-"""Open one picture file."""
+"""Decode one picture, whatever kind of file it is, or say which file it is and why not."""
 
 from __future__ import annotations
 
-from PIL import Image, UnidentifiedImageError
+import io
+import os
+import warnings
+from typing import NamedTuple
+
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 from ...errors import UserError
 
+# Pillow warns about odd but readable files, once per process and to stderr; what cannot be read is an error here.
+warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")
+warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
 
-def read_image(path: str, mode: str) -> Image.Image:
-    """Decode the picture at ``path`` and convert it to ``mode`` as Pillow converts.
+
+class Reading(NamedTuple):
+    """How picture files are read.
+
+    Attributes:
+        exif_rotate: turn the picture as its EXIF orientation says. Off by default, as in the reference pipelines:
+            ImageNet holds pictures whose orientation tag is wrong.
+        max_pixels: a larger picture is refused before it is decoded; the default is where Pillow refuses it.
+    """
+
+    exif_rotate: bool = False
+    max_pixels: int = 178_956_970
+
+
+class UnreadablePicture(UserError):
+    """A picture file that cannot be decoded.
+
+    Args:
+        path: of the file, or of the archive and the member.
+        reason: on one line.
+    """
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path} cannot be read as an image: {reason}")
+        self.path = path
+        self.reason = reason
+
+    def __reduce__(self):
+        return UnreadablePicture, (self.path, self.reason)
+
+
+def read_file(path: str) -> bytes:
+    """The bytes of a picture file.
 
     Raises:
-        UserError: the file is missing, truncated, damaged or no picture.
+        UnreadablePicture: the file is missing or may not be read.
     """
     try:
-        with Image.open(path) as image:
-            return image.convert(mode)
-    except MemoryError:
+        with open(path, "rb") as stream:
+            return stream.read()
+    except (OSError, ValueError) as error:  # ValueError: a null character in the path
+        raise UnreadablePicture(path, _reason(error)) from error
+
+
+def decode_image(encoded: bytes, path: str, mode: str, reading: Reading = Reading()) -> Image.Image:  # noqa: B008
+    """The picture in ``encoded``, the first frame of an animated one, converted to ``mode`` as Pillow converts.
+
+    Args:
+        encoded: the file's bytes in any format that Pillow reads.
+        path: names the file in errors.
+        mode: "RGB" or "L".
+
+    Raises:
+        UnreadablePicture: empty, truncated, damaged, too large, or no picture.
+    """
+    try:
+        with open_image(encoded, path, reading) as image:
+            return (_upright(image) if reading.exif_rotate else image).convert(mode)
+    except (MemoryError, UnreadablePicture):
         raise
     except Exception as error:  # Pillow's format readers raise almost any type on damaged input
-        raise UserError(f"{path} cannot be read as an image: {_reason(error)}") from error
+        raise UnreadablePicture(path, _reason(error)) from error
 
 
-def _reason(error: Exception) -> str:
+def open_image(encoded: bytes, path: str, reading: Reading = Reading()) -> Image.Image:  # noqa: B008
+    """The picture in ``encoded`` before its pixels are decoded.
+
+    Raises:
+        UnreadablePicture: empty, too large, or no picture; damage beyond the header shows only when it is decoded.
+    """
+    if not encoded:
+        raise UnreadablePicture(path, "the file is empty")
+    if Image.MAX_IMAGE_PIXELS is not None and Image.MAX_IMAGE_PIXELS < reading.max_pixels:
+        Image.MAX_IMAGE_PIXELS = reading.max_pixels  # Pillow's own limit must not come before the configured one
+    try:
+        image = Image.open(io.BytesIO(encoded))
+    except Image.DecompressionBombError as error:
+        raise _too_large(path, "", reading) from error
+    except MemoryError:
+        raise
+    except Exception as error:
+        raise UnreadablePicture(path, _reason(error)) from error
+    width, height = image.size
+    if width * height > reading.max_pixels:
+        raise _too_large(path, f" of {width} x {height}", reading)
+    return image
+
+
+def orientation(image: Image.Image) -> int:
+    """The EXIF orientation of an opened picture, 1 where there is none or its EXIF data are damaged."""
+    try:
+        value = image.getexif().get(0x0112, 1)
+    except Exception:
+        return 1
+    return value if value in range(1, 9) else 1
+
+
+def _upright(image: Image.Image) -> Image.Image:
+    image.load()
+    return ImageOps.exif_transpose(image) if orientation(image) != 1 else image
+
+
+def _too_large(path: str, size: str, reading: Reading) -> UnreadablePicture:
+    return UnreadablePicture(
+        path, f"its size{size} is above the limit of {reading.max_pixels} pixels; raise DATA.MAX_PIXELS if it is meant"
+    )
+
+
+def _reason(error: BaseException) -> str:
     if isinstance(error, UnidentifiedImageError):
         return "not a picture in a format that Pillow knows"
-    reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return " ".join(reason.split())
+    if isinstance(error, OSError) and error.errno is not None:
+        return os.strerror(error.errno)
+    return " ".join(str(error).split()) or type(error).__name__

@@ -1,0 +1,190 @@
+"""What the environment of a tuned run is worth on this processor, on one thread.
+
+    python benchmarks/cpu_tuning.py
+
+The variables count only from a process's birth, so each contender is a process of its own that stays for all rounds
+and answers one request at a time: one training step of ViT-Ti/16 at 224 pixels with 8 images, or a matrix product.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from typing import Any, Callable, Dict, List
+
+import rounds
+from rounds import Spread
+
+ROUNDS = 9
+PRODUCTS = 20  # of one turn
+BATCH_SIZE = 8
+TIMEOUT_SECONDS = 240
+
+STEP, FAULTS, SIZES = "step", "page faults", (512, 1024)
+PLAIN, TUNED = "plain", "tuned"
+MALLOC_ONLY, KERNELS_ONLY = "malloc only", "MKL only"
+
+
+def environments() -> Dict[str, Dict[str, str]]:
+    """Each contender's environment: with all, none or one part of what a tuned run adds; always one thread."""
+    plain = {**rounds.tuned_environment(1, tuned=False), "FLAGS_paddle_num_threads": "1", "OMP_NUM_THREADS": "1"}
+    added = {k: v for k, v in rounds.tuned_environment(1).items() if k.startswith(("MKL_", "MALLOC_"))}
+    malloc = {k: v for k, v in added.items() if k.startswith("MALLOC_")}
+    kernels = {k: v for k, v in added.items() if k.startswith("MKL_")}
+    return {
+        PLAIN: plain,
+        MALLOC_ONLY: {**plain, **malloc},
+        KERNELS_ONLY: {**plain, **kernels},
+        TUNED: {**plain, **added},
+    }
+
+
+def make_step() -> Callable[[], float]:
+    """A training step that returns its seconds."""
+    import paddle
+
+    from paddlevit_dist.models import create_model
+
+    paddle.seed(0)
+    model = create_model("vit_tiny_patch16_224")
+    optimizer = paddle.optimizer.AdamW(1e-4, parameters=model.parameters(), weight_decay=0.05)
+    images, labels = paddle.randn([BATCH_SIZE, 3, 224, 224]), paddle.randint(0, 1000, [BATCH_SIZE])
+
+    def step() -> float:
+        started = time.perf_counter()
+        paddle.nn.functional.cross_entropy(model(images), labels).backward()
+        optimizer.step()
+        optimizer.clear_grad(set_to_zero=False)
+        return time.perf_counter() - started
+
+    return step
+
+
+def page_faults(step: Callable[[], float]) -> int:
+    """Pages that the kernel had to give and zero during one call."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    step()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+
+def make_product(size: int) -> Any:
+    """A product that returns its seconds, and its largest error over the largest entry of the float64 product."""
+    import numpy as np
+    import paddle
+
+    generator = np.random.default_rng(size)
+    left, right = (generator.standard_normal((size, size)).astype(np.float32) for _ in range(2))
+    exact = left.astype(np.float64) @ right.astype(np.float64)
+    a, b = paddle.to_tensor(left), paddle.to_tensor(right)
+    error = float(np.abs(paddle.matmul(a, b).numpy() - exact).max() / np.abs(exact).max())
+
+    def product() -> float:
+        started = time.perf_counter()
+        for _ in range(PRODUCTS):
+            paddle.matmul(a, b)
+        return (time.perf_counter() - started) / PRODUCTS
+
+    return product, error
+
+
+def answer_requests() -> None:
+    """A contender: reads the name of a request per line, writes its result."""
+    products = {str(size): make_product(size) for size in SIZES}
+    step = make_step()
+    requests = {STEP: step, FAULTS: functools.partial(page_faults, step)}
+    requests.update({name: product for name, (product, _) in products.items()})
+    print(json.dumps({name: error for name, (_, error) in products.items()}), flush=True)
+    for line in sys.stdin:
+        print(json.dumps(requests[line.strip()]()), flush=True)
+
+
+def ask(process: subprocess.Popen, request: str) -> float:
+    """Let a contender do one request and return its result."""
+    process.stdin.write(f"{request}\n")
+    process.stdin.flush()
+    return json.loads(read(process))
+
+
+def read(process: subprocess.Popen) -> str:
+    """The next line of a contender."""
+    line = process.stdout.readline()
+    if not line:
+        raise SystemExit(f"a contender ended with exit code {process.wait()}, or all took over {TIMEOUT_SECONDS} s")
+    return line
+
+
+def show(
+    seconds: Dict[str, Dict[str, List[float]]], errors: Dict[str, Dict[str, float]], faults: Dict[str, float]
+) -> Dict[str, float]:
+    """Print the tables and return how many times as fast the tuned process is."""
+    result = {}
+    step = seconds[STEP]
+    rows = [
+        [name, Spread.of(values).text(1e3, 1), rounds.ratios(step[PLAIN], values).text(), f"{faults[name]:,}"]
+        for name, values in step.items()
+    ]
+    title = f"ViT-Ti/16 training step, {BATCH_SIZE} images, one thread, median of {ROUNDS} rounds [lowest, highest]"
+    rounds.table(title, ["environment", "ms", "times as fast as plain", "page faults"], rows)
+    for name, key in ((TUNED, "step_speedup"), (MALLOC_ONLY, "malloc_only"), (KERNELS_ONLY, "mkl_only")):
+        result[key] = rounds.ratios(step[PLAIN], step[name]).median
+    for size in SIZES:
+        taken = seconds[str(size)]
+        rows = []
+        for name, values in taken.items():
+            speed = Spread.of([2 * size**3 / value / 1e9 for value in values])
+            ratio = rounds.ratios(taken[PLAIN], values)
+            rows.append([name, speed.text(digits=0), ratio.text(), f"{errors[name][str(size)]:.1e}"])
+            if name in (PLAIN, TUNED):
+                result[f"product_{size}_{name}_gigaflops"] = speed.median
+        header = ["environment", "GFLOP/s", "times as fast as plain", "error against float64"]
+        rounds.table(f"float32 product {size} x {size}, one thread, {ROUNDS} rounds", header, rows)
+        result[f"product_{size}_speedup"] = rounds.ratios(taken[PLAIN], taken[TUNED]).median
+    return result
+
+
+def main() -> None:
+    if "--contender" in sys.argv:
+        answer_requests()
+        return
+    rounds.print_machine()
+    processes: Dict[str, subprocess.Popen] = {}
+
+    def end_all() -> None:
+        for process in processes.values():
+            rounds.end(process)
+
+    clock = threading.Timer(TIMEOUT_SECONDS, end_all)
+    clock.daemon = True
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as complaints:
+        try:
+            for name, environment in environments().items():
+                command = [sys.executable, __file__, "--contender"]
+                pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": complaints}
+                processes[name] = rounds.start(command, environment, **pipes)
+            clock.start()
+            errors = {name: json.loads(read(process)) for name, process in processes.items()}
+            seconds = {}
+            for request in (STEP, *map(str, SIZES)):
+                contenders = {name: functools.partial(ask, process, request) for name, process in processes.items()}
+                seconds[request] = rounds.interleave(contenders, ROUNDS)
+            faults = {name: ask(process, FAULTS) for name, process in processes.items()}
+        except (SystemExit, OSError):
+            complaints.seek(0)
+            sys.stderr.write(complaints.read()[-3000:])
+            raise
+        finally:
+            clock.cancel()
+            end_all()
+    variables = sorted(set(environments()[TUNED].items()) - set(environments()[PLAIN].items()))
+    print("tuned adds: " + " ".join(f"{name}={value}" for name, value in variables))
+    rounds.print_result(show(seconds, errors, faults))
+
+
+if __name__ == "__main__":
+    main()

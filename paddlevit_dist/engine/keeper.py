@@ -1,0 +1,162 @@
+"""Where a run starts from and what it leaves: weights, optimizer state and position, decided once for all ranks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Dict, NamedTuple, Optional
+
+import paddle
+
+from ..checkpoint import state as checkpoints
+from ..checkpoint.load import load_weights
+from ..errors import UserError
+from ..observe.record import RunRecord
+from ..parallel import all_gather, broadcast_object, is_main
+from .optimizer import optimizer_state, restore_optimizer
+from .precision import Precision
+from .steps import weights_digest
+from .task import Task
+
+
+class Start(NamedTuple):
+    """Where training begins: an epoch (from 1), after some of its samples."""
+
+    epoch: int
+    consumed: int
+
+
+class Keeper:
+    """Loads and saves the state of one training run. Every rank has one and calls its methods.
+
+    Args:
+        folder: the run's ``checkpoints`` folder.
+        model: the inner model, not its data-parallel wrapper.
+        global_batch_size: samples of one update.
+        updates_per_epoch: of a whole epoch.
+    """
+
+    def __init__(
+        self,
+        config: Any,
+        task: Task,
+        folder: Path,
+        record: RunRecord,
+        model: paddle.nn.Layer,
+        optimizer: Any,
+        precision: Precision,
+        *,
+        global_batch_size: int,
+        updates_per_epoch: int,
+    ) -> None:
+        self.config = config
+        self.task = task
+        self.folder = folder
+        self.record = record
+        self.model = model
+        self.optimizer = optimizer
+        self.precision = precision
+        self.global_batch_size = global_batch_size
+        self.updates_per_epoch = updates_per_epoch
+        self.best: Optional[Dict[str, Any]] = None
+
+    def load(self) -> Start:
+        """Put in place the weights, optimizer state and position that -resume and -pretrained ask for."""
+        config = self.config
+        found = self._find_checkpoint()
+        if found is None:
+            if broadcast_object(is_main() and checkpoints.newest_good(self.folder, self.record.say) is not None):
+                raise UserError(
+                    f"-output={config.SAVE} already holds a run's checkpoints; go on with -resume=auto, "
+                    "or choose another -output"
+                )
+            if config.MODEL.PRETRAINED:
+                report = load_weights(self.model, config.MODEL.PRETRAINED)
+                self.record.say(f"pretrained weights {config.MODEL.PRETRAINED}: {report.summary()}")
+            return Start(config.TRAIN.LAST_EPOCH + 1, 0)
+        if found.is_file():
+            report = load_weights(self.model, str(found), minimum_loaded=1.0)
+            self.record.say(
+                f"resumed weights only from {found} ({report.summary()}): it holds no optimizer state, so moments "
+                f"start afresh at epoch {config.TRAIN.LAST_EPOCH + 1} (-last_epoch)"
+            )
+            return Start(config.TRAIN.LAST_EPOCH + 1, 0)
+        return self._restore(found)
+
+    def _find_checkpoint(self) -> Optional[Path]:
+        """What -resume means, decided by the main process for all."""
+        source = self.config.MODEL.RESUME
+        if not source:
+            return None
+        found, problem = None, None
+        if is_main():
+            try:
+                found = checkpoints.resolve(source, self.folder, self.record.say)
+            except UserError as error:
+                problem = str(error)
+        found, problem = broadcast_object((found, problem))
+        if problem is not None:
+            raise UserError(problem)
+        if found is None:
+            self.record.say(f"-resume=auto: no checkpoint in {self.folder}, starting afresh")
+        return found
+
+    def _restore(self, directory: Path) -> Start:
+        report = load_weights(self.model, str(directory), strict=True)
+        state = checkpoints.read(directory)
+        try:
+            restore_optimizer(self.optimizer, self.model, state.optimizer)
+        except ValueError as error:
+            raise UserError(
+                f"-resume={directory}: {error}; use the TRAIN.OPTIMIZER it was saved with, or -pretrained"
+            ) from error
+        self.precision.restore(state.extra["scaler"])
+        self.best = state.extra["best"]
+        position = state.position
+        self.record.say(f"resumed from {directory} after epoch {position['epoch']}: {report.summary()}")
+        saved_batch = state.extra["global_batch_size"]
+        if saved_batch != self.global_batch_size:
+            self.record.say(f"note: the effective batch was {saved_batch} before and is {self.global_batch_size} now")
+        return Start(position["epoch"] + 1, position["consumed"])
+
+    def note_best(self, epoch: int, values: Dict[str, float]) -> bool:
+        """Whether this evaluation is the best so far."""
+        name, more_is_better = self.task.best_metric
+        value = values[name]
+        if self.best is not None and (value <= self.best["value"] if more_is_better else value >= self.best["value"]):
+            return False
+        self.best = {"name": name, "value": value, "epoch": epoch}
+        return True
+
+    def save(self, epoch: int, is_new_best: bool) -> None:
+        """Write a checkpoint on the main process; the others wait, for as long as it takes."""
+        digests = all_gather(weights_digest(self.model))
+        if len(set(digests)) > 1:
+            raise RuntimeError(f"weights differ between ranks after epoch {epoch}: {digests}; nothing was saved")
+        problem = None
+        if is_main():
+            try:
+                self._write(epoch, is_new_best, digests[0])
+            except UserError as error:
+                problem = str(error)
+        problem = broadcast_object(problem)
+        if problem is not None:
+            raise UserError(problem)
+
+    def _write(self, epoch: int, is_new_best: bool, digest: str) -> None:
+        extra = {
+            "scaler": self.precision.state(),
+            "best": self.best,
+            "global_batch_size": self.global_batch_size,
+            "seed": self.config.SEED,
+            "weights_digest": digest,
+            "paddle": paddle.__version__,
+        }
+        position = {"epoch": epoch, "consumed": 0, "update": epoch * self.updates_per_epoch}
+        state = checkpoints.RunState(position, optimizer_state(self.optimizer, self.model), extra)
+        directory = checkpoints.save(self.folder, epoch, self.model, state)
+        checkpoints.link(self.folder, "last", directory)
+        if is_new_best:
+            checkpoints.link(self.folder, "best", directory)
+        save_frequency, final = self.config.SAVE_FREQ, self.config.TRAIN.NUM_EPOCHS
+        checkpoints.prune(self.folder, lambda number: number % save_frequency == 0 or number == final)
+        self.record.say(f"saved {directory}")

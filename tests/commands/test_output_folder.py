@@ -1,0 +1,142 @@
+"""What a run leaves behind and says, for one process and for two."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+
+import numpy as np
+import paddle
+import pytest
+
+import paddlevit_dist
+from paddlevit_dist.config import load
+
+from .conftest import EPOCHS, SAVE_FREQ
+from .runs import DIGITS, contents, events, last_line, run_first_start, run_main, well
+
+
+@pytest.fixture(params=["trained", "trained_by_two"])
+def run(request):
+    """A finished training; its fixture has seen that nothing was written to stderr."""
+    return request.getfixturevalue(request.param)
+
+
+def test_the_folder_is_flat_and_holds_the_named_files(run):
+    names = {path.name for path in run.output.iterdir()}
+    assert names == {"config.yaml", "run.json", "log.txt", "metrics.jsonl", "checkpoints", "data"}
+
+
+def test_the_configuration_loads_back_to_the_same_values(run):
+    assert load([f"-cfg={run.output / 'config.yaml'}"]).values == load(run.arguments).values
+
+
+def test_the_run_record_tells_command_versions_devices_tuning_and_seed(run):
+    record = json.loads((run.output / "run.json").read_text())
+    processes = 2 if "-ngpus=2" in run.arguments else 1
+    assert shlex.split(record["command"])[2:] == run.arguments
+    assert record["versions"]["paddle"] == paddle.__version__
+    assert record["versions"]["paddlevit_dist"] == paddlevit_dist.__version__
+    assert record["versions"]["numpy"] == np.__version__
+    assert (record["processes"], record["device"], record["seed"]) == (processes, "cpu", 3)
+    assert record["effective_batch"] == 64 * processes
+    assert record["tuning"]["FLAGS_paddle_num_threads"] == "1"
+    assert "PYTHONWARNINGS" in record["tuning"]["set_by_us"]
+    assert record["product_check"]["relative_error"] < 1e-5
+
+
+def test_the_log_has_every_line_of_stdout_behind_its_time(run):
+    log = (run.output / "log.txt").read_text().splitlines()
+    assert [line.split(" ", 2)[2] for line in log] == run.ended.out.splitlines()
+
+
+def test_every_epoch_is_reported_once_with_its_evaluation(run):
+    lines = events(run.output)
+    assert {line["kind"] for line in lines} == {"training", "epoch", "evaluation"}
+    for kind in ("epoch", "evaluation"):
+        assert [line["epoch"] for line in lines if line["kind"] == kind] == list(range(1, EPOCHS + 1))
+    updates = [line["update"] for line in lines if line["kind"] == "training"]
+    assert updates == sorted(set(updates))
+    assert all(line["samples"] == 360 for line in lines if line["kind"] == "evaluation")
+    losses = [line["loss"] for line in lines if line["kind"] == "epoch"]
+    assert losses[-1] < losses[0]
+
+
+def test_the_last_line_is_the_last_evaluation(run):
+    values = [line for line in events(run.output) if line["kind"] == "evaluation"][-1]
+    expected = f"top-1 {values['top-1']:.2f} top-5 {values['top-5']:.2f} loss {values['loss']:.4f}"
+    assert last_line(run.ended) == expected
+    assert values["top-1"] == pytest.approx(100 * values["top-1 count"] / 360)
+
+
+def test_an_evaluation_of_the_saved_weights_ends_with_the_same_line_and_its_own_record(run, tmp_path):
+    output = shutil.copytree(run.output, tmp_path / "copy", symlinks=True)
+    before = contents(output)
+    digits = [word for word in DIGITS if word != "-epochs=1"]
+    ended = well(run_first_start(f"-output={output}", *digits, "-eval", f"-pretrained={run.last}"))
+    assert last_line(ended) == last_line(run.ended)
+    after = contents(output)
+    assert set(after) - set(before) == {"eval_config.yaml", "eval_run.json"}
+    assert all(after[name] == value for name, value in before.items() if name != "metrics.jsonl")
+    assert events(output)[-1]["kind"] == "evaluation"
+
+
+def test_plain_paddle_reads_the_saved_weights(run):
+    state = paddle.load(str(run.last / "model.pdparams"))
+    model = paddlevit_dist.create_model("vit", 10, 16, in_channels=1, patch_size=8, embed_dim=16, depth=1, num_heads=2)
+    assert {name: tuple(value.shape) for name, value in state.items()} == {
+        name: tuple(value.shape) for name, value in model.state_dict().items()
+    }
+    assert paddlevit_dist.load_weights(model, run.last, strict=True).loaded_fraction == 1.0
+
+
+def test_kept_are_every_nth_the_last_and_the_best_checkpoint(run):
+    """Each epoch that was the best until then was saved and has gone when a better one came."""
+    scores = [line["top-1"] for line in events(run.output) if line["kind"] == "evaluation"]
+    bests = [epoch for epoch, score in enumerate(scores, 1) if score > max(scores[: epoch - 1], default=-1.0)]
+    kept = {epoch for epoch in range(1, EPOCHS + 1) if epoch % SAVE_FREQ == 0} | {EPOCHS, bests[-1]}
+    assert set(bests) - kept, "no epoch was a best one only for a while: the test proves nothing"
+    saved = [line.rpartition("_")[2] for line in run.ended.out.splitlines() if line.startswith("saved")]
+    assert {int(epoch) for epoch in saved} == kept | set(bests)
+
+    checkpoints = run.output / "checkpoints"
+    names = {path.name for path in checkpoints.iterdir()}
+    assert names == {"last", "best", *(f"epoch_{epoch:04d}" for epoch in kept)}
+    assert str((checkpoints / "last").readlink()) == f"epoch_{EPOCHS:04d}"
+    assert str((checkpoints / "best").readlink()) == f"epoch_{bests[-1]:04d}"
+
+
+def test_links_survive_a_move_of_the_folder(trained, tmp_path):
+    first = shutil.copytree(trained.output, tmp_path / "first", symlinks=True)
+    moved = first.rename(tmp_path / "moved")
+    best = [line for line in trained.ended.out.splitlines() if line.endswith("(best)")][-1]
+    ended = well(
+        run_main(f"-output={tmp_path / 'output'}", *DIGITS, "-eval", f"-pretrained={moved / 'checkpoints' / 'best'}")
+    )
+    assert best == f"epoch {best.split()[1]} evaluation: {last_line(ended)} (best)"
+
+
+def test_amp_on_the_cpu_says_so_once_and_changes_nothing(trained, tmp_path):
+    output = tmp_path / "output"
+    ended = well(run_main(*trained.arguments, f"-output={output}", "-amp"))
+    notices = [line for line in ended.out.splitlines() if "half-precision" in line]
+    assert notices == ["-amp: this device has no half-precision kernels, training goes on in float32"]
+
+    def numbers(folder):
+        varying = ("time", "seconds", "samples_per_second", "data_wait_fraction")
+        return [{name: value for name, value in line.items() if name not in varying} for line in events(folder)]
+
+    assert numbers(output) == numbers(trained.output)
+    digests = [
+        json.loads((last / "state.json").read_text())["extra"]["weights_digest"]
+        for last in (output / "checkpoints" / "last", trained.last)
+    ]
+    assert digests[0] == digests[1]
+
+
+def test_a_finished_run_that_is_resumed_has_nothing_to_do(copy, trained):
+    before = contents(copy)
+    ended = well(run_main(*trained.arguments, f"-output={copy}", "-resume=auto"))
+    assert last_line(ended) == f"nothing to do: epoch {EPOCHS} of {EPOCHS} is already done"
+    assert contents(copy) == before

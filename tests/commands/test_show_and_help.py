@@ -1,0 +1,72 @@
+"""-show_config and -h: what they print, and what they do not do."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from distributed.harness import ROOT, run_command, run_main
+
+from .runs import MAIN, well
+
+RECIPE = ROOT / "configs" / "vit_base_patch16_224.yaml"
+
+
+def test_show_config_prints_values_with_sources_batch_and_rates_and_starts_nothing(tmp_path):
+    output = tmp_path / "output"
+    ended = well(
+        run_main(
+            f"-cfg={RECIPE}",
+            f"-output={output}",
+            "-data_path=/nowhere",
+            "-batch_size=8",
+            "-ngpus=2",
+            "-show_config",
+            "TRAIN.LINEAR_SCALED_LR",
+            "64",
+            "TRAIN.WARMUP_START_LR",
+            "3e-7",
+        )
+    )
+    lines = [" ".join(line.split()) for line in ended.out.splitlines()]
+    assert "BATCH_SIZE: 8 # command line" in lines
+    assert f"NAME: vit_base_patch16_224 # {RECIPE}" in lines
+    assert f"WEIGHT_DECAY: 0.3 # {RECIPE.parent / '_base_' / 'vit_imagenet.yaml'}" in lines
+    assert "MLP_RATIO: null # default" in lines
+    batch = next(line for line in lines if line.startswith("effective batch"))
+    assert "effective batch 32 = 8 per process x 2 process(es) x 2 accumulated" in batch  # the recipe accumulates 2
+    assert "learning rate 0.0015 (warm-up from 1.5e-07, end 0)" in batch  # 3e-3 and 3e-7, times 32 / 64
+    assert "LINEAR_SCALED_LR 64" in batch
+    assert not output.exists()
+
+
+PROBE = """
+import runpy, sys
+sys.argv[:] = sys.argv[1:]
+try:
+    runpy.run_path(sys.argv[0], run_name="__main__")
+except SystemExit as end:
+    print("code", end.code, "paddle", "paddle" in sys.modules, "numpy", "numpy" in sys.modules)
+"""
+
+
+@pytest.mark.parametrize(
+    "arguments, code",
+    [(["-h"], 0), (["--help"], 0), (["TRAIN.BSE_LR", "1"], 2), (["-batchsize=3"], 2), (["-cfg=none.yaml"], 2)],
+    ids=["-h", "--help", "unknown key", "unknown flag", "missing file"],
+)
+def test_help_and_wrong_options_do_not_import_paddle(arguments, code):
+    ended = run_command([sys.executable, "-c", PROBE, str(MAIN), *arguments], timeout=30)
+    assert ended.out.splitlines()[-1] == f"code {code} paddle False numpy False"
+    assert len(ended.err.splitlines()) == (1 if code else 0)
+
+
+def test_help_names_every_flag_and_key_and_the_example():
+    from paddlevit_dist.config.command_line import FLAGS
+    from paddlevit_dist.config.defaults import KEYS
+
+    out = well(run_main("-h")).out
+    assert "python main_multi_gpu.py" in out and "-cfg='./configs/vit_base_patch16_224.yaml'" in out
+    words = set(out.replace("=", " ").split())
+    assert {f"-{name}" for name in FLAGS} <= words
+    assert set(KEYS) - {"BASE"} <= words

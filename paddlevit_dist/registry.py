@@ -39,8 +39,11 @@ DATASETS: Dict[str, Target] = {
     "digits": "paddlevit_dist.images.datasets.digits:Digits",
     "mnist": "paddlevit_dist.images.datasets.idx:Mnist",
     "fashion_mnist": "paddlevit_dist.images.datasets.idx:FashionMnist",
+    "cifar10": "paddlevit_dist.images.datasets.cifar:Cifar10",
+    "cifar100": "paddlevit_dist.images.datasets.cifar:Cifar100",
     "imagenet2012": "paddlevit_dist.images.datasets.imagenet:ImageNet2012",
     "folder": "paddlevit_dist.images.datasets.folder:ClassFolders",
+    "tar": "paddlevit_dist.images.datasets.tar_images:TarImages",
 }
 
 TASKS: Dict[str, Target] = {

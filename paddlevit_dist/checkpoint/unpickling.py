@@ -90,6 +90,10 @@ class _Name(NamedTuple):
 _NDARRAY, _DTYPE = _Name("numpy", "ndarray"), _Name("numpy", "dtype")
 
 
+class _EightBitText(str):
+    """A string of Python 2, which had one type for text and for the bytes of an array."""
+
+
 class _Machine:
     """Carries out the instructions of one pickle on a stack."""
 
@@ -248,7 +252,7 @@ def _set_byte_order(dtype: np.dtype, version: Any, byte_order: Any, *rest: Any) 
 
 
 def _fill_array(machine: _Machine, array: np.ndarray, version, shape, dtype, fortran_order, data) -> None:
-    if isinstance(data, str):  # Python 2 has no other type for bytes
+    if isinstance(data, _EightBitText):
         machine.spend(len(data))
         data = data.encode("latin1")
     if not isinstance(dtype, np.dtype) or not isinstance(data, bytes):
@@ -311,8 +315,8 @@ _INSTRUCTIONS: Dict[bytes, Callable[[_Machine], Any]] = {
     b"X": lambda m: m.push(m.read_text("<I")),
     b"\x8c": lambda m: m.push(m.read_text("<B")),
     b"\x8d": lambda m: m.push(m.read_text("<Q")),
-    b"U": lambda m: m.push(str(m.read(m.unpack("<B")), "latin1")),
-    b"T": lambda m: m.push(str(m.read(m.unpack("<I")), "latin1")),
+    b"U": lambda m: m.push(_EightBitText(m.read(m.unpack("<B")), "latin1")),
+    b"T": lambda m: m.push(_EightBitText(m.read(m.unpack("<I")), "latin1")),
     b"B": lambda m: m.push(m.read(m.unpack("<I"))),
     b"C": lambda m: m.push(m.read(m.unpack("<B"))),
     b"\x8e": lambda m: m.push(m.read(m.unpack("<Q"))),

@@ -77,6 +77,7 @@ _TRAIN = (
         "TRAIN.LINEAR_SCALED_LR", "int", "batch that the learning rates are meant for; None: as given", _AT_LEAST_1
     ),
     Key("TRAIN.SMOOTHING", 0.0, "float", "label smoothing", _SHARE_BELOW_1),
+    Key("TRAIN.REPEATED_AUGMENT", 1, "int", "readings of each sample within an epoch of unchanged length", _AT_LEAST_1),
     Key(
         "TRAIN.LR_SCHEDULER.NAME",
         "cosine",
@@ -93,6 +94,48 @@ _TRAIN = (
     Key("TRAIN.OPTIMIZER.MOMENTUM", 0.9, "float", "SGD: momentum", _SHARE_BELOW_1),
 )
 
+_AUGMENT = (
+    Key("TRAIN.RAND_AUGMENT", False, "switch", "RandAugment: true, or timm's text such as rand-m9-mstd0.5-inc1"),
+    Key("TRAIN.RAND_AUGMENT_LAYERS", 2, "int", "RAND_AUGMENT true: operations per image", _AT_LEAST_1),
+    Key("TRAIN.RAND_AUGMENT_MAGNITUDE", 9, "int", "RAND_AUGMENT true: strength", Range(low=0, high=10)),
+    Key("TRAIN.AUTO_AUGMENT", False, "switch", "without RAND_AUGMENT: true (original), originalr, v0, v0r or 3a"),
+    Key("TRAIN.COLOR_JITTER", 0.0, "float", "without RAND_AUGMENT and AUTO_AUGMENT, or with 3a: range", _AT_LEAST_0),
+    Key("TRAIN.GRAYSCALE_PROB", 0.0, "float", "probability of a grey image", _SHARE),
+    Key("TRAIN.GAUSSIAN_BLUR_PROB", 0.0, "float", "probability of a blur of 0.1 to 2 pixels", _SHARE),
+    Key("TRAIN.SOLARIZE_PROB", 0.0, "float", "probability of inverting all values from 128 on", _SHARE),
+    Key("TRAIN.RANDOM_ERASE_PROB", 0.0, "float", "probability of erasing boxes of an image", _SHARE),
+    Key(
+        "TRAIN.RANDOM_ERASE_MODE",
+        "pixel",
+        "text",
+        "boxes become the mean (const), a random colour (rand) or noise (pixel)",
+        choices=("const", "rand", "pixel"),
+    ),
+    Key("TRAIN.RANDOM_ERASE_COUNT", 1, "int", "most boxes of an image", _AT_LEAST_1),
+    Key("TRAIN.MIXUP_ALPHA", 0.0, "float", "mixup: of the distribution Beta(alpha, alpha); 0: off", _AT_LEAST_0),
+    Key("TRAIN.CUTMIX_ALPHA", 0.0, "float", "cutmix: of the distribution Beta(alpha, alpha); 0: off", _AT_LEAST_0),
+    Key(
+        "TRAIN.CUTMIX_MINMAX",
+        None,
+        "float",
+        "cutmix: shortest and longest side of the box to the image's, instead of CUTMIX_ALPHA",
+        _SHARE_ABOVE_0,
+        None,
+        True,
+        2,
+        True,
+    ),
+    Key("TRAIN.MIXUP_PROB", 1.0, "float", "probability of mixing at all (mixup or cutmix)", _SHARE),
+    Key("TRAIN.MIXUP_SWITCH_PROB", 0.5, "float", "probability of cutmix where both are on", _SHARE),
+    Key(
+        "TRAIN.MIXUP_MODE",
+        "batch",
+        "text",
+        "one draw for a whole batch, for each pair of images or for each image",
+        choices=("batch", "pair", "elem"),
+    ),
+)
+
 _RUN = (
     Key("BASE", [], "text", "YAML files read before this one, relative to it; only inside a file", many=True),
     Key("TASK", "classification", "text", "name of a registered task"),
@@ -107,7 +150,7 @@ _RUN = (
     Key("CPU_TUNING", True, "bool", "set the environment that makes MKL and malloc fast on this processor"),
 )
 
-KEYS: dict[str, Key] = {key.name: key for key in (*_DATA, *_MODEL, *_TRAIN, *_RUN)}
+KEYS: dict[str, Key] = {key.name: key for key in (*_DATA, *_MODEL, *_TRAIN, *_AUGMENT, *_RUN)}
 
 
 def default_config() -> CfgNode:
@@ -115,7 +158,7 @@ def default_config() -> CfgNode:
     config = CfgNode()
     for key in KEYS.values():
         default = key.default
-        put(config, key.name, type(default)(default) if key.many else default)
+        put(config, key.name, type(default)(default) if key.many and default is not None else default)
     return config
 
 

@@ -15,6 +15,7 @@ _KINDS = {  # kind -> (one of them, several of them)
     "float": ("a number", "numbers"),
     "bool": ("true or false", "true or false"),
     "text": ("text", "texts"),
+    "switch": ("true, false or text", "true, false or texts"),
 }
 
 _short = reprlib.Repr()
@@ -58,7 +59,8 @@ class Key:
     Args:
         name: dotted, as written on the command line.
         default: value when neither a file nor the command line sets the key; its type (list, tuple) is kept.
-        kind: "int", "float", "bool" or "text", of the value or of each item.
+        kind: "int", "float", "bool", "text" or "switch" (a bool, or a text that says more), of the value or of each
+            item.
         meaning: one line for people.
         within: the numbers allowed, None for any finite one.
         choices: the values allowed, None for any; texts are compared without case.
@@ -103,7 +105,7 @@ class Key:
         items = [self._parse_one(item) for item in self._items(value)]
         if self.length is not None and len(items) != self.length:
             raise Mismatch(f"{len(items)} items")
-        return type(self.default)(items)
+        return (list if self.default is None else type(self.default))(items)
 
     def _items(self, value: Any) -> list[Any]:
         if isinstance(value, str):
@@ -164,6 +166,12 @@ def _parse_bool(value: Any) -> bool:
     return value
 
 
+def _parse_switch(value: Any) -> bool | str:
+    if value is None or (isinstance(value, str) and value.strip().lower() in NONE_WORDS):
+        return False
+    return value if isinstance(value, bool) else _parse_text(value)
+
+
 def _parse_text(value: Any) -> str:
     if not isinstance(value, str) or not value:
         raise Mismatch("not a text")
@@ -175,4 +183,5 @@ _PARSERS: dict[str, Callable[[Any], Any]] = {
     "float": _parse_float,
     "bool": _parse_bool,
     "text": _parse_text,
+    "switch": _parse_switch,
 }

@@ -68,7 +68,7 @@ class Updater:
             paddle.seed(step_seed(self.seed, moment.update, rank(), micro))
             with synchronise_only_last(self.model, micro == len(batches) - 1):
                 with self.precision.autocast():
-                    terms = self.task.train_step(self.model, batch, moment)
+                    terms = self.task.train_step(self.model, batch, moment._replace(micro=micro))
                     loss = self._loss(terms, counts)
                 self.precision.backward(loss)
             outputs.append(terms)

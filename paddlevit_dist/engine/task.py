@@ -30,11 +30,13 @@ class Moment(NamedTuple):
         epoch: from 1.
         update: from 0, over the whole run.
         total_updates: of the whole run.
+        micro: number of the micro-batch within the update, from 0.
     """
 
     epoch: int
     update: int
     total_updates: int
+    micro: int = 0
 
 
 class Metrics:

@@ -148,6 +148,7 @@ class Trainer:
             world_size=world_size(),
             accumulation_steps=train.ACCUM_ITER,
             seed=config.SEED,
+            repeats=train.REPEATED_AUGMENT,
         )
         self.train_loader = self._loader(self.datasets["train"], self.sampler, CountingCollate(self.task))
         self.updates_per_epoch = self.sampler.updates_per_epoch
@@ -215,10 +216,9 @@ class Trainer:
         finally:
             bar.close()
         means = meters.finish_epoch()
-        self.record.event("epoch", {"epoch": epoch, "seconds": round(window.seconds_of_epoch(), 3), **means})
-        self.record.say(
-            f"epoch {epoch}/{self.config.TRAIN.NUM_EPOCHS} training: {_format(means)} ({window.seconds_of_epoch():.1f} s)"
-        )
+        seconds = window.seconds_of_epoch()
+        self.record.event("epoch", {"epoch": epoch, "seconds": round(seconds, 3), **means})
+        self.record.say(f"epoch {epoch}/{self.config.TRAIN.NUM_EPOCHS} training: {_format(means)} ({seconds:.1f} s)")
 
     def _report(self, epoch: int, learning_rate: float, meters: Meters, window: "_Window", bar: Progress) -> None:
         means = meters.reduce()  # the only collective beside gradients and counts

@@ -1,9 +1,10 @@
-"""Image classification: any registered image model, cross-entropy with label smoothing, top-1 and top-5."""
+"""Image classification: any registered image model, cross-entropy with label smoothing and mixed labels, top-1 and
+top-5."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Dict, Sequence
+from typing import Any, Dict, Optional, Sequence
 
 import numpy as np
 import paddle
@@ -12,7 +13,11 @@ import paddle.nn.functional as F
 from ..engine.task import Metrics, Moment, Task, Term
 from ..errors import UserError
 from ..models import create_model, variant_options
+from ..parallel import rank
 from ..registry import resolve
+from .augment import build_augmentation
+from .erasing import RandomErasing
+from .mixing import Mix, build_mixing, smooth_targets, soft_cross_entropy
 from .transforms import build_transform
 
 # Keys of MODEL that are options of a model; the others name the model or its weights.
@@ -33,17 +38,21 @@ _MODEL_OPTIONS = {
 class ImageSamples:
     """A data set of pictures with its transform: what a loader process reads."""
 
-    def __init__(self, dataset: Any, transform: Any) -> None:
+    def __init__(self, dataset: Any, transform: Any, erasing: Optional[RandomErasing] = None) -> None:
         self.dataset = dataset
         self.transform = transform
+        self.erasing = erasing
 
     def __len__(self) -> int:
         return len(self.dataset)
 
     def sample(self, index: int, generator: np.random.Generator) -> Any:
-        """``(image, label)``: uint8 ``(channels, size, size)`` and an int."""
-        image, label = self.dataset.read(index)
-        return self.transform(image, generator), label
+        """``(image, label)``: uint8 ``(channels, size, size)`` and an int; with erasing also what to erase."""
+        picture, label = self.dataset.read(index)
+        image = self.transform(picture, generator)
+        if self.erasing is None:
+            return image, label
+        return image, label, self.erasing.draw(image.shape, generator)
 
     def describe(self, index: int) -> str:
         return self.dataset.describe(index)
@@ -66,6 +75,11 @@ class Classification(Task):
         self._offset = (-offset).astype(np.float32).reshape(1, -1, 1, 1)
         self.num_classes = config.MODEL.NUM_CLASSES
         self._tensors: Any = None
+        train = config.TRAIN
+        self.mixing = build_mixing(train)
+        self.erasing: Optional[RandomErasing] = None
+        if train.RANDOM_ERASE_PROB:
+            self.erasing = RandomErasing(train.RANDOM_ERASE_PROB, train.RANDOM_ERASE_MODE, train.RANDOM_ERASE_COUNT)
         self.notices += self._overridden_dimensions()
 
     def _overridden_dimensions(self) -> Sequence[str]:
@@ -85,6 +99,7 @@ class Classification(Task):
         data = self.config.DATA
         dataset = resolve("dataset", data.DATASET)(data.DATA_PATH, split, cache_folder)
         self._check_classes(dataset)
+        is_training = split == "train"
         transform = build_transform(
             dataset.kind,
             split,
@@ -94,8 +109,9 @@ class Classification(Task):
             crop_scale=data.CROP_SCALE,
             crop_ratio=data.CROP_RATIO,
             flip_probability=data.HORIZONTAL_FLIP,
+            augment=build_augmentation(self.config.TRAIN, data.IMAGENET_MEAN) if is_training else None,
         )
-        return ImageSamples(dataset, transform)
+        return ImageSamples(dataset, transform, self.erasing if is_training else None)
 
     def _check_classes(self, dataset: Any) -> None:
         if self.num_classes is None:
@@ -107,9 +123,12 @@ class Classification(Task):
             )
 
     def collate(self, samples: Sequence[Any]) -> Dict[str, np.ndarray]:
-        images, labels = zip(*samples)
+        images, labels, *erased = zip(*samples)
         # images uint8 (batch, channels, size, size), a quarter of the bytes of float32; labels int64 (batch,)
-        return {"images": np.stack(images), "labels": np.asarray(labels, dtype=np.int64)}
+        batch = {"images": np.stack(images), "labels": np.asarray(labels, dtype=np.int64)}
+        for entries in erased:
+            batch.update({name: np.stack([entry[name] for entry in entries]) for name in entries[0]})
+        return batch
 
     def build_model(self) -> paddle.nn.Layer:
         config = self.config
@@ -134,19 +153,35 @@ class Classification(Task):
 
     def train_step(self, model: paddle.nn.Layer, batch: Dict[str, paddle.Tensor], moment: Moment) -> Dict[str, Term]:
         labels = batch["labels"]
-        logits = model(self.normalise(batch["images"])).astype("float32")  # (batch, classes)
+        images = self.normalise(batch["images"])
+        if self.erasing is not None:
+            images = self.erasing.fill(images, batch)
+        mix = self._draw_mix(images.shape, moment)
+        logits = model(images if mix is None else mix.images(images)).astype("float32")  # (batch, classes)
         count = labels.shape[0]
         with paddle.no_grad():
-            correct = (logits.argmax(axis=-1) == labels).astype("float32").sum()
+            # A mixed picture counts as right when its label with the larger share comes first; the training score is
+            # therefore lower than that of whole pictures.
+            shown = labels if mix is None else mix.dominant(labels)
+            correct = (logits.argmax(axis=-1) == shown).astype("float32").sum()
         return {
-            "loss": Term(self._cross_entropy(logits, labels), count),
+            "loss": Term(self._cross_entropy(logits, labels, mix), count),
             "top-1": Term(100.0 * correct, count, weight=0.0),
         }
 
-    def _cross_entropy(self, logits: paddle.Tensor, labels: paddle.Tensor) -> paddle.Tensor:
+    def _draw_mix(self, shape: Sequence[int], moment: Moment) -> Optional[Mix]:
+        """How to mix this process's micro-batch; None: not at all."""
+        if self.mixing is None:
+            return None
+        generator = np.random.default_rng([self.config.SEED, moment.update, rank(), moment.micro])
+        return self.mixing.draw(generator, tuple(shape))
+
+    def _cross_entropy(self, logits: paddle.Tensor, labels: paddle.Tensor, mix: Optional[Mix]) -> paddle.Tensor:
         """Summed over the batch. Label smoothing (Szegedy et al., 2016, arXiv 1512.00567, section 7) mixes the true
         label's loss with the mean over all classes."""
         smoothing = self.config.TRAIN.SMOOTHING
+        if mix is not None:
+            return soft_cross_entropy(logits, mix.targets(smooth_targets(labels, logits.shape[-1], smoothing)))
         true_label = F.cross_entropy(logits, labels, reduction="sum")
         if not smoothing:
             return true_label

@@ -1,17 +1,20 @@
 """From a picture to the uint8 array that goes to the device; normalisation happens there, on whole batches.
 
 Every transform is called as ``transform(image, generator)`` and draws all that is random from ``generator``. Each
-returns (channels, size, size) uint8, C-contiguous.
+returns (channels, size, size) uint8, C-contiguous. An ``augment`` of a training transform changes the picture between
+its scaling to the image size and the array (``augment.py``).
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Callable, Tuple
+from typing import Callable, Optional, Tuple
 
 import numpy as np
 from PIL import Image
+
+from .augment import Augmentation
 
 Box = Tuple[int, int, int, int]  # left, top, right, bottom
 Transform = Callable[[Image.Image, np.random.Generator], np.ndarray]
@@ -29,14 +32,16 @@ def build_transform(
     crop_scale: Tuple[float, float],
     crop_ratio: Tuple[float, float],
     flip_probability: float,
+    augment: Optional[Augmentation] = None,
 ) -> Transform:
     """The transform for a data set of ``kind`` ("photo" or "glyph") and a ``split`` ("train" or "val")."""
     if kind not in ("photo", "glyph") or split not in ("train", "val"):
         raise ValueError(f"no transform for kind '{kind}' and split '{split}'")
     if kind == "glyph":
-        return GlyphTransform(image_size, train=split == "train", channels=channels)
+        train = split == "train"
+        return GlyphTransform(image_size, train=train, channels=channels, augment=augment if train else None)
     if split == "train":
-        return TrainingTransform(image_size, tuple(crop_scale), tuple(crop_ratio), flip_probability, channels)
+        return TrainingTransform(image_size, tuple(crop_scale), tuple(crop_ratio), flip_probability, channels, augment)
     return EvaluationTransform(image_size, crop_pct, channels)
 
 
@@ -76,7 +81,7 @@ class EvaluationTransform:
 
 @dataclass(frozen=True)
 class TrainingTransform:
-    """Random resized crop and horizontal flip.
+    """Random resized crop, horizontal flip and, between them, ``augment``.
 
     Source: C. Szegedy et al., "Going deeper with convolutions", 2015, section 6 (area and ratio of the crop);
     the ratio is drawn log-uniformly, as is usual since.
@@ -87,6 +92,7 @@ class TrainingTransform:
     crop_ratio: Tuple[float, float] = (3 / 4, 4 / 3)
     flip_probability: float = 0.5
     channels: int = 3
+    augment: Optional[Augmentation] = None
 
     def __call__(self, image: Image.Image, generator: np.random.Generator) -> np.ndarray:
         """Return (channels, size, size) uint8."""
@@ -95,6 +101,7 @@ class TrainingTransform:
         # Cut first: resize(box=...) would let the filter see pixels outside the crop.
         resized = image.crop(box).resize((self.image_size, self.image_size), Image.Resampling.BICUBIC)
         flip = generator.random() < self.flip_probability
+        resized = _augment(resized, self.augment, self.channels, generator)
         return _to_array(resized, self.channels, flip)
 
     def draw_box(self, size: Tuple[int, int], generator: np.random.Generator) -> Box:
@@ -139,6 +146,7 @@ class GlyphTransform:
     scale: Tuple[float, float] = (0.9, 1.1)
     largest_shear: float = 0.1
     largest_shift: float = 0.08  # of the side
+    augment: Optional[Augmentation] = None
 
     def __call__(self, image: Image.Image, generator: np.random.Generator) -> np.ndarray:
         """Return (channels, size, size) uint8."""
@@ -147,6 +155,7 @@ class GlyphTransform:
         if self.train:
             inverse = self.draw_inverse_map(image.size, generator)
             image = image.transform(target, Image.Transform.AFFINE, inverse, Image.Resampling.BICUBIC)
+            image = _augment(image, self.augment, self.channels, generator)
         else:
             image = image.resize(target, Image.Resampling.BICUBIC)
         return _to_array(image, self.channels)
@@ -174,6 +183,15 @@ def _convert(image: Image.Image, channels: int) -> Image.Image:
     """Grey stays grey until the array is made: its three channels would be equal at three times the work."""
     mode = "L" if channels == 1 or image.mode == "L" else "RGB"
     return image if image.mode == mode else image.convert(mode)
+
+
+def _augment(
+    image: Image.Image, augment: Optional[Augmentation], channels: int, generator: np.random.Generator
+) -> Image.Image:
+    """Apply ``augment``; it may bring in colour, so a grey picture of a coloured set becomes RGB first."""
+    if augment is None:
+        return image
+    return augment(image.convert("RGB") if channels == 3 and image.mode == "L" else image, generator)
 
 
 def _to_array(image: Image.Image, channels: int, flip: bool = False) -> np.ndarray:

@@ -25,22 +25,38 @@ class TrainingSampler(DistributedBatchSampler):
     with ``G = batch_size * world_size * accumulation_steps``; rank ``r`` takes the ``r``-th of ``world_size`` equal
     slices of it, as ``accumulation_steps`` micro-batches. The last incomplete ``G`` of an epoch is dropped.
 
+    With ``repeats`` above 1 (repeated augmentation) each index of the permutation stands there that many times in a
+    row, each time with another repeat number, and rank ``r`` takes every ``world_size``-th position of ``G`` from
+    ``r`` on, so that the repeats of a sample go to different ranks. An epoch keeps its length, so it sees about
+    1 / ``repeats`` of the samples.
+    Source: M. Berman et al., "MultiGrain", arXiv 1902.05509, section 3.2; length and ranks as in DeiT (arXiv 2012.12877).
+
     Paddle's own sampler ignores the user's seed and advances its epoch at each iteration; this one does neither.
 
     Args:
         dataset: anything with a length.
         batch_size: samples of one micro-batch on one rank.
         seed: of the run.
+        repeats: readings of each sample that an epoch contains.
     Raises:
         UserError: the data set is smaller than one global batch.
     """
 
     def __init__(
-        self, dataset, batch_size: int, *, rank: int, world_size: int, accumulation_steps: int = 1, seed: int = 0
+        self,
+        dataset,
+        batch_size: int,
+        *,
+        rank: int,
+        world_size: int,
+        accumulation_steps: int = 1,
+        seed: int = 0,
+        repeats: int = 1,
     ) -> None:
         super().__init__(dataset, batch_size, num_replicas=world_size, rank=rank, shuffle=True, drop_last=True)
         self.accumulation_steps = accumulation_steps
         self.seed = seed
+        self.repeats = repeats
         self.consumed = 0
         self.global_batch_size = batch_size * world_size * accumulation_steps
         if self.global_batch_size > len(dataset):
@@ -70,11 +86,20 @@ class TrainingSampler(DistributedBatchSampler):
     def __iter__(self) -> Iterator[List[SampleKey]]:
         epoch, start = self.epoch, self.consumed
         order = np.random.default_rng([self.seed, epoch]).permutation(len(self.dataset))
-        rank_slice = self.batch_size * self.accumulation_steps
         for first in range(start, len(order) - self.global_batch_size + 1, self.global_batch_size):
-            own = order[first + self.local_rank * rank_slice :][:rank_slice]
-            for micro in range(0, rank_slice, self.batch_size):
-                yield [SampleKey(epoch, int(index), 0) for index in own[micro : micro + self.batch_size]]
+            own = first + self._own_positions()
+            for positions in own.reshape(self.accumulation_steps, self.batch_size):
+                yield [
+                    SampleKey(epoch, int(order[position // self.repeats]), int(position % self.repeats))
+                    for position in positions
+                ]
+
+    def _own_positions(self) -> np.ndarray:
+        """Where in a global batch this rank's samples are."""
+        positions = np.arange(self.global_batch_size)
+        if self.repeats > 1:
+            return positions[self.local_rank :: self.nranks]
+        return positions.reshape(self.nranks, -1)[self.local_rank]
 
 
 class EvaluationSampler(DistributedBatchSampler):

@@ -1,0 +1,152 @@
+"""Single changes to a picture, each with the range of its parameter: what the augmentation policies are made of.
+
+Names, ranges and their roundings are those of timm's strings, so that a recipe written for it means the same here. All
+operations take RGB and grey ("L") pictures; those that only change colour leave a grey one as it is.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, NamedTuple, Tuple, Union
+
+import numpy as np
+from PIL import Image, ImageEnhance, ImageFilter, ImageOps
+
+Fill = Union[int, Tuple[int, ...]]  # what a map brings in from outside the picture: a grey value or a colour
+
+FULL_MAGNITUDE = 10.0  # the magnitude at which the ranges end
+BLUR_RADIUS_PX = (0.1, 2.0)
+SOLARIZE_THRESHOLD = 128
+
+_SHEAR, _ROTATION_DEGREES, _SHIFT, _ENHANCEMENT = 0.3, 30.0, 0.45, 0.9
+_SMALLEST_ENHANCEMENT = 0.1
+
+
+class Operation(NamedTuple):
+    """An operation of the policies.
+
+    Attributes:
+        parameter: ``(strength, generator)`` -> the operation's parameter; strength is magnitude / FULL_MAGNITUDE.
+        apply: ``(image, parameter, fill)`` -> image.
+    """
+
+    parameter: Callable[[float, np.random.Generator], Any]
+    apply: Callable[[Image.Image, Any, Fill], Image.Image]
+
+
+def grayscale(image: Image.Image) -> Image.Image:
+    """Luminance in all channels."""
+    return image if image.mode == "L" else image.convert("L").convert(image.mode)
+
+
+def blur(image: Image.Image, radius_px: float) -> Image.Image:
+    """Pillow's Gaussian blur; its radius is the standard deviation."""
+    return image.filter(ImageFilter.GaussianBlur(radius=radius_px))
+
+
+def _either_sign(value: float, generator: np.random.Generator) -> float:
+    return -value if generator.random() < 0.5 else value
+
+
+def _both_ways(limit: float) -> Callable[[float, np.random.Generator], float]:
+    return lambda strength, generator: _either_sign(limit * strength, generator)
+
+
+def _between(low: float, high: float) -> Callable[[float, np.random.Generator], float]:
+    return lambda strength, generator: low + (high - low) * min(strength, 1.0)
+
+
+def _none(strength: float, generator: np.random.Generator) -> None:
+    return None
+
+
+def _enhancement(strength: float, generator: np.random.Generator) -> float:
+    """From nearly nothing of the property over the picture as it is to nearly twice as much."""
+    return _SMALLEST_ENHANCEMENT + 2 * _ENHANCEMENT * strength
+
+
+def _enhancement_away(strength: float, generator: np.random.Generator) -> float:
+    """Less or more of the property, further from the picture as it is with more strength."""
+    return max(_SMALLEST_ENHANCEMENT, 1.0 + _either_sign(_ENHANCEMENT * strength, generator))
+
+
+def _fewer_bits(strength: float, generator: np.random.Generator) -> int:
+    return 4 - int(4 * strength)
+
+
+def _threshold(strength: float, generator: np.random.Generator) -> int:
+    return min(256, int(256 * strength))
+
+
+def _radius(strength: float, generator: np.random.Generator) -> float:
+    smallest, largest = BLUR_RADIUS_PX
+    return float(generator.uniform(smallest, largest * min(strength, 1.0)))
+
+
+def _affine(image: Image.Image, rows: Tuple[float, ...], fill: Fill) -> Image.Image:
+    """``rows``: the first two of the map from target to source coordinates."""
+    return image.transform(image.size, Image.Transform.AFFINE, rows, Image.Resampling.BICUBIC, fillcolor=fill)
+
+
+def _posterize(image: Image.Image, bits: int, fill: Fill) -> Image.Image:
+    if bits <= 0:  # Pillow refuses what the oldest scale of this operation asks for at small magnitudes
+        return Image.new(image.mode, image.size)
+    return image if bits >= 8 else ImageOps.posterize(image, bits)
+
+
+def _solarize_add(image: Image.Image, addition: int, fill: Fill) -> Image.Image:
+    levels = np.arange(256)
+    table = np.where(levels < SOLARIZE_THRESHOLD, np.minimum(levels + addition, 255), levels)
+    return image.point(table.tolist() * len(image.getbands()))
+
+
+def _enhance(kind: Callable[[Image.Image], Any]) -> Callable[[Image.Image, float, Fill], Image.Image]:
+    return lambda image, factor, fill: kind(image).enhance(factor)
+
+
+def _solarize(image: Image.Image, threshold: int, fill: Fill) -> Image.Image:
+    return ImageOps.solarize(image, threshold)
+
+
+def _blurred(image: Image.Image, radius_px: float, fill: Fill) -> Image.Image:
+    return blur(image, radius_px)
+
+
+_color, _contrast = _enhance(ImageEnhance.Color), _enhance(ImageEnhance.Contrast)
+_brightness, _sharpness = _enhance(ImageEnhance.Brightness), _enhance(ImageEnhance.Sharpness)
+
+# Posterize, Solarize and the enhancements exist twice and more: their older scales weaken or turn around as the
+# magnitude grows; the "Increasing" ones ("inc1" in a RandAugment string) always grow stronger.
+OPERATIONS: Dict[str, Operation] = {
+    "AutoContrast": Operation(_none, lambda image, _, fill: ImageOps.autocontrast(image)),
+    "Equalize": Operation(_none, lambda image, _, fill: ImageOps.equalize(image)),
+    "Invert": Operation(_none, lambda image, _, fill: ImageOps.invert(image)),
+    "Rotate": Operation(
+        _both_ways(_ROTATION_DEGREES),
+        lambda image, degrees, fill: image.rotate(degrees, Image.Resampling.BICUBIC, fillcolor=fill),
+    ),
+    "Posterize": Operation(lambda strength, _: int(4 * strength), _posterize),
+    "PosterizeIncreasing": Operation(_fewer_bits, _posterize),
+    "PosterizeOriginal": Operation(lambda strength, _: int(4 * strength) + 4, _posterize),
+    "Solarize": Operation(_threshold, _solarize),
+    "SolarizeIncreasing": Operation(lambda strength, generator: 256 - _threshold(strength, generator), _solarize),
+    "SolarizeAdd": Operation(lambda strength, _: min(128, int(110 * strength)), _solarize_add),
+    "Color": Operation(_enhancement, _color),
+    "ColorIncreasing": Operation(_enhancement_away, _color),
+    "Contrast": Operation(_enhancement, _contrast),
+    "ContrastIncreasing": Operation(_enhancement_away, _contrast),
+    "Brightness": Operation(_enhancement, _brightness),
+    "BrightnessIncreasing": Operation(_enhancement_away, _brightness),
+    "Sharpness": Operation(_enhancement, _sharpness),
+    "SharpnessIncreasing": Operation(_enhancement_away, _sharpness),
+    "ShearX": Operation(_both_ways(_SHEAR), lambda image, x, fill: _affine(image, (1, x, 0, 0, 1, 0), fill)),
+    "ShearY": Operation(_both_ways(_SHEAR), lambda image, y, fill: _affine(image, (1, 0, 0, y, 1, 0), fill)),
+    "TranslateXRel": Operation(
+        _both_ways(_SHIFT), lambda image, x, fill: _affine(image, (1, 0, x * image.width, 0, 1, 0), fill)
+    ),
+    "TranslateYRel": Operation(
+        _both_ways(_SHIFT), lambda image, y, fill: _affine(image, (1, 0, 0, 0, 1, y * image.height), fill)
+    ),
+    "Desaturate": Operation(_between(0.5, 0.0), _color),  # how much colour is left
+    "GaussianBlur": Operation(_between(*BLUR_RADIUS_PX), _blurred),
+    "GaussianBlurRand": Operation(_radius, _blurred),
+}

@@ -22,6 +22,7 @@ import rounds
 from rounds import Spread
 
 ROUNDS = 9
+WARM_UP_ROUNDS = 3
 PRODUCTS = 20  # of one turn
 BATCH_SIZE = 8
 TIMEOUT_SECONDS = 240
@@ -66,11 +67,9 @@ def make_step() -> Callable[[], float]:
     return step
 
 
-def page_faults(step: Callable[[], float]) -> int:
-    """Pages that the kernel had to give and zero during one call."""
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    step()
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+def page_faults() -> int:
+    """Pages that the kernel had to give to this process since its start, each of them zeroed."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
 
 def make_product(size: int) -> Any:
@@ -96,9 +95,7 @@ def make_product(size: int) -> Any:
 def answer_requests() -> None:
     """A contender: reads the name of a request per line, writes its result."""
     products = {str(size): make_product(size) for size in SIZES}
-    step = make_step()
-    requests = {STEP: step, FAULTS: functools.partial(page_faults, step)}
-    requests.update({name: product for name, (product, _) in products.items()})
+    requests = {STEP: make_step(), FAULTS: page_faults, **{name: product for name, (product, _) in products.items()}}
     print(json.dumps({name: error for name, (_, error) in products.items()}), flush=True)
     for line in sys.stdin:
         print(json.dumps(requests[line.strip()]()), flush=True)
@@ -126,11 +123,11 @@ def show(
     result = {}
     step = seconds[STEP]
     rows = [
-        [name, Spread.of(values).text(1e3, 1), rounds.ratios(step[PLAIN], values).text(), f"{faults[name]:,}"]
+        [name, Spread.of(values).text(1e3, 1), rounds.ratios(step[PLAIN], values).text(), f"{faults[name]:,.0f}"]
         for name, values in step.items()
     ]
     title = f"ViT-Ti/16 training step, {BATCH_SIZE} images, one thread, median of {ROUNDS} rounds [lowest, highest]"
-    rounds.table(title, ["environment", "ms", "times as fast as plain", "page faults"], rows)
+    rounds.table(title, ["environment", "ms", "times as fast as plain", "page faults per step"], rows)
     for name, key in ((TUNED, "step_speedup"), (MALLOC_ONLY, "malloc_only"), (KERNELS_ONLY, "mkl_only")):
         result[key] = rounds.ratios(step[PLAIN], step[name]).median
     for size in SIZES:
@@ -148,11 +145,29 @@ def show(
     return result
 
 
+def measure(processes: Dict[str, subprocess.Popen]) -> Dict[str, float]:
+    """Question all contenders, print the tables, return the ratios."""
+    errors = {name: json.loads(read(process)) for name, process in processes.items()}
+
+    def turns(request: str) -> Dict[str, List[float]]:
+        contenders = {name: functools.partial(ask, process, request) for name, process in processes.items()}
+        return rounds.interleave(contenders, ROUNDS, WARM_UP_ROUNDS)
+
+    before = {name: ask(process, FAULTS) for name, process in processes.items()}
+    seconds = {STEP: turns(STEP)}
+    steps = WARM_UP_ROUNDS + ROUNDS
+    faults = {name: (ask(process, FAULTS) - before[name]) / steps for name, process in processes.items()}
+    seconds.update({str(size): turns(str(size)) for size in SIZES})
+    return show(seconds, errors, faults)
+
+
 def main() -> None:
     if "--contender" in sys.argv:
         answer_requests()
         return
     rounds.print_machine()
+    variables = sorted(set(environments()[TUNED].items()) - set(environments()[PLAIN].items()))
+    print("tuned adds: " + " ".join(f"{name}={value}" for name, value in variables))
     processes: Dict[str, subprocess.Popen] = {}
 
     def end_all() -> None:
@@ -168,12 +183,7 @@ def main() -> None:
                 pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": complaints}
                 processes[name] = rounds.start(command, environment, **pipes)
             clock.start()
-            errors = {name: json.loads(read(process)) for name, process in processes.items()}
-            seconds = {}
-            for request in (STEP, *map(str, SIZES)):
-                contenders = {name: functools.partial(ask, process, request) for name, process in processes.items()}
-                seconds[request] = rounds.interleave(contenders, ROUNDS)
-            faults = {name: ask(process, FAULTS) for name, process in processes.items()}
+            result = measure(processes)
         except (SystemExit, OSError):
             complaints.seek(0)
             sys.stderr.write(complaints.read()[-3000:])
@@ -181,9 +191,7 @@ def main() -> None:
         finally:
             clock.cancel()
             end_all()
-    variables = sorted(set(environments()[TUNED].items()) - set(environments()[PLAIN].items()))
-    print("tuned adds: " + " ".join(f"{name}={value}" for name, value in variables))
-    rounds.print_result(show(seconds, errors, faults))
+    rounds.print_result(result)
 
 
 if __name__ == "__main__":

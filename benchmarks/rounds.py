@@ -107,7 +107,11 @@ def tuned_environment(processes: int, tuned: bool = True) -> Dict[str, str]:
 
 
 def start(command: Sequence[str], environment: Mapping[str, str], **options: Any) -> subprocess.Popen:
-    """Start a command in a session of its own that dies with this process."""
+    """Start a command in a session of its own that dies with this process.
+
+    From then on SIGTERM ends this process as Ctrl-C does: what is under way is ended and temporary folders removed.
+    """
+    signal.signal(signal.SIGTERM, _leave)
     return subprocess.Popen(
         command,
         env=dict(environment),
@@ -116,6 +120,10 @@ def start(command: Sequence[str], environment: Mapping[str, str], **options: Any
         text=True,
         **options,
     )
+
+
+def _leave(number: int, frame: Any) -> None:
+    raise SystemExit(128 + number)
 
 
 def end(process: subprocess.Popen) -> None:

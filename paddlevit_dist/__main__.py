@@ -10,6 +10,10 @@ from .registry import closest
 
 COMMANDS = {
     "doctor": ("paddlevit_dist.parallel.doctor:run", "what this machine and its Paddle can do"),
+    "prepare images": (
+        "paddlevit_dist.images.prepare:run",
+        "check pictures, or pack them as tar files of smaller ones",
+    ),
 }
 
 
@@ -18,13 +22,15 @@ def main() -> None:
     if not words or words[0] in ("-h", "--help", "help"):
         print("python -m paddlevit_dist COMMAND\n")
         for name, (_, meaning) in COMMANDS.items():
-            print(f"  {name:10} {meaning}")
+            print(f"  {name:15} {meaning}")
         return
-    if words[0] not in COMMANDS:
-        hint = closest(words[0], list(COMMANDS))
-        raise UserError(f"no command '{words[0]}': {hint}valid ones: {', '.join(COMMANDS)}")
-    module, _, function = COMMANDS[words[0]][0].partition(":")
-    getattr(importlib.import_module(module), function)(words[1:])
+    length = 2 if " ".join(words[:2]) in COMMANDS else 1
+    command = " ".join(words[:length])
+    if command not in COMMANDS:
+        hint = closest(" ".join(words[:2]), list(COMMANDS)) or closest(command, list(COMMANDS))
+        raise UserError(f"no command '{command}': {hint}valid ones: {', '.join(COMMANDS)}")
+    module, _, function = COMMANDS[command][0].partition(":")
+    getattr(importlib.import_module(module), function)(words[length:])
 
 
 if __name__ == "__main__":

@@ -5,6 +5,9 @@ from __future__ import annotations
 from yacs.config import CfgNode
 
 from ..errors import UserError
+from .defaults import KEYS
+
+_MIXING = ("TRAIN.MIXUP_ALPHA", "TRAIN.CUTMIX_ALPHA", "TRAIN.CUTMIX_MINMAX")  # each switches mixing on
 
 
 class _Given:
@@ -34,9 +37,16 @@ def check(values: CfgNode, places: dict[str, str]) -> list[str]:
         return []
     _check_epochs(values, given)
     _check_learning_rate(values, given)
+    _check_mixing(values, given)
+    if values.DATA.CLASS_BALANCED and values.TRAIN.CLASS_WEIGHTS is not None:
+        raise UserError(
+            f"{given['DATA.CLASS_BALANCED']} and {given['TRAIN.CLASS_WEIGHTS']}: "
+            "both make up for rare classes; keep one"
+        )
+    notices = _unused_augmentation(values.TRAIN, given, places)
     if values.MODEL.PRETRAINED and values.MODEL.RESUME:
-        return [f"{given['MODEL.RESUME']} wins over {given['MODEL.PRETRAINED']} if it finds a checkpoint"]
-    return []
+        notices.append(f"{given['MODEL.RESUME']} wins over {given['MODEL.PRETRAINED']} if it finds a checkpoint")
+    return notices
 
 
 def _check_images(values: CfgNode, given: _Given) -> None:
@@ -89,3 +99,38 @@ def _check_learning_rate(values: CfgNode, given: _Given) -> None:
             raise UserError(
                 f"{given['TRAIN.LR_SCHEDULER.MILESTONES']}: expected rising epochs for step, such as [30, 60]"
             )
+
+
+def _check_mixing(values: CfgNode, given: _Given) -> None:
+    train = values.TRAIN
+    if train.CUTMIX_MINMAX is not None and train.CUTMIX_MINMAX[0] > train.CUTMIX_MINMAX[1]:
+        raise UserError(f"{given['TRAIN.CUTMIX_MINMAX']}: expected the smaller number first")
+    for name in _MIXING:
+        if train[name.split(".")[-1]] and train.MIXUP_PROB and values.DATA.BATCH_SIZE == 1:
+            raise UserError(
+                f"{given[name]}: an image is mixed with another of its batch, but {given['DATA.BATCH_SIZE']}"
+            )
+
+
+def _unused_augmentation(train: CfgNode, given: _Given, places: dict[str, str]) -> list[str]:
+    """Notices about settings that others leave without effect."""
+    notices = []
+
+    def unused(name: str, why: str) -> None:
+        if name in places and train[name.split(".")[-1]] != KEYS[name].default:
+            notices.append(f"{given[name]}: no effect: {why}")
+
+    policy = None
+    if train.RAND_AUGMENT:
+        policy = given["TRAIN.RAND_AUGMENT"]
+        unused("TRAIN.AUTO_AUGMENT", f"{policy} takes its place")
+        if train.RAND_AUGMENT is not True:
+            unused("TRAIN.RAND_AUGMENT_LAYERS", f"{policy} says it")
+            unused("TRAIN.RAND_AUGMENT_MAGNITUDE", f"{policy} says it")
+    elif train.AUTO_AUGMENT and not str(train.AUTO_AUGMENT).startswith("3a"):
+        policy = given["TRAIN.AUTO_AUGMENT"]
+    if policy:
+        unused("TRAIN.COLOR_JITTER", f"{policy} takes its place")
+    if "TRAIN.MIXUP_PROB" in places and train.MIXUP_PROB and not places.keys() & set(_MIXING):
+        notices.append(f"{given['TRAIN.MIXUP_PROB']}: no effect: none of {', '.join(_MIXING)} is set")
+    return notices

@@ -147,7 +147,7 @@ def _is_flag(word: str) -> bool:
 
 def _typed(name: str, value: str) -> Any:
     """Texts and numbers are read by their key; what else a word may stand for (true, a list) YAML knows."""
-    if name in KEYS and KEYS[name].kind != "bool":
+    if name in KEYS and KEYS[name].kind not in ("bool", "switch"):
         return value
     try:
         return yaml.safe_load(value)

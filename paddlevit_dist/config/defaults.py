@@ -18,6 +18,8 @@ _ABOVE_0 = Range(low=0, low_open=True)
 _SHARE = Range(low=0, high=1)
 _SHARE_BELOW_1 = Range(low=0, high=1, high_open=True)
 _SHARE_ABOVE_0 = Range(low=0, high=1, low_open=True)
+_SHARE_INSIDE = Range(low=0, high=1, low_open=True, high_open=True)
+_SEED = Range(low=0, high=2**31 - 1)
 
 
 def _optional(name: str, kind: str, meaning: str, within: Range | None = None) -> Key:
@@ -35,9 +37,38 @@ _DATA = (
     _optional("DATA.NUM_WORKERS", "int", "loader processes per device; None: from cores and devices", _AT_LEAST_0),
     Key("DATA.IMAGENET_MEAN", [0.5] * 3, "float", "mean per channel, of pixels from 0 to 1", _SHARE, many=True),
     Key("DATA.IMAGENET_STD", [0.5] * 3, "float", "standard deviation per channel", _ABOVE_0, many=True),
+    Key(
+        "DATA.DECODER",
+        "exact",
+        "text",
+        "training pictures: exact (Pillow) or fast (OpenCV, about 1/255 off); evaluation is always exact",
+        choices=("exact", "fast"),
+    ),
     Key("DATA.CROP_SCALE", [0.08, 1.0], "float", "training crop: share of the area", _SHARE_ABOVE_0, None, True, 2),
     Key("DATA.CROP_RATIO", [0.75, 4 / 3], "float", "training crop: width to height", _ABOVE_0, None, True, 2),
     Key("DATA.HORIZONTAL_FLIP", 0.5, "float", "training: probability of a mirrored image", _SHARE),
+    Key(
+        "DATA.GLYPH_DISTORTION",
+        1.0,
+        "float",
+        "training on signs: strength of the small affine maps, 0 for none",
+        _SHARE,
+    ),
+    _optional("DATA.CACHE_FOLDER", "text", "folder for indexes and converted files, to share them; None: SAVE/data"),
+    _optional("DATA.VAL_FRACTION", "float", "hold out this share of each training class for validation", _SHARE_INSIDE),
+    Key(
+        "DATA.VAL_SEED", 0, "int", "seed of what VAL_FRACTION holds out: not SEED, so that runs can be compared", _SEED
+    ),
+    Key("DATA.CLASS_BALANCED", False, "bool", "training reads all classes equally often"),
+    Key(
+        "DATA.ON_BAD_SAMPLE",
+        "stop",
+        "text",
+        "training: an unreadable picture ends the run, or the next readable one takes its place and it is listed",
+        choices=("stop", "skip"),
+    ),
+    Key("DATA.EXIF_ROTATE", False, "bool", "turn pictures as their EXIF orientation says"),
+    Key("DATA.MAX_PIXELS", 178_956_970, "int", "a larger picture counts as unreadable", _AT_LEAST_1),
     Key("DATA.LOADER_TIMEOUT_SECONDS", 600.0, "float", "a batch that takes longer ends the run", _ABOVE_0),
 )
 
@@ -77,6 +108,16 @@ _TRAIN = (
         "TRAIN.LINEAR_SCALED_LR", "int", "batch that the learning rates are meant for; None: as given", _AT_LEAST_1
     ),
     Key("TRAIN.SMOOTHING", 0.0, "float", "label smoothing", _SHARE_BELOW_1),
+    Key(
+        "TRAIN.CLASS_WEIGHTS",
+        None,
+        "float",
+        "weight of each class in the loss, scaled to a mean of 1 over the training set; balanced: 1 / its frequency",
+        _AT_LEAST_0,
+        many=True,
+        optional=True,
+        words=("balanced",),
+    ),
     Key("TRAIN.REPEATED_AUGMENT", 1, "int", "readings of each sample within an epoch of unchanged length", _AT_LEAST_1),
     Key(
         "TRAIN.LR_SCHEDULER.NAME",
@@ -143,7 +184,7 @@ _RUN = (
     Key("SAVE_FREQ", 10, "int", "epochs between kept checkpoints", _AT_LEAST_1),
     Key("VALIDATE_FREQ", 1, "int", "epochs between evaluations", _AT_LEAST_1),
     Key("REPORT_FREQ", 20, "int", "updates between lines of the log", _AT_LEAST_1),
-    Key("SEED", 0, "int", "seed of everything random", Range(low=0, high=2**31 - 1)),
+    Key("SEED", 0, "int", "seed of everything random", _SEED),
     Key("EVAL", False, "bool", "evaluate only"),
     Key("AMP", False, "bool", "mixed precision in training"),
     Key("NGPUS", -1, "int", "devices (without a GPU: processes); -1: all that are visible", Range(low=1, also=(-1,))),

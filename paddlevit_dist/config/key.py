@@ -66,6 +66,7 @@ class Key:
         choices: the values allowed, None for any; texts are compared without case.
         many: the value is a sequence; ``length`` items if that is not None.
         optional: None is allowed and means "not set".
+        words: texts that may stand in place of a sequence.
     """
 
     name: str
@@ -77,6 +78,7 @@ class Key:
     many: bool = False
     length: int | None = None
     optional: bool = False
+    words: tuple[str, ...] = ()
 
     def expected(self) -> str:
         """What the key may hold, in words that fit behind "expected "."""
@@ -86,6 +88,7 @@ class Key:
         elif self.many:
             words = f"a list of {self.length or ''} {several}".replace("  ", " ")
             words += f", each {self.within}" if self.within else ""
+            words = ", ".join([*self.words, words])
         else:
             words = f"{one} {self.within}" if self.within else one
         return words + (", or None" if self.optional else "")
@@ -102,6 +105,8 @@ class Key:
             raise Mismatch("a value is needed")
         if not self.many:
             return self._parse_one(value)
+        if isinstance(value, str) and value.strip().lower() in self.words:
+            return value.strip().lower()
         items = [self._parse_one(item) for item in self._items(value)]
         if self.length is not None and len(items) != self.length:
             raise Mismatch(f"{len(items)} items")
@@ -167,7 +172,7 @@ def _parse_bool(value: Any) -> bool:
 
 
 def _parse_switch(value: Any) -> bool | str:
-    if value is None or (isinstance(value, str) and value.strip().lower() in NONE_WORDS):
+    if isinstance(value, str) and value.strip().lower() in NONE_WORDS:
         return False
     return value if isinstance(value, bool) else _parse_text(value)
 

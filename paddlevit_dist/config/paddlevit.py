@@ -14,6 +14,7 @@ DROPPED = {  # no effect on any number
     "TAG": "runs are told apart by their output folder",
     "LOCAL_RANK": "each process knows its rank",
     "TRAIN.MODEL_EMA_FORCE_CPU": "averaged weights live on the device",
+    "TRAIN.RANDOM_ERASE_SPLIT": "images are erased one by one, as PaddleViT does it, and a batch has no clean part",
 }
 
 
@@ -27,14 +28,6 @@ class NotBuilt(NamedTuple):
 
 NOT_BUILT: dict[str, NotBuilt] = {
     "TRAIN.MODEL_EMA": NotBuilt("averaging of weights", (False,)),
-    "TRAIN.MIXUP_PROB": NotBuilt("mixing of images", (0,)),
-    "TRAIN.MIXUP_ALPHA": NotBuilt("mixup", (0,), "TRAIN.MIXUP_PROB"),
-    "TRAIN.CUTMIX_ALPHA": NotBuilt("cutmix", (0,), "TRAIN.MIXUP_PROB"),
-    "TRAIN.CUTMIX_MINMAX": NotBuilt("cutmix", (None,), "TRAIN.MIXUP_PROB"),
-    "TRAIN.RAND_AUGMENT": NotBuilt("RandAugment", (False,)),
-    "TRAIN.AUTO_AUGMENT": NotBuilt("AutoAugment", (False,)),
-    "TRAIN.COLOR_JITTER": NotBuilt("colour jitter", (0,)),
-    "TRAIN.RANDOM_ERASE_PROB": NotBuilt("random erasing", (0,)),
     "TRAIN.DISTILLATION_TYPE": NotBuilt("distillation", ("none",)),
     "TRAIN.TEACHER_MODEL": NotBuilt("distillation", (None,), "TRAIN.DISTILLATION_TYPE"),
     "TRAIN.LAYER_DECAY": NotBuilt("a learning rate per layer", (None, 1)),
@@ -42,13 +35,6 @@ NOT_BUILT: dict[str, NotBuilt] = {
 
 OPTIONS = {  # read by the switch beside them, without effect while it is off
     "TRAIN.MODEL_EMA_DECAY": "TRAIN.MODEL_EMA",
-    "TRAIN.MIXUP_MODE": "TRAIN.MIXUP_PROB",
-    "TRAIN.MIXUP_SWITCH_PROB": "TRAIN.MIXUP_PROB",
-    "TRAIN.RAND_AUGMENT_LAYERS": "TRAIN.RAND_AUGMENT",
-    "TRAIN.RAND_AUGMENT_MAGNITUDE": "TRAIN.RAND_AUGMENT",
-    "TRAIN.RANDOM_ERASE_MODE": "TRAIN.RANDOM_ERASE_PROB",
-    "TRAIN.RANDOM_ERASE_COUNT": "TRAIN.RANDOM_ERASE_PROB",
-    "TRAIN.RANDOM_ERASE_SPLIT": "TRAIN.RANDOM_ERASE_PROB",
     "TRAIN.DISTILLATION_ALPHA": "TRAIN.DISTILLATION_TYPE",
     "TRAIN.DISTILLATION_TAU": "TRAIN.DISTILLATION_TYPE",
 }

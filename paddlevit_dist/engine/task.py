@@ -113,3 +113,7 @@ class Task:
 
     def build_metrics(self) -> Metrics:
         raise NotImplementedError
+
+    def finish_epoch(self) -> List[str]:
+        """Called on every rank when an epoch's training has ended; returns lines for the log of the main process."""
+        return []

@@ -219,6 +219,8 @@ class Trainer:
         seconds = window.seconds_of_epoch()
         self.record.event("epoch", {"epoch": epoch, "seconds": round(seconds, 3), **means})
         self.record.say(f"epoch {epoch}/{self.config.TRAIN.NUM_EPOCHS} training: {_format(means)} ({seconds:.1f} s)")
+        for line in self.task.finish_epoch():
+            self.record.say(line)
 
     def _report(self, epoch: int, learning_rate: float, meters: Meters, window: "_Window", bar: Progress) -> None:
         means = meters.reduce()  # the only collective beside gradients and counts

@@ -94,9 +94,7 @@ class AutoAugment:
         return image
 
 
-def _apply(
-    name: str, image: Image.Image, magnitude: float, generator: np.random.Generator, fill: Fill
-) -> Image.Image:
+def _apply(name: str, image: Image.Image, magnitude: float, generator: np.random.Generator, fill: Fill) -> Image.Image:
     operation = OPERATIONS[name]
     return operation.apply(image, operation.parameter(magnitude / FULL_MAGNITUDE, generator), fill)
 

@@ -4,7 +4,7 @@ top-5."""
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Dict, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
 import numpy as np
 import paddle
@@ -13,12 +13,15 @@ import paddle.nn.functional as F
 from ..engine.task import Metrics, Moment, Task, Term
 from ..errors import UserError
 from ..models import create_model, variant_options
-from ..parallel import rank
-from ..registry import resolve
+from ..parallel import all_gather, is_main, rank
 from .augment import build_augmentation
+from .class_balance import class_weights, draw_balanced_order, weighted_cross_entropy
 from .erasing import RandomErasing
 from .mixing import Mix, build_mixing, smooth_targets, soft_cross_entropy
-from .transforms import build_transform
+from .quarantine import QUARANTINE_FILE, Replacements, write_quarantine
+from .sources import open_pictures
+from .fast_decoding import FastReader, FastTransform, require_opencv
+from .transforms import TrainingTransform, build_transform
 
 # Keys of MODEL that are options of a model; the others name the model or its weights.
 _MODEL_OPTIONS = {
@@ -42,17 +45,35 @@ class ImageSamples:
         self.dataset = dataset
         self.transform = transform
         self.erasing = erasing
+        self.reader: Any = dataset.read
+        self.replacements: Optional[Replacements] = None  # what takes the place of an unreadable picture
+        self.is_balanced = False
 
     def __len__(self) -> int:
         return len(self.dataset)
 
     def sample(self, index: int, generator: np.random.Generator) -> Any:
         """``(image, label)``: uint8 ``(channels, size, size)`` and an int; with erasing also what to erase."""
-        picture, label = self.dataset.read(index)
+        picture, label = self._read(index)
         image = self.transform(picture, generator)
         if self.erasing is None:
             return image, label
         return image, label, self.erasing.draw(image.shape, generator)
+
+    def _read(self, index: int) -> Any:
+        if self.replacements is None:
+            return self.reader(index)
+        return self.replacements.read(self.reader, index, self.dataset)
+
+    @property
+    def draw_order(self) -> Any:
+        """For the sampler: a function that draws an epoch's indices from a generator; None: a plain permutation."""
+        return (lambda generator: draw_balanced_order(self.dataset.labels, generator)) if self.is_balanced else None
+
+    @property
+    def class_names(self) -> Optional[List[str]]:
+        """Name of each class, where the data set knows them."""
+        return self.dataset.class_names
 
     def describe(self, index: int) -> str:
         return self.dataset.describe(index)
@@ -74,6 +95,8 @@ class Classification(Task):
         offset = np.asarray(data.IMAGENET_MEAN, dtype=np.float64) / np.asarray(data.IMAGENET_STD, dtype=np.float64)
         self._offset = (-offset).astype(np.float32).reshape(1, -1, 1, 1)
         self.num_classes = config.MODEL.NUM_CLASSES
+        self.class_weights: Optional[np.ndarray] = None  # (classes,)
+        self.replacements: Optional[Replacements] = None
         self._tensors: Any = None
         train = config.TRAIN
         self.mixing = build_mixing(train)
@@ -97,7 +120,8 @@ class Classification(Task):
 
     def build_dataset(self, split: str, cache_folder: Path) -> ImageSamples:
         data = self.config.DATA
-        dataset = resolve("dataset", data.DATASET)(data.DATA_PATH, split, cache_folder)
+        dataset, notes = open_pictures(self.config, split, cache_folder)
+        self.notices += [note for note in notes if note not in self.notices]
         self._check_classes(dataset)
         is_training = split == "train"
         transform = build_transform(
@@ -109,9 +133,50 @@ class Classification(Task):
             crop_scale=data.CROP_SCALE,
             crop_ratio=data.CROP_RATIO,
             flip_probability=data.HORIZONTAL_FLIP,
+            glyph_distortion=data.GLYPH_DISTORTION,
             augment=build_augmentation(self.config.TRAIN, data.IMAGENET_MEAN) if is_training else None,
         )
-        return ImageSamples(dataset, transform, self.erasing if is_training else None)
+        samples = ImageSamples(dataset, transform, self.erasing if is_training else None)
+        if is_training:
+            self._apply_training_policies(samples)
+        return samples
+
+    def _apply_training_policies(self, samples: ImageSamples) -> None:
+        """Class weights, class-balanced reading and the replacement of unreadable pictures; never in an evaluation."""
+        data = self.config.DATA
+        labels = getattr(samples.dataset, "labels", None)
+        if labels is None and (data.CLASS_BALANCED or self.config.TRAIN.CLASS_WEIGHTS is not None):
+            raise UserError(
+                f"data set {data.DATASET} does not tell its labels: give it an attribute 'labels', or leave out "
+                "DATA.CLASS_BALANCED and TRAIN.CLASS_WEIGHTS"
+            )
+        self.class_weights = class_weights(self.config.TRAIN.CLASS_WEIGHTS, labels, self.num_classes)
+        samples.is_balanced = data.CLASS_BALANCED
+        if data.DECODER == "fast":
+            self._use_fast_decoder(samples)
+        if data.ON_BAD_SAMPLE == "skip":
+            samples.replacements = self.replacements = Replacements(Path(self.config.SAVE).absolute())
+
+    def _use_fast_decoder(self, samples: ImageSamples) -> None:
+        cv2 = require_opencv()
+        if not (hasattr(samples.dataset, "encoded") and isinstance(samples.transform, TrainingTransform)):
+            raise UserError(f"DATA.DECODER fast is for data sets of picture files, not for {self.config.DATA.DATASET}")
+        samples.reader = FastReader(samples.dataset, self.config.DATA.IMAGE_CHANNELS)
+        samples.transform = FastTransform(samples.transform)
+        self.notices.append(f"training pictures are read with OpenCV {cv2.__version__} (DATA.DECODER fast)")
+
+    def finish_epoch(self) -> List[str]:
+        """Bring the unreadable pictures that all ranks have met into one list; every rank must call this."""
+        if self.replacements is None:
+            return []
+        found = sorted({line for lines in all_gather(self.replacements.collect()) for line in lines})
+        if not found:
+            return []
+        file = Path(self.config.SAVE, QUARANTINE_FILE)
+        if is_main():
+            write_quarantine(file, found)
+        number = f"{len(found):,} unreadable picture{'s' if len(found) > 1 else ''}"
+        return [f"{number} so far replaced by the next readable one, listed in {file}"]
 
     def _check_classes(self, dataset: Any) -> None:
         if self.num_classes is None:
@@ -126,8 +191,8 @@ class Classification(Task):
         images, labels, *erased = zip(*samples)
         # images uint8 (batch, channels, size, size), a quarter of the bytes of float32; labels int64 (batch,)
         batch = {"images": np.stack(images), "labels": np.asarray(labels, dtype=np.int64)}
-        for entries in erased:
-            batch.update({name: np.stack([entry[name] for entry in entries]) for name in entries[0]})
+        for drawn in erased:
+            batch.update(self.erasing.collate(drawn))
         return batch
 
     def build_model(self) -> paddle.nn.Layer:
@@ -180,6 +245,12 @@ class Classification(Task):
         """Summed over the batch. Label smoothing (Szegedy et al., 2016, arXiv 1512.00567, section 7) mixes the true
         label's loss with the mean over all classes."""
         smoothing = self.config.TRAIN.SMOOTHING
+        if self.class_weights is not None:
+            shares = smooth_targets(labels, logits.shape[-1], 0.0)
+            targets = smooth_targets(labels, logits.shape[-1], smoothing)
+            if mix is not None:
+                shares, targets = mix.targets(shares), mix.targets(targets)
+            return weighted_cross_entropy(logits, shares, targets, paddle.to_tensor(self.class_weights))
         if mix is not None:
             return soft_cross_entropy(logits, mix.targets(smooth_targets(labels, logits.shape[-1], smoothing)))
         true_label = F.cross_entropy(logits, labels, reduction="sum")

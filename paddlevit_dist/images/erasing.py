@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Dict, Optional, Tuple
+from typing import Dict, Optional, Sequence, Tuple
 
 import numpy as np
 import paddle
 
-from .boxes import box_masks
+from .boxes import box_masks, replace
 
 _ATTEMPTS = 10
 
-BOXES, COLOURS = "erase_boxes", "erase_colours"  # keys of a batch
+ROWS, BOXES, COLOURS = "erase_rows", "erase_boxes", "erase_colours"  # keys of a batch
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class RandomErasing:
     aspect: Tuple[float, float] = (0.3, 1 / 0.3)
 
     def draw(self, shape: Tuple[int, int, int], generator: np.random.Generator) -> Dict[str, np.ndarray]:
-        """What to erase from a picture of ``shape`` (channels, height, width), as entries of its batch.
+        """What to erase from a picture of ``shape`` (channels, height, width).
 
         Returns:
             boxes int32 (max_count, 4): top, left, bottom, right, zeros where there is none; with "rand" also colours
@@ -56,6 +56,15 @@ class RandomErasing:
         if self.mode != "rand":
             return {BOXES: boxes}
         return {BOXES: boxes, COLOURS: generator.standard_normal((self.max_count, channels), dtype=np.float32)}
+
+    def collate(self, drawn: Sequence[Dict[str, np.ndarray]]) -> Dict[str, np.ndarray]:
+        """Entries of a batch: the draws of those pictures that lose something, and in ROWS, int64, which these are.
+
+        So the device works on these alone, and their number is known without asking it. There is always one.
+        """
+        rows = [row for row, entry in enumerate(drawn) if entry[BOXES].any()] or [0]
+        stacked = {name: np.stack([drawn[row][name] for row in rows]) for name in drawn[0]}
+        return {ROWS: np.array(rows, dtype=np.int64), **stacked}
 
     def _draw_box(
         self, height: int, width: int, count: int, generator: np.random.Generator
@@ -73,16 +82,11 @@ class RandomErasing:
 
     def fill(self, images: paddle.Tensor, batch: Dict[str, paddle.Tensor]) -> paddle.Tensor:
         """Normalised images (batch, channels, height, width) with the boxes of their batch filled."""
-        height, width = images.shape[-2:]
-        boxes = batch[BOXES]  # (batch, max_count, 4)
-        masks = [box_masks(boxes[:, k], height, width) for k in range(self.max_count)]  # each (batch, 1, h, w)
-        if self.mode == "rand":
-            for k, mask in enumerate(masks):
-                colour = batch[COLOURS][:, k].unsqueeze([2, 3])  # (batch, channels, 1, 1)
-                images = images * (1.0 - mask) + colour * mask
-            return images
-        erased = masks[0]
-        for mask in masks[1:]:
-            erased = paddle.maximum(erased, mask)
-        images = images * (1.0 - erased)
-        return images + paddle.randn(images.shape) * erased if self.mode == "pixel" else images
+        rows, boxes = batch[ROWS], batch[BOXES]  # (erased,), (erased, max_count, 4)
+        erased = paddle.index_select(images, rows, axis=0)  # (erased, channels, height, width)
+        values = paddle.randn(erased.shape) if self.mode == "pixel" else paddle.zeros([1, 1, 1, 1])
+        for position in range(self.max_count):
+            if self.mode == "rand":
+                values = batch[COLOURS][:, position].unsqueeze([2, 3])  # (erased, channels, 1, 1)
+            erased = replace(erased, box_masks(boxes[:, position], *images.shape[-2:]), values)
+        return paddle.scatter(images, rows, erased)

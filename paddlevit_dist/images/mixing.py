@@ -12,7 +12,7 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 
-from .boxes import box_masks
+from .boxes import box_masks, replace
 
 
 class Mix(NamedTuple):
@@ -30,10 +30,14 @@ class Mix(NamedTuple):
 
     def images(self, images: paddle.Tensor) -> paddle.Tensor:
         """Mixed images of the same shape, (batch, channels, height, width) float."""
-        weight = paddle.to_tensor(self.weight.astype(np.float32)).reshape([-1, 1, 1, 1])
+        # A selection, because Paddle's flip takes four times as long on the CPU.
+        partners = paddle.index_select(images, paddle.arange(images.shape[0] - 1, -1, -1), axis=0)
+        if (self.weight < 1.0).any():
+            others = paddle.to_tensor((1.0 - self.weight).astype(np.float32)).reshape([-1, 1, 1, 1])
+            images = paddle.lerp(images, partners, others)  # exactly itself where the partner's weight is 0
         if self.boxes.any():
-            weight = weight * (1.0 - box_masks(paddle.to_tensor(self.boxes), *images.shape[-2:]))
-        return images * weight + images.flip(axis=[0]) * (1.0 - weight)
+            images = replace(images, box_masks(paddle.to_tensor(self.boxes), *images.shape[-2:]), partners)
+        return images
 
     def targets(self, targets: paddle.Tensor) -> paddle.Tensor:
         """Mixed label distributions (batch, classes)."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Callable, Optional, Tuple
+from typing import Callable, Optional, Tuple, Union
 
 import numpy as np
 from PIL import Image
@@ -32,6 +32,7 @@ def build_transform(
     crop_scale: Tuple[float, float],
     crop_ratio: Tuple[float, float],
     flip_probability: float,
+    glyph_distortion: float = 1.0,
     augment: Optional[Augmentation] = None,
 ) -> Transform:
     """The transform for a data set of ``kind`` ("photo" or "glyph") and a ``split`` ("train" or "val")."""
@@ -39,7 +40,8 @@ def build_transform(
         raise ValueError(f"no transform for kind '{kind}' and split '{split}'")
     if kind == "glyph":
         train = split == "train"
-        return GlyphTransform(image_size, train=train, channels=channels, augment=augment if train else None)
+        augment = augment if train else None
+        return GlyphTransform(image_size, train, channels, distortion=glyph_distortion, augment=augment)
     if split == "train":
         return TrainingTransform(image_size, tuple(crop_scale), tuple(crop_ratio), flip_probability, channels, augment)
     return EvaluationTransform(image_size, crop_pct, channels)
@@ -100,9 +102,7 @@ class TrainingTransform:
         box = self.draw_box(image.size, generator)
         # Cut first: resize(box=...) would let the filter see pixels outside the crop.
         resized = image.crop(box).resize((self.image_size, self.image_size), Image.Resampling.BICUBIC)
-        flip = generator.random() < self.flip_probability
-        resized = _augment(resized, self.augment, self.channels, generator)
-        return _to_array(resized, self.channels, flip)
+        return finish(resized, self, generator)
 
     def draw_box(self, size: Tuple[int, int], generator: np.random.Generator) -> Box:
         """A box of random area fraction, width to height ratio and place; central if ten draws do not fit."""
@@ -146,6 +146,7 @@ class GlyphTransform:
     scale: Tuple[float, float] = (0.9, 1.1)
     largest_shear: float = 0.1
     largest_shift: float = 0.08  # of the side
+    distortion: float = 1.0  # share of each of these that is used
     augment: Optional[Augmentation] = None
 
     def __call__(self, image: Image.Image, generator: np.random.Generator) -> np.ndarray:
@@ -165,10 +166,11 @@ class GlyphTransform:
 
         A source point goes to the target by shear, scale and rotation about the centre, then the shift.
         """
-        angle = math.radians(generator.uniform(-self.largest_rotation_degrees, self.largest_rotation_degrees))
-        scale = generator.uniform(*self.scale)
-        shear = generator.uniform(-self.largest_shear, self.largest_shear)
-        shift = generator.uniform(-self.largest_shift, self.largest_shift, size=2) * self.image_size
+        share = self.distortion
+        angle = share * math.radians(generator.uniform(-self.largest_rotation_degrees, self.largest_rotation_degrees))
+        scale = 1.0 + share * (generator.uniform(*self.scale) - 1.0)
+        shear = share * generator.uniform(-self.largest_shear, self.largest_shear)
+        shift = share * generator.uniform(-self.largest_shift, self.largest_shift, size=2) * self.image_size
 
         cos, sin = math.cos(angle), math.sin(angle)
         rotation = np.array([[cos, -sin], [sin, cos]])
@@ -177,6 +179,17 @@ class GlyphTransform:
         centre = np.full(2, self.image_size / 2)
         offset = np.array(size) / 2 - inverse @ (centre + shift)
         return (*inverse[0].tolist(), float(offset[0]), *inverse[1].tolist(), float(offset[1]))
+
+
+def finish(
+    resized: Union[Image.Image, np.ndarray], transform: TrainingTransform, generator: np.random.Generator
+) -> np.ndarray:
+    """What follows the resized crop: the flip is drawn, ``transform.augment`` applied, the array made."""
+    flip = generator.random() < transform.flip_probability
+    if transform.augment is not None:
+        picture = Image.fromarray(resized) if isinstance(resized, np.ndarray) else resized
+        resized = _augment(picture, transform.augment, transform.channels, generator)
+    return _to_array(resized, transform.channels, flip)
 
 
 def _convert(image: Image.Image, channels: int) -> Image.Image:
@@ -194,7 +207,7 @@ def _augment(
     return augment(image.convert("RGB") if channels == 3 and image.mode == "L" else image, generator)
 
 
-def _to_array(image: Image.Image, channels: int, flip: bool = False) -> np.ndarray:
+def _to_array(image: Union[Image.Image, np.ndarray], channels: int, flip: bool = False) -> np.ndarray:
     pixels = np.asarray(image)  # (height, width) or (height, width, 3)
     pixels = np.broadcast_to(pixels, (channels, *pixels.shape)) if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
     return np.array(pixels[:, :, ::-1] if flip else pixels, order="C")  # (channels, height, width), its own memory

@@ -46,7 +46,7 @@ def ensure_path_index(
     name: str,
     key: bytes,
     batches: Callable[[], Iterable[Batch]],
-    class_names: Optional[List[str]] = None,
+    class_names: Union[None, List[str], Callable[[], Any]] = None,
 ) -> PathIndex:
     """Open the index of a source, and build it first if ``folder`` has none or a damaged one.
 
@@ -55,6 +55,7 @@ def ensure_path_index(
         name: beginning of the file name.
         key: SHA-256 of all that decides the content, class names included.
         batches: makes the entries in order; called only to build.
+        class_names: kept with the entries; where they are known only once these are made, a function that tells them.
     """
     file = Path(folder) / f"{name}-{key.hex()[:16]}.index"
     try:
@@ -64,7 +65,7 @@ def ensure_path_index(
         return PathIndex(file, key)
 
 
-def _build(file: Path, key: bytes, batches: Iterable[Batch], class_names: Optional[List[str]]) -> None:
+def _build(file: Path, key: bytes, batches: Iterable[Batch], class_names: Any) -> None:
     with atomic_file(file) as out:
         out.write(bytes(HEADER_BYTES))
         lengths, labels = _write_paths(out, batches)
@@ -74,7 +75,7 @@ def _build(file: Path, key: bytes, batches: Iterable[Batch], class_names: Option
         np.cumsum(lengths, out=offsets[1:])
         out.write(offsets.data)
         out.write(labels.astype("<i4", copy=False).data)
-        names = json.dumps(class_names).encode("ascii")
+        names = json.dumps(class_names() if callable(class_names) else class_names).encode("ascii")
         out.write(names)
         out.seek(0)
         out.write(HEADER.pack(MAGIC, VERSION, len(labels), blob_bytes, len(names), key))
@@ -132,12 +133,12 @@ class PathIndex:
         maps = self._opened()
         if not 0 <= index < len(maps.labels):
             raise IndexError(f"index {index} is outside 0..{len(maps.labels) - 1} of {self.file}")
-        start, end = maps.offsets[index : index + 2].tolist()
+        start, end = maps.offsets.item(index), maps.offsets.item(index + 1)
         return os.fsdecode(maps.file[HEADER_BYTES + start : HEADER_BYTES + end])
 
     def label(self, index: int) -> int:
         """The label of entry ``index``."""
-        return int(self.labels[index])
+        return self._opened().labels.item(index)
 
     @property
     def labels(self) -> np.ndarray:

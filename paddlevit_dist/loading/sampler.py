@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Iterator, List, NamedTuple
+from typing import Iterator, List, NamedTuple, Tuple
 
 import numpy as np
 from paddle.io import DistributedBatchSampler
@@ -29,7 +29,11 @@ class TrainingSampler(DistributedBatchSampler):
     row, each time with another repeat number, and rank ``r`` takes every ``world_size``-th position of ``G`` from
     ``r`` on, so that the repeats of a sample go to different ranks. An epoch keeps its length, so it sees about
     1 / ``repeats`` of the samples.
-    Source: M. Berman et al., "MultiGrain", arXiv 1902.05509, section 3.2; length and ranks as in DeiT (arXiv 2012.12877).
+    Source: M. Berman et al., "MultiGrain", arXiv 1902.05509, section 3.2; length and ranks as in DeiT,
+    arXiv 2012.12877.
+
+    A data set with a method ``draw_order(generator)`` decides what takes the place of the permutation: as many indices
+    as it has samples, some perhaps several times. Each occurrence of an index then has its own repeat numbers.
 
     Paddle's own sampler ignores the user's seed and advances its epoch at each iteration; this one does neither.
 
@@ -85,14 +89,26 @@ class TrainingSampler(DistributedBatchSampler):
 
     def __iter__(self) -> Iterator[List[SampleKey]]:
         epoch, start = self.epoch, self.consumed
-        order = np.random.default_rng([self.seed, epoch]).permutation(len(self.dataset))
+        order, occurrences = self._draw_order(np.random.default_rng([self.seed, epoch]))
         for first in range(start, len(order) - self.global_batch_size + 1, self.global_batch_size):
             own = first + self._own_positions()
             for positions in own.reshape(self.accumulation_steps, self.batch_size):
-                yield [
-                    SampleKey(epoch, int(order[position // self.repeats]), int(position % self.repeats))
-                    for position in positions
-                ]
+                places, repeats = positions // self.repeats, positions % self.repeats
+                repeats = repeats + self.repeats * occurrences[places]
+                yield [SampleKey(epoch, *key) for key in zip(order[places].tolist(), repeats.tolist())]
+
+    def _draw_order(self, generator: np.random.Generator) -> Tuple[np.ndarray, np.ndarray]:
+        """Indices, and how often each of them was there before."""
+        draw = getattr(self.dataset, "draw_order", None)
+        order = generator.permutation(len(self.dataset)) if draw is None else draw(generator)
+        if draw is None:
+            return order, np.zeros_like(order)
+        by_index = np.argsort(order, kind="stable")
+        positions = np.arange(len(order))
+        is_first = np.diff(order[by_index], prepend=-1) != 0
+        occurrences = np.empty_like(order)
+        occurrences[by_index] = positions - np.maximum.accumulate(np.where(is_first, positions, 0))
+        return order, occurrences
 
     def _own_positions(self) -> np.ndarray:
         """Where in a global batch this rank's samples are."""

@@ -28,7 +28,7 @@ def words(value):
         (["-cfg=recipe.yaml"], ["-cfg", "recipe.yaml"]),
         (["-eval"], ["-eval", "-pretrained=PATH"]),
         (["TRAIN.WARMUP_EPOCHS", "1"], ["TRAIN.WARMUP_EPOCHS 1", "fewer than TRAIN.NUM_EPOCHS 1"]),
-        (["TRAIN.RAND_AUGMENT", "True"], ["TRAIN.RAND_AUGMENT", "not supported", "False"]),
+        (["TRAIN.MODEL_EMA", "True"], ["TRAIN.MODEL_EMA", "not supported", "False"]),
     ],
     ids=words,
 )

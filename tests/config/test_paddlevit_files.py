@@ -13,15 +13,7 @@ EVALUATE = ("-eval", "-pretrained=x")
 NEUTRAL = """\
 TRAIN:
   MODEL_EMA: False
-  MIXUP_PROB: 0.0
-  MIXUP_ALPHA: 0
-  CUTMIX_ALPHA: 0.0
-  CUTMIX_MINMAX: None
-  RAND_AUGMENT: false
-  RAND_AUGMENT_LAYERS: 9
-  AUTO_AUGMENT: False
-  COLOR_JITTER: 0.0
-  RANDOM_ERASE_PROB: 0.0
+  MODEL_EMA_DECAY: 0.99
   DISTILLATION_TYPE: 'none'
   TEACHER_MODEL: None
   LAYER_DECAY: 1.0
@@ -42,14 +34,6 @@ def test_what_is_off_is_silent(load_text):
     "name, value, message",
     [
         ("MODEL_EMA", "True", "is True, but averaging of weights is not supported yet: {} False"),
-        ("MIXUP_ALPHA", "0.8", "is 0.8, but mixup is not supported yet: {} 0"),
-        ("CUTMIX_ALPHA", "'1.0'", "is '1.0', but cutmix is not supported yet: {} 0"),
-        ("CUTMIX_MINMAX", "[0.2, 0.8]", "is [0.2, 0.8], but cutmix is not supported yet: {} None"),
-        ("MIXUP_PROB", "1.0", "is 1.0, but mixing of images is not supported yet: {} 0"),
-        ("RAND_AUGMENT", "True", "is True, but RandAugment is not supported yet: {} False"),
-        ("AUTO_AUGMENT", "True", "is True, but AutoAugment is not supported yet: {} False"),
-        ("COLOR_JITTER", "0.4", "is 0.4, but colour jitter is not supported yet: {} 0"),
-        ("RANDOM_ERASE_PROB", "0.25", "is 0.25, but random erasing is not supported yet: {} 0"),
         ("DISTILLATION_TYPE", "'hard'", "is 'hard', but distillation is not supported yet: {} none"),
         ("TEACHER_MODEL", "'./t'", "is './t', but distillation is not supported yet: {} None"),
         ("LAYER_DECAY", "0.65", "is 0.65, but a learning rate per layer is not supported yet: {} None"),
@@ -62,15 +46,15 @@ def test_what_would_change_a_training_stops_it_but_not_an_evaluation(refuse, loa
     assert load_text(yaml, *EVALUATE).notices == [f"x.yaml: not supported yet, no effect: TRAIN.{name}"]
 
 
-def test_mixing_with_probability_zero_is_off(load_text):
-    assert load_text("TRAIN: {MIXUP_PROB: 0.0, MIXUP_ALPHA: 0.8, CUTMIX_ALPHA: 1.0, MIXUP_MODE: batch}").notices == []
+def test_distillation_without_a_kind_is_off(load_text):
+    assert load_text("TRAIN: {DISTILLATION_TYPE: none, TEACHER_MODEL: ./t, DISTILLATION_ALPHA: 0.5}").notices == []
 
 
 def test_options_of_what_is_not_there_are_told_once(load_text):
-    notices = load_text("TRAIN: {MIXUP_MODE: batch, MIXUP_SWITCH_PROB: 0.5, MODEL_EMA_DECAY: 0.9996}").notices
+    notices = load_text("TRAIN: {DISTILLATION_ALPHA: 0.5, DISTILLATION_TAU: 1.0, MODEL_EMA_DECAY: 0.9996}").notices
 
     assert notices == [
-        "x.yaml: not supported yet, no effect: TRAIN.MIXUP_MODE, TRAIN.MIXUP_SWITCH_PROB, TRAIN.MODEL_EMA_DECAY"
+        "x.yaml: not supported yet, no effect: TRAIN.DISTILLATION_ALPHA, TRAIN.DISTILLATION_TAU, TRAIN.MODEL_EMA_DECAY"
     ]
 
 
@@ -84,11 +68,13 @@ def test_a_later_neutral_value_wins(write, refuse):
 
 
 def test_what_never_mattered_is_a_notice(load_text):
-    notices = load_text("TRAIN: {MODEL_EMA_FORCE_CPU: True}\nTAG: default").notices
+    notices = load_text("TRAIN: {MODEL_EMA_FORCE_CPU: True, RANDOM_ERASE_SPLIT: False}\nTAG: default").notices
 
     why = "does not exist here and is not needed"
     assert notices == [
         f"x.yaml:1: TRAIN.MODEL_EMA_FORCE_CPU {why}: averaged weights live on the device",
+        f"x.yaml:1: TRAIN.RANDOM_ERASE_SPLIT {why}: images are erased one by one, as PaddleViT does it, and a batch "
+        "has no clean part",
         f"x.yaml:2: TAG {why}: runs are told apart by their output folder",
     ]
 

@@ -7,14 +7,17 @@ import pickle
 import struct
 import subprocess
 import sys
+import tarfile
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from paddlevit_dist.registry import resolve
+from paddlevit_dist.registry import DATASETS, resolve
 
-NAMES = ("digits", "mnist", "fashion_mnist", "imagenet2012", "folder")
+from .cifar_writer import write_cifar10, write_cifar100
+
+NAMES = ("digits", "mnist", "fashion_mnist", "cifar10", "cifar100", "imagenet2012", "folder", "tar")
 
 
 def write_idx(folder):
@@ -40,7 +43,27 @@ def write_lists(folder):
         (folder / f"{split}_list.txt").write_text(f"{split} 1.png 3\n")
 
 
-WRITERS = {"mnist": write_idx, "fashion_mnist": write_idx, "imagenet2012": write_lists, "folder": write_class_folders}
+def write_class_tars(folder):
+    write_class_folders(folder)
+    for split in ("train", "val"):
+        for name in ("ant", "bee"):
+            with tarfile.open(folder / split / f"{name}.tar", "w") as tar:
+                tar.add(folder / split / name / "1.jpg", "1.jpg")
+
+
+WRITERS = {
+    "mnist": write_idx,
+    "fashion_mnist": write_idx,
+    "cifar10": write_cifar10,
+    "cifar100": write_cifar100,
+    "imagenet2012": write_lists,
+    "folder": write_class_folders,
+    "tar": write_class_tars,
+}
+
+
+def test_no_data_set_is_forgotten():
+    assert set(NAMES) == set(DATASETS)
 
 
 @pytest.fixture(params=[(name, split) for name in NAMES for split in ("train", "val")], ids=lambda p: f"{p[0]}-{p[1]}")

@@ -299,3 +299,12 @@ def test_build_transform_chooses_by_kind_and_split():
     for kind, split in (("video", "train"), ("photo", "test")):
         with pytest.raises(ValueError, match=f"'{kind}' and split '{split}'"):
             build_transform(kind, split, **options)
+
+
+def test_a_glyph_without_distortion_is_the_evaluation_picture_up_to_interpolation():
+    image = Image.fromarray(np.random.default_rng(0).integers(0, 256, (28, 28), dtype=np.uint8))
+    generator = np.random.default_rng(0)
+    still = GlyphTransform(28, train=True, distortion=0.0)(image, generator)
+    moved = GlyphTransform(28, train=True, distortion=1.0)(image, generator)
+    assert np.array_equal(still[0], np.asarray(image))
+    assert not np.array_equal(moved[0], np.asarray(image))

@@ -11,9 +11,15 @@ from paddlevit_dist.loading.sampler import EvaluationSampler, TrainingSampler
 DATA = range(103)
 
 
-def training(rank=0, world_size=1, batch_size=4, accumulation_steps=1, seed=0, data=DATA) -> TrainingSampler:
+def training(rank=0, world_size=1, batch_size=4, accumulation_steps=1, seed=0, data=DATA, repeats=1) -> TrainingSampler:
     return TrainingSampler(
-        data, batch_size, rank=rank, world_size=world_size, accumulation_steps=accumulation_steps, seed=seed
+        data,
+        batch_size,
+        rank=rank,
+        world_size=world_size,
+        accumulation_steps=accumulation_steps,
+        seed=seed,
+        repeats=repeats,
     )
 
 
@@ -85,6 +91,72 @@ def test_a_resumed_epoch_reads_what_is_left_also_with_another_layout(layout):
 def test_a_data_set_smaller_than_one_update_is_the_users_to_mend():
     with pytest.raises(UserError, match=r"takes 104 samples .*only 103.*-batch_size or -accum_iter"):
         training(world_size=2, batch_size=26, accumulation_steps=2)
+
+
+def repeated_updates(world_size, batch_size, accumulation_steps, repeats, consumed=0):
+    """The (index, repeat) pairs of each update: a list with one sorted list per rank."""
+    ranks = []
+    for rank in range(world_size):
+        sampler = training(rank, world_size, batch_size, accumulation_steps, repeats=repeats)
+        sampler.set_position(3, consumed)
+        batches = [[(key.index, key.repeat) for key in batch] for batch in sampler]
+        assert len(batches) == len(sampler) and {len(batch) for batch in batches} == {batch_size}
+        ranks.append([sum(batches[k : k + accumulation_steps], []) for k in range(0, len(batches), accumulation_steps)])
+    return list(zip(*ranks))
+
+
+@pytest.mark.parametrize("layout", [(2, 4, 1), (4, 2, 1), (1, 4, 2), (2, 2, 2), (1, 1, 8), (8, 1, 1)])
+def test_repeated_augmentation_takes_the_same_readings_for_any_layout(layout):
+    def readings(updates):
+        return [sorted(sum(ranks, [])) for ranks in updates]
+
+    assert readings(repeated_updates(*layout, repeats=3)) == readings(repeated_updates(1, 8, 1, repeats=3))
+
+
+@pytest.mark.parametrize("repeats", [2, 3])
+def test_an_epoch_of_repeats_has_the_usual_length_and_each_sample_that_often(repeats):
+    updates = repeated_updates(2, 4, 1, repeats)
+    assert len(updates) == 103 // 8
+    readings = [pair for ranks in updates for rank in ranks for pair in rank]
+    assert len(set(readings)) == len(readings) == 96
+    by_index = {}
+    for index, repeat in readings:
+        by_index.setdefault(index, set()).add(repeat)
+    complete = [index for index, found in by_index.items() if found == set(range(repeats))]
+    assert len(by_index) == -(-96 // repeats) and len(complete) == 96 // repeats
+
+
+@pytest.mark.parametrize("world_size, repeats", [(2, 2), (4, 3), (4, 4), (8, 3), (2, 3)])
+def test_repeats_of_a_sample_go_to_different_ranks(world_size, repeats):
+    for ranks in repeated_updates(world_size, 8 // world_size, 1, repeats):
+        places = {}
+        for rank, pairs in enumerate(ranks):
+            for index, _ in pairs:
+                places.setdefault(index, []).append(rank)
+        for found in places.values():
+            assert len(set(found)) == min(len(found), world_size)
+
+
+def test_repeats_follow_deits_order():
+    """Of the permutation with each index three times, rank r has the positions r, r + ranks, ... of its first part."""
+    single = [index for ranks in repeated_updates(1, 8, 1, repeats=3) for index, _ in ranks[0]]
+    sampler = training()
+    sampler.set_epoch(3)
+    permutation = [i for batch in indices(sampler) for i in batch]
+    listed = [index for index in permutation for _ in range(3)][:96]
+    assert single == listed
+    for rank in range(4):
+        own = [index for ranks in repeated_updates(4, 2, 1, repeats=3) for index, _ in ranks[rank]]
+        assert own == listed[rank::4]
+
+
+@pytest.mark.parametrize("layout", [(2, 4, 1), (1, 2, 2), (4, 2, 1)])
+def test_a_resumed_epoch_of_repeats_reads_what_is_left(layout):
+    whole = [pair for ranks in repeated_updates(1, 8, 1, repeats=3) for pair in ranks[0]]
+    rest = [pair for ranks in repeated_updates(*layout, repeats=3, consumed=40) for rank in ranks for pair in rank]
+    assert not set(rest) & set(whole[:40])
+    if layout[0] * layout[1] * layout[2] == 8:
+        assert sorted(rest) == sorted(whole[40:])
 
 
 @pytest.mark.parametrize("size", [1, 31, 32, 33, 1003])

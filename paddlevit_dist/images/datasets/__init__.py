@@ -2,9 +2,15 @@
 
 - ``digits``: 1,797 handwritten digits inside the package.
 - ``idx``: ``mnist`` and ``fashion_mnist`` from their published files.
-- ``imagenet``: lists of ``path label`` lines, or class folders named by WordNet id.
+- ``cifar``: ``cifar10`` and ``cifar100`` from their published archives.
+- ``imagenet``: lists of ``path label`` lines, class folders named by WordNet id, or the development kit's labels.
 - ``folder``: own pictures in one folder per class.
+- ``tar_images``: pictures read in place from uncompressed tar files; ``prepared`` is their record if we wrote them.
+- ``held_out``: a part of another data set.
 
 All are plain objects without Paddle. Their pickle holds file names and scalars only; pixels, paths and labels are
 memory mapped on first use, so any number of processes shares one copy.
+
+A data set of picture files also offers ``encoded(index)``, the file's bytes, and lets ``reading`` be set (see
+``reading``). ``notes``, where there are any, are lines for the record of a run.
 """

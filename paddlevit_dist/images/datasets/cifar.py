@@ -133,18 +133,16 @@ class Cifar100(_Cifar):
     name = "cifar100"
     label_key = "fine_labels"
     class_names = """
-        apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy bridge bus butterfly camel can castle
-        caterpillar cattle chair chimpanzee clock cloud cockroach couch crab crocodile cup dinosaur dolphin elephant
-        flatfish forest fox girl hamster house kangaroo keyboard lamp lawn_mower leopard lion lizard lobster man
-        maple_tree motorcycle mountain mouse mushroom oak_tree orange orchid otter palm_tree pear pickup_truck pine_tree
-        plain plate poppy porcupine possum rabbit raccoon ray road rocket rose sea seal shark shrew skunk skyscraper
-        snail snake spider squirrel streetcar sunflower sweet_pepper table tank telephone television tiger tractor train
-        trout tulip turtle wardrobe whale willow_tree wolf woman worm
+        apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy bridge bus butterfly camel can
+        castle caterpillar cattle chair chimpanzee clock cloud cockroach couch crab crocodile cup dinosaur dolphin
+        elephant flatfish forest fox girl hamster house kangaroo keyboard lamp lawn_mower leopard lion lizard lobster
+        man maple_tree motorcycle mountain mouse mushroom oak_tree orange orchid otter palm_tree pear pickup_truck
+        pine_tree plain plate poppy porcupine possum rabbit raccoon ray road rocket rose sea seal shark shrew skunk
+        skyscraper snail snake spider squirrel streetcar sunflower sweet_pepper table tank telephone television tiger
+        tractor train trout tulip turtle wardrobe whale willow_tree wolf woman worm
     """.split()
     publications = (
-        Publication(
-            "cifar-100-python.tar.gz", "cifar-100-python", {"train": ["train"], "val": ["test"]}, binary=False
-        ),
+        Publication("cifar-100-python.tar.gz", "cifar-100-python", {"train": ["train"], "val": ["test"]}, binary=False),
         Publication(
             "cifar-100-binary.tar.gz",
             "cifar-100-binary",

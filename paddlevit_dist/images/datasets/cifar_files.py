@@ -1,8 +1,8 @@
 """The published files of CIFAR-10 and CIFAR-100: archives and folders, Python's batches and the binary ones.
 
 - ``cifar-10-python.tar.gz`` with ``cifar-10-batches-py/{data_batch_1 … data_batch_5, test_batch}``,
-  ``cifar-100-python.tar.gz`` with ``cifar-100-python/{train, test}``: dictionaries with ``data``, uint8 (pictures, 3072),
-  and ``labels`` or ``fine_labels``. They are pickles of Python 2, read here without executing anything.
+  ``cifar-100-python.tar.gz`` with ``cifar-100-python/{train, test}``: dictionaries with ``data``, uint8 (pictures,
+  3072), and ``labels`` or ``fine_labels``. They are pickles of Python 2, read here without executing anything.
 - ``cifar-10-binary.tar.gz`` with ``cifar-10-batches-bin/{data_batch_1.bin … test_batch.bin}`` and
   ``cifar-100-binary.tar.gz`` with ``cifar-100-binary/{train.bin, test.bin}``: records of the labels (one byte; for
   CIFAR-100 a coarse and a fine one) and 3072 bytes.

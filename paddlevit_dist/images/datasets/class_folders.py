@@ -8,12 +8,16 @@ import os
 from pathlib import Path
 from typing import FrozenSet, Iterator, List, Sequence, Tuple
 
+from tqdm import tqdm
+
 from ...errors import UserError
 from ...loading.path_index import Batch, PathIndex, ensure_path_index, make_batch
+from .class_names import name_folders
 
 EXTENSIONS = ("jpg", "jpeg", "png", "bmp", "webp", "gif", "tif", "tiff", "ppm", "pgm", "jfif")
-_ENDINGS = tuple(f".{extension}".encode() for extension in EXTENSIONS)
+ENDINGS = tuple(f".{extension}".encode() for extension in EXTENSIONS)
 TRAIN_FOLDER = "train"
+WHOLE = ""  # no split: the class folders lie in the data path itself
 
 _FolderId = Tuple[int, int]  # device and inode
 
@@ -26,7 +30,7 @@ def index_class_folders(root: str, split: str, val_folders: Sequence[str], cache
 
     Args:
         root: absolute path of the data set.
-        split: "train" or "val".
+        split: "train", "val", or ``WHOLE``.
         val_folders: accepted names of the validation folder, the first that exists is taken.
 
     Raises:
@@ -34,38 +38,49 @@ def index_class_folders(root: str, split: str, val_folders: Sequence[str], cache
             empty, or a folder cannot be listed.
     """
     folder = _split_folder(root, split, val_folders)
-    present = _class_names(root, folder)
+    present = list_classes(root, folder)
     classes = present
     if folder != TRAIN_FOLDER and os.path.isdir(os.path.join(root, TRAIN_FOLDER)):
-        classes = _class_names(root, TRAIN_FOLDER)
+        classes = list_classes(root, TRAIN_FOLDER)
         _check_known(present, classes, root, folder)
     label_of = {class_name: label for label, class_name in enumerate(classes)}
 
-    key = hashlib.sha256("\0".join(["class folders", *classes]).encode("utf-8", "surrogateescape"))
+    names = name_folders(root, classes)
+    key = hashlib.sha256("\0".join(["class folders", *classes, *names]).encode("utf-8", "surrogateescape"))
     batches: List[Batch] = []
-    for class_name in present:
+    for class_name in tqdm(present, desc=f"listing {folder or root}", unit="class", disable=None, leave=False):
         batch = make_batch(_pictures_of_class(root, folder, class_name), label_of[class_name])
-        if folder == TRAIN_FOLDER and len(batch.labels) == 0:
+        if folder in (TRAIN_FOLDER, WHOLE) and len(batch.labels) == 0:
             raise _empty(f"class folder {os.path.join(root, folder, class_name)}")
         for part in (batch.lengths.data, batch.labels.tobytes(), batch.blob):
             key.update(part)
         batches.append(batch)
     if not any(len(batch.labels) for batch in batches):
         raise _empty(os.path.join(root, folder))
-    return ensure_path_index(cache_folder, name, key.digest(), lambda: batches, classes)
+    return ensure_path_index(cache_folder, name, key.digest(), lambda: batches, names)
 
 
 def _split_folder(root: str, split: str, val_folders: Sequence[str]) -> str:
+    if split == WHOLE:
+        return WHOLE
     accepted = (TRAIN_FOLDER,) if split == "train" else tuple(val_folders)
     for name in accepted:
         if os.path.isdir(os.path.join(root, name)):
             return name
     wanted = " or ".join(f"{name}/<class>/" for name in accepted)
-    raise UserError(f"{root} has no folder {wanted} with the {split} pictures; make it with one sub-folder per class")
+    raise UserError(
+        f"{root} has no folder {wanted} with the {split} pictures; make it with one sub-folder per class"
+        ", or let DATA.VAL_FRACTION split a single folder <class>/"
+    )
 
 
-def _class_names(root: str, folder: str) -> List[str]:
-    path = os.path.join(root, folder)
+def list_classes(root: str, folder: str) -> List[str]:
+    """The sorted names of the class folders in ``folder`` below ``root``.
+
+    Raises:
+        UserError: there are none, or it cannot be listed.
+    """
+    path = os.path.join(root, folder) if folder else root
     with _naming(path), os.scandir(path) as entries:
         names = sorted(entry.name for entry in entries if not entry.name.startswith(".") and entry.is_dir())
     if not names:
@@ -102,7 +117,7 @@ def _pictures_below(folder: bytes, relative: bytes, parents: FrozenSet[_FolderId
                     continue
                 if entry.is_dir():
                     yield from _pictures_below(entry.path, relative + b"/" + entry.name, parents)
-                elif entry.name.lower().endswith(_ENDINGS):
+                elif entry.name.lower().endswith(ENDINGS):
                     yield relative + b"/" + entry.name
 
 

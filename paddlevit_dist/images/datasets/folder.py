@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Optional
 
 from .checks import check_split, existing_folder
-from .class_folders import EXTENSIONS, index_class_folders
+from .class_folders import EXTENSIONS, TRAIN_FOLDER, WHOLE, index_class_folders
 from .indexed import IndexedImages
 
 VAL_FOLDERS = ("val", "valid", "validation", "test")
@@ -21,7 +22,7 @@ class ClassFolders(IndexedImages):
 
     layout = f"with train/<class>/ and val/<class>/ that hold pictures ({', '.join(EXTENSIONS)})"
 
-    def __init__(self, data_path: Optional[str], split: str, cache_folder: Path) -> None:
+    def __init__(self, data_path: Optional[str], split: str, cache_folder: Path, whole: bool = False) -> None:
         """List the pictures of ``split`` ("train" or "val"); their index goes to ``cache_folder``.
 
         Raises:
@@ -29,5 +30,17 @@ class ClassFolders(IndexedImages):
         """
         self.split = check_split(split)
         root = existing_folder(data_path, "folder", self.layout)
-        index = index_class_folders(root, split, VAL_FOLDERS, cache_folder, f"folder-{split}")
+        if whole and not os.path.isdir(os.path.join(root, TRAIN_FOLDER)):
+            split = WHOLE
+        index = index_class_folders(root, split, VAL_FOLDERS, cache_folder, f"folder-{split or 'whole'}")
         super().__init__(root, index, len(index.class_names))
+
+    @classmethod
+    def whole(cls, data_path: Optional[str], cache_folder: Path) -> ClassFolders:
+        """All pictures of a data set that is to be split: of ``train``, or without it of ``data_path/<class>/``."""
+        return cls(data_path, "train", cache_folder, whole=True)
+
+    @staticmethod
+    def has_validation(data_path: str) -> bool:
+        """Whether there is a folder of validation pictures."""
+        return any(os.path.isdir(os.path.join(data_path, name)) for name in VAL_FOLDERS)

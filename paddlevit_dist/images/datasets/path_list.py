@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from itertools import islice
 from pathlib import Path
-from typing import Iterator, List
+from typing import Iterator, List, Optional
 
 import numpy as np
 
@@ -16,7 +16,9 @@ _LINES_PER_BATCH = 65536
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-def index_path_list(list_file: Path, num_classes: int, cache_folder: Path, name: str) -> PathIndex:
+def index_path_list(
+    list_file: Path, num_classes: int, cache_folder: Path, name: str, class_names: Optional[List[str]] = None
+) -> PathIndex:
     """Open the index of ``list_file``, built first if its content has changed.
 
     The label is the last field of a line, so a path may contain spaces; blank lines do not count.
@@ -24,14 +26,14 @@ def index_path_list(list_file: Path, num_classes: int, cache_folder: Path, name:
     Raises:
         UserError: names the first line that is malformed or has a label outside ``0 .. num_classes - 1``.
     """
-    key = hashlib.sha256(f"path list, {num_classes} classes\n".encode())
+    key = hashlib.sha256(f"path list, {num_classes} classes {class_names}\n".encode())
     try:
         with open(list_file, "rb") as stream:
             for chunk in iter(lambda: stream.read(1 << 20), b""):
                 key.update(chunk)
     except OSError as error:
         raise _unreadable(list_file, error) from error
-    index = ensure_path_index(cache_folder, name, key.digest(), lambda: _batches(list_file, num_classes))
+    index = ensure_path_index(cache_folder, name, key.digest(), lambda: _batches(list_file, num_classes), class_names)
     if len(index) == 0:
         raise UserError(f"{list_file} holds no samples; expected lines of 'path label'")
     return index

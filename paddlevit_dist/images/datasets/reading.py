@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import warnings
 from typing import NamedTuple
 
@@ -92,14 +93,15 @@ def open_image(encoded: bytes, path: str, reading: Reading = Reading()) -> Image
     try:
         image = Image.open(io.BytesIO(encoded))
     except Image.DecompressionBombError as error:
-        raise _too_large(path, "", reading) from error
+        number = re.search(r"\((\d+) pixels\)", str(error))
+        raise _too_large(path, f"{number[1]} pixels" if number else "", reading) from error
     except MemoryError:
         raise
     except Exception as error:
         raise UnreadablePicture(path, _reason(error)) from error
     width, height = image.size
     if width * height > reading.max_pixels:
-        raise _too_large(path, f" of {width} x {height}", reading)
+        raise _too_large(path, f"{width} x {height} pixels", reading)
     return image
 
 
@@ -119,7 +121,8 @@ def _upright(image: Image.Image) -> Image.Image:
 
 def _too_large(path: str, size: str, reading: Reading) -> UnreadablePicture:
     return UnreadablePicture(
-        path, f"its size{size} is above the limit of {reading.max_pixels} pixels; raise DATA.MAX_PIXELS if it is meant"
+        path,
+        f"its size {size} is above the limit of {reading.max_pixels} pixels; raise DATA.MAX_PIXELS if it is meant",
     )
 
 

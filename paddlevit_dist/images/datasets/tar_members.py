@@ -98,7 +98,9 @@ class TarFile:
                 self._extend(extended, kind, content, size, at)
             else:
                 if kind == b"S" or "sparse" in extended:
-                    raise UserError(f"{self.path} stores {os.fsdecode(name)} with holes; pack it again without --sparse")
+                    raise UserError(
+                        f"{self.path} stores {os.fsdecode(name)} with holes; pack it again without --sparse"
+                    )
                 if kind in _REGULAR and not name.endswith(b"/"):
                     yield Member(extended.get("path", name), content, size)
                 extended = {}

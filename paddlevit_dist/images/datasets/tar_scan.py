@@ -12,12 +12,13 @@ from tqdm import tqdm
 
 from ...errors import UserError
 from ...loading.path_index import Batch, make_batch
-from .class_folders import _ENDINGS as PICTURE_ENDINGS
+from .class_folders import ENDINGS as PICTURE_ENDINGS
 from .tar_members import Member, TarFile
 
 LABEL_ENDINGS = (b".cls", b".json")
 _LARGEST_LABEL_BYTES = 1 << 20
 _SPLIT_WORDS = {"train": "train|training", "val": "val|valid|validation"}
+_SUFFIX = re.compile(r"\.(tar(\.\w+)?|tgz|tbz|txz)$")
 _PACKED = (".tar.gz", ".tgz", ".tar.bz2", ".tbz", ".tar.xz", ".txz", ".tar.zst")
 
 
@@ -43,7 +44,7 @@ def find_shards(root: str, split: str) -> List[str]:
     Raises:
         UserError: the folder cannot be listed, or holds compressed archives only.
     """
-    pattern = re.compile(rf"(?:.*[_-])?(?:{_SPLIT_WORDS[split]})(?:[^a-zA-Z].*)?", re.DOTALL)
+    pattern = re.compile(rf"(?:.*[._-])?(?:{_SPLIT_WORDS[split]})(?:[^a-zA-Z].*)?", re.DOTALL)
     packed = None
     for folder in ("", *_SPLIT_WORDS[split].split("|")):
         try:
@@ -52,18 +53,23 @@ def find_shards(root: str, split: str) -> List[str]:
             continue
         except OSError as error:
             raise UserError(f"folder {os.path.join(root, folder)} cannot be listed: {error.strerror}") from error
-        shards = [name for name in names if name.endswith(".tar") and not name.startswith(".")]
-        shards = [name for name in shards if folder or pattern.fullmatch(name[: -len(".tar")])]
+        names = [name for name in names if folder or pattern.fullmatch(_SUFFIX.sub("", name))]
+        shards = [os.path.join(folder, name) for name in names if name.endswith(".tar") and not name.startswith(".")]
         if shards:
-            return [os.path.join(folder, name) for name in shards]
+            return shards
         packed = packed or next((os.path.join(folder, name) for name in names if name.endswith(_PACKED)), None)
     if packed:
-        raise UserError(f"{os.path.join(root, packed)} is compressed, but pictures are read in place: uncompress it once")
+        raise UserError(
+            f"{os.path.join(root, packed)} is compressed, but pictures are read in place: uncompress it once"
+        )
     return []
 
 
-def scan(root: str, shards: List[str], split: str) -> Scan:
+def scan(root: str, shards: List[str], split: str, listed: Optional[Dict[bytes, int]] = None) -> Scan:
     """Go through the headers of all ``shards``.
+
+    Args:
+        listed: labels by the last part of a picture's name, where a list beside the archives gives them.
 
     Raises:
         UserError: a tar file is damaged, or a picture has no label.
@@ -78,6 +84,8 @@ def scan(root: str, shards: List[str], split: str) -> Scan:
         for page in pages:
             page.keep_labelled()
         labels, groups = [page.own_labels() for page in pages], None
+    elif listed is not None:
+        labels, groups = [page.listed_labels(listed) for page in pages], None
     else:
         labels, groups = _group_labels(root, shards, pages)
     locations = [
@@ -113,6 +121,13 @@ class _Page:
 
     def own_labels(self) -> np.ndarray:
         return np.array([self.labels[_key(member.name)[0]] for member in self.members], np.int64)
+
+    def listed_labels(self, listed: Dict[bytes, int]) -> np.ndarray:
+        names = [member.name.rpartition(b"/")[2] for member in self.members]
+        unknown = next((name for name in names if name not in listed), None)
+        if unknown is not None:
+            raise UserError(f"{self.path} holds {os.fsdecode(unknown)}, which the list of labels does not have")
+        return np.array([listed[name] for name in names], np.int64)
 
 
 def _read_page(tar: TarFile, bar: tqdm) -> _Page:

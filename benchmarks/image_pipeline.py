@@ -1,0 +1,205 @@
+"""Images per second from JPEG files to batches in the training process.
+
+Contenders, each through ``paddle.io.DataLoader`` with 0, 1 and 2 worker processes, random resized crop to 224 and flip:
+
+- PaddleViT style: paddle.vision transforms (Pillow, bicubic), to tensor, normalise: float32 samples
+- exact: ours with Pillow, uint8 samples, normalised on the device
+- fast: ours with OpenCV
+- RandAugment (rand-m9-mstd0.5-inc1) added to exact and fast
+- prepared: exact on tar shards of JPEGs whose shorter side is 320
+
+``timm`` with the torch loader joins if both are installed. Needs scikit-image, scikit-learn and OpenCV beside the
+package. Every round lets all contenders read all training images once; ratios are taken within a round.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, Callable, Dict, List
+
+from PIL import Image
+
+from photographs import write_folder
+from rounds import Spread, interleave, print_machine, print_result, ratios, table, tuned_environment
+
+BATCH, SIZE = 32, 224
+
+
+class PaddleVitStyle:
+    """One sample as PaddleViT's data set makes it."""
+
+    def __init__(self, dataset: Any) -> None:
+        from paddle.vision import transforms
+
+        self.dataset = dataset
+        self.transform = transforms.Compose(
+            [
+                transforms.RandomResizedCrop(size=(SIZE, SIZE), interpolation="bicubic"),
+                transforms.RandomHorizontalFlip(),
+                transforms.ToTensor(),
+                transforms.Normalize(mean=[0.5] * 3, std=[0.5] * 3),
+            ]
+        )
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.transform(Image.open(self.dataset.describe(index)).convert("RGB")), self.dataset.labels[index]
+
+
+def paddlevit_round(dataset: Any, workers: int) -> Callable[[], float]:
+    import paddle
+
+    samples = PaddleVitStyle(dataset)
+
+    def measure() -> float:
+        loader = paddle.io.DataLoader(
+            samples, batch_size=BATCH, shuffle=True, drop_last=True, num_workers=workers, return_list=True
+        )
+        started, count = time.perf_counter(), 0
+        for images, _ in loader:
+            assert images.shape[1:] == [3, SIZE, SIZE]
+            count += images.shape[0]
+        return count / (time.perf_counter() - started)
+
+    return measure
+
+
+def our_round(folder: Path, cache: Path, workers: int, *overrides: str, dataset: str = "folder") -> Callable[[], float]:
+    """Our loader on this folder, with the normalisation that the task does on the device."""
+    from paddlevit_dist import config
+    from paddlevit_dist.loading.loader import Loader
+    from paddlevit_dist.loading.sampler import TrainingSampler
+    from paddlevit_dist.registry import resolve
+
+    arguments = [f"-dataset={dataset}", f"-data_path={folder}", f"-image_size={SIZE}", f"-batch_size={BATCH}"]
+    values = config.load([*arguments, *overrides]).values
+    task = resolve("task", values.TASK)(values)
+    samples = task.build_dataset("train", cache)
+    sampler = TrainingSampler(samples, BATCH, rank=0, world_size=1)
+    loader = Loader(samples, sampler, task.collate, num_workers=workers, seed=0)
+    epoch = iter(range(1, 1_000_000))
+
+    def measure() -> float:
+        number = next(epoch)
+        started, count = time.perf_counter(), 0
+        for batch in loader.epochs(number, number):
+            images = task.normalise(batch["images"])
+            count += images.shape[0]
+        images[0, 0, 0, 0].item()
+        return count / (time.perf_counter() - started)
+
+    return measure
+
+
+def timm_round(folder: Path, workers: int) -> Callable[[], float]:
+    """timm's transform with torch's loader."""
+    import timm.data
+    import torch
+
+    torch.set_num_threads(1)
+    samples = timm.data.ImageDataset(
+        str(folder / "train"), transform=timm.data.create_transform(SIZE, is_training=True, color_jitter=None)
+    )
+
+    def measure() -> float:
+        loader = torch.utils.data.DataLoader(samples, BATCH, shuffle=True, drop_last=True, num_workers=workers)
+        started, count = time.perf_counter(), 0
+        for images, _ in loader:
+            count += images.shape[0]
+        return count / (time.perf_counter() - started)
+
+    return measure
+
+
+def decode_only(dataset: Any) -> Callable[[], float]:
+    """Decoding alone in this process: what one core cannot exceed with Pillow."""
+
+    def measure() -> float:
+        started = time.perf_counter()
+        for index in range(len(dataset)):
+            Image.open(dataset.describe(index)).convert("RGB")
+        return len(dataset) / (time.perf_counter() - started)
+
+    return measure
+
+
+def contenders(folder: Path, shards: Path, cache: Path) -> Dict[str, Callable[[], float]]:
+    from paddlevit_dist.images.datasets.folder import ClassFolders
+
+    dataset = ClassFolders(str(folder), "train", cache)
+    augment = ["TRAIN.RAND_AUGMENT", "rand-m9-mstd0.5-inc1"]
+    made: Dict[str, Callable[[], float]] = {"decode only, one core": decode_only(dataset)}
+    for workers in (0, 1, 2):
+        made[f"PaddleViT style, {workers} workers"] = paddlevit_round(dataset, workers)
+        for name, overrides in (
+            ("exact", []),
+            ("fast", ["DATA.DECODER", "fast"]),
+            ("exact + RandAugment", augment),
+            ("fast + RandAugment", ["DATA.DECODER", "fast", *augment]),
+        ):
+            made[f"{name}, {workers} workers"] = our_round(folder, cache, workers, *overrides)
+        made[f"prepared, {workers} workers"] = our_round(shards, cache, workers, dataset="tar")
+        try:
+            made[f"timm, {workers} workers"] = timm_round(folder, workers)
+        except ImportError:
+            continue
+    return made
+
+
+def prepare(folder: Path, shards: Path) -> None:
+    import subprocess
+
+    command = [sys.executable, "-m", "paddlevit_dist", "prepare", "images", str(folder), str(shards)]
+    subprocess.run([*command, "--shorter_side", "320"], check=True, stdout=subprocess.DEVNULL)
+
+
+def main(arguments: List[str]) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--images", type=int, default=500)
+    parser.add_argument("--rounds", type=int, default=7)
+    options = parser.parse_args(arguments)
+    restart_tuned()
+    print_machine()
+    with tempfile.TemporaryDirectory() as name:
+        folder, shards, cache = Path(name, "photos"), Path(name, "shards"), Path(name, "cache")
+        cache.mkdir()
+        write_folder(folder, options.images)
+        prepare(folder, shards)
+        values = interleave(contenders(folder, shards, cache), options.rounds)
+    rows = [(name, Spread.of(rates).text(digits=0)) for name, rates in values.items()]
+    table("images per second, median [low, high]", ["way", "images/s"], rows)
+    peer = values["PaddleViT style, 2 workers"]
+    result = {
+        "exact": ratios(values["exact, 2 workers"], peer),
+        "fast": ratios(values["fast, 2 workers"], peer),
+        "exact_randaugment": ratios(values["exact + RandAugment, 2 workers"], peer),
+        "fast_randaugment": ratios(values["fast + RandAugment, 2 workers"], peer),
+        "prepared": ratios(values["prepared, 2 workers"], peer),
+        "exact_of_decode_bound": Spread.of(
+            [ours / (2 * bound) for ours, bound in zip(values["exact, 2 workers"], values["decode only, one core"])]
+        ),
+    }
+    table(
+        "2 workers against PaddleViT style; last: share of twice one core's decoding",
+        ["way", "ratio"],
+        [(name, spread.text()) for name, spread in result.items()],
+    )
+    print_result({name: spread.median for name, spread in result.items()})
+
+
+def restart_tuned() -> None:
+    """Start this script again, once, in the environment of a tuned run with one thread per process."""
+    import os
+
+    if os.environ.get("PADDLEVIT_DIST_ENVIRONMENT") != "benchmark":
+        os.execve(sys.executable, [sys.executable, *sys.argv], tuned_environment(2))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,89 @@
+"""Labels of pictures that are given beside them: in a list, or in ImageNet's development kit."""
+
+from __future__ import annotations
+
+import os
+import tarfile
+import zlib
+from pathlib import Path
+from typing import Dict, List, Optional
+
+from ...errors import UserError
+from .mat_file import read_structures
+
+_KIT = "ILSVRC2012_devkit_t12"
+_TRUTH, _META = "ILSVRC2012_validation_ground_truth.txt", "meta.mat"
+_CLASSES = 1000
+
+
+def label_files(root: str, split: str) -> List[str]:
+    """The files below ``root`` that may give the labels of ``split``."""
+    files = [os.path.join(root, f"{split}_list.txt")]
+    if split == "val":
+        files += [os.path.join(root, f"{_KIT}.tar.gz")]
+        files += [os.path.join(root, _KIT, "data", name) for name in (_TRUTH, _META)]
+    return files
+
+
+def listed_labels(root: str, split: str) -> Optional[Dict[bytes, int]]:
+    """Label of each picture of ``split`` by the last part of its path, None where nothing tells them.
+
+    ``<split>_list.txt`` has lines ``path label``. The development kit, extracted or as ``.tar.gz``, has the labels of
+    ImageNet's 50,000 validation pictures; classes are numbered by their sorted WordNet ids, as everywhere.
+
+    Raises:
+        UserError: a list or the kit is damaged.
+    """
+    path = Path(root, f"{split}_list.txt")
+    if path.is_file():
+        return _from_list(path)
+    return kit_labels(root) if split == "val" else None
+
+
+def _from_list(path: Path) -> Dict[bytes, int]:
+    labels: Dict[bytes, int] = {}
+    for number, line in enumerate(path.read_bytes().splitlines(), 1):
+        fields = line.strip().rsplit(None, 1)
+        if not fields:
+            continue
+        if len(fields) != 2 or not fields[1].isdigit():
+            raise UserError(f"{path} line {number}: expected 'path label' with an integer label")
+        name = fields[0].rpartition(b"/")[2]
+        if labels.setdefault(name, int(fields[1])) != int(fields[1]):
+            raise UserError(f"{path} line {number}: {os.fsdecode(name)} has two labels, and only the name is looked at")
+    return labels
+
+
+def kit_labels(root: str) -> Optional[Dict[bytes, int]]:
+    """Labels of ``ILSVRC2012_val_00000001.JPEG`` and so on from the development kit in ``root``, None without it.
+
+    Raises:
+        UserError: it is damaged or not as published.
+    """
+    files = _read_kit(root)
+    if files is None:
+        return None
+    try:
+        synsets = read_structures(files[_META], "synsets")
+        wnids = {int(synset["ILSVRC2012_ID"]): synset["WNID"] for synset in synsets}
+        numbers = [int(line) for line in files[_TRUTH].split()]
+        used = sorted(wnids[number] for number in range(1, _CLASSES + 1))
+        position = {wnid: label for label, wnid in enumerate(used)}
+        labels = [position[wnids[number]] for number in numbers]
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"the development kit {_KIT} in {root} is not as published: {error}; get it again") from error
+    return {f"ILSVRC2012_val_{number:08d}.JPEG".encode(): label for number, label in enumerate(labels, 1)}
+
+
+def _read_kit(root: str) -> Optional[Dict[str, bytes]]:
+    folder = Path(root, _KIT, "data")
+    archive = Path(root, f"{_KIT}.tar.gz")
+    try:
+        if folder.is_dir():
+            return {name: (folder / name).read_bytes() for name in (_TRUTH, _META)}
+        if not archive.is_file():
+            return None
+        with tarfile.open(archive, "r:gz") as tar:
+            return {name: tar.extractfile(f"{_KIT}/data/{name}").read() for name in (_TRUTH, _META)}
+    except (OSError, EOFError, KeyError, AttributeError, tarfile.TarError, zlib.error) as error:
+        raise UserError(f"the development kit {_KIT} in {root} cannot be read: {error}; get it again") from error

@@ -1,0 +1,113 @@
+"""Work on many pictures in several processes that end together, with progress on a terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any, Callable, Iterable, Iterator, List, Tuple
+
+from tqdm import tqdm
+
+from ..errors import UserError
+
+_stopping: Any = None  # in a worker: an event that says to give up at the next picture
+
+
+class Stopped(Exception):
+    """The work was interrupted; what is half done is to be thrown away."""
+
+
+def check_stop() -> None:
+    """To be called by a worker before each picture.
+
+    Raises:
+        Stopped: the whole work is to end.
+    """
+    if _stopping is not None and _stopping.is_set():
+        raise Stopped
+
+
+def work(
+    function: Callable[..., Any], jobs: Iterable[Tuple[int, tuple]], workers: int, total: int, label: str
+) -> Iterator[Any]:
+    """Results of ``function(*arguments)`` for every job ``(pictures, arguments)``, in the order in which they end.
+
+    An exception of a job, or Ctrl-C, ends the others at their next picture.
+
+    Args:
+        total: pictures, of which finished jobs count theirs.
+        label: of the progress bar.
+
+    Raises:
+        UserError: a process was ended from outside.
+    """
+    context = multiprocessing.get_context("spawn")  # tqdm has a thread, and a fork copies its locks as they are
+    stopping = context.Event()
+    pool = ProcessPoolExecutor(workers, context, _start, (stopping, os.getpid()))
+    done = False
+    try:
+        with tqdm(total=total, desc=label, unit="picture", disable=None, leave=False) as bar:
+            with _sigint_held():
+                pending = {pool.submit(function, *arguments): pictures for pictures, arguments in jobs}
+            for future in as_completed(pending):
+                result = future.result()
+                bar.update(pending[future])
+                yield result
+        done = True
+    except BrokenProcessPool as error:
+        raise UserError(
+            "a process of the preparation was ended from outside, perhaps because the memory is full; use fewer "
+            "--workers; the same command goes on"
+        ) from error
+    finally:
+        if not done:
+            stopping.set()
+        with _uninterrupted():
+            pool.shutdown(wait=True, cancel_futures=not done)
+
+
+def _start(stopping: Any, parent: int) -> None:
+    global _stopping
+    _stopping = stopping
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process handles it
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _end_with(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os._exit(1)
+
+
+@contextlib.contextmanager
+def _sigint_held() -> Iterator[None]:
+    """Ctrl-C waits until the processes are started; they inherit that it does not reach them."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextlib.contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """A second Ctrl-C does not leave processes behind: they end within one picture."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+
+
+def spans(total: int, size: int) -> List[Tuple[int, int]]:
+    """``(first, end)`` of consecutive runs of at most ``size``."""
+    return [(first, min(first + size, total)) for first in range(0, total, size)]

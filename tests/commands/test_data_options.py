@@ -1,0 +1,108 @@
+"""Runs with the options of the data: unreadable pictures, a split folder, prepared tar files, rare classes."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+
+import pytest
+from distributed.harness import run_command, run_main
+from PIL import Image
+
+from .runs import PICTURES, events, last_line, refused, well, write_pictures
+
+SKIP = ["DATA.ON_BAD_SAMPLE", "skip"]
+
+
+@pytest.fixture
+def pictures(tmp_path):
+    return write_pictures(tmp_path / "pictures")
+
+
+@pytest.fixture
+def output(tmp_path):
+    return tmp_path / "output"
+
+
+def spoil(pictures, *names):
+    files = [pictures / name for name in names]
+    for file in files:
+        file.write_bytes(file.read_bytes()[:200])
+    return [str(file) for file in files]
+
+
+def listed(output):
+    return [line.split("\t")[0] for line in (output / "quarantine.tsv").read_text().splitlines()[1:]]
+
+
+def test_unreadable_pictures_are_replaced_and_listed_the_same_for_any_processes(pictures, tmp_path):
+    bad = spoil(pictures, "train/ant/02.jpg", "train/ant/03.jpg", "train/bee/07.jpg")
+    losses = []
+    for processes, workers in ((1, 0), (1, 2), (2, 1)):
+        output = tmp_path / f"{processes} {workers}"
+        arguments = [f"-ngpus={processes}", f"-num_workers={workers}", f"-batch_size={8 // processes}", "-epochs=2"]
+        ended = well(run_main(f"-output={output}", *PICTURES, f"-data_path={pictures}", *SKIP, *arguments))
+        assert listed(output) == bad
+        told = "3 unreadable pictures so far replaced by the next readable one, listed in"
+        assert ended.out.count(f"{told} {output / 'quarantine.tsv'}") == 2
+        losses.append([event["loss"] for event in events(output) if event["kind"] == "epoch"])
+    assert losses[1] == losses[0] and losses[2] == pytest.approx(losses[0], rel=1e-5)
+
+
+def test_an_evaluation_replaces_nothing(pictures, output):
+    (bad,) = spoil(pictures, "val/ant/02.jpg")
+    message = refused(f"-output={output}", *PICTURES, f"-data_path={pictures}", *SKIP)
+    assert f"{bad} cannot be read as an image" in message
+
+
+def test_a_clean_data_set_needs_no_list_and_odd_pictures_no_word(pictures, output):
+    Image.new("P", (20, 20)).save(pictures / "train" / "ant" / "odd.png", transparency=bytes(range(16)))
+    well(run_main(f"-output={output}", *PICTURES, f"-data_path={pictures}", *SKIP))
+    assert not (output / "quarantine.tsv").exists() and not (output / "quarantine").exists()
+
+
+def test_a_split_folder_trains_and_evaluates_on_the_same_pictures(pictures, output, tmp_path):
+    single = tmp_path / "single"
+    shutil.copytree(pictures / "train", single)
+    arguments = [*PICTURES, f"-data_path={single}", "DATA.VAL_FRACTION", "0.25"]
+    trained = well(run_main(f"-output={output}", *arguments))
+    assert "note: 4 of 16 training pictures are held out for validation (DATA.VAL_FRACTION 0.25" in trained.out
+    names = (output / "val_files.txt").read_text().splitlines()
+    assert sorted(name.partition("/")[0] for name in names) == ["ant", "ant", "bee", "bee"]
+    weights = f"-pretrained={output / 'checkpoints' / 'last'}"
+    evaluated = well(run_main(f"-output={tmp_path / 'evaluation'}", *arguments, "-eval", weights, "-seed=9"))
+    assert last_line(evaluated) == last_line(trained)
+    assert (tmp_path / "evaluation" / "val_files.txt").read_text().splitlines() == names
+
+
+def test_a_run_on_prepared_pictures_says_so(pictures, output, tmp_path):
+    command = [sys.executable, "-m", "paddlevit_dist", "prepare", "images", str(pictures), str(tmp_path / "small")]
+    well(run_command([*command, "--shorter_side=16", "--workers=1"], timeout=60))
+    arguments = [*PICTURES, "-dataset=tar", f"-data_path={tmp_path / 'small'}", "-ngpus=2", "-num_workers=1"]
+    ended = well(run_main(f"-output={output}", *arguments))
+    note = f"prepared from {pictures} with a shorter side of at most 16 pixels, JPEG quality 90"
+    assert ended.out.count(note) == 1 and note in (output / "log.txt").read_text()
+
+
+@pytest.mark.parametrize(
+    "options", [["DATA.CLASS_BALANCED", "true"], ["TRAIN.CLASS_WEIGHTS", "balanced"], ["TRAIN.CLASS_WEIGHTS", "[1, 4]"]]
+)
+def test_rare_classes_give_the_same_for_any_processes(options, pictures, tmp_path):
+    for number in range(2, 8):
+        (pictures / "train" / "bee" / f"{number:02d}.jpg").unlink()
+    losses = []
+    for processes in (1, 2):
+        output = tmp_path / str(processes)
+        arguments = [f"-ngpus={processes}", f"-batch_size={4 // processes}", "TRAIN.SMOOTHING", "0.1", *options]
+        well(run_main(f"-output={output}", *PICTURES, f"-data_path={pictures}", *arguments))
+        losses += [event["loss"] for event in events(output) if event["kind"] == "epoch"]
+    assert losses[1] == pytest.approx(losses[0], rel=1e-5)
+
+
+def test_options_that_contradict_or_do_not_fit(pictures, output):
+    arguments = [f"-output={output}", *PICTURES, f"-data_path={pictures}"]
+    both = ["DATA.CLASS_BALANCED", "true", "TRAIN.CLASS_WEIGHTS", "balanced"]
+    assert "both make up for rare classes; keep one" in refused(*arguments, *both)
+    assert "TRAIN.CLASS_WEIGHTS has 3 weights, expected 2" in refused(*arguments, "TRAIN.CLASS_WEIGHTS", "[1,2,3]")
+    assert "expected balanced, a list of numbers" in refused(*arguments, "TRAIN.CLASS_WEIGHTS", "rare")
+    assert "DATA.VAL_FRACTION" in refused(*arguments, "DATA.VAL_FRACTION", "1")

@@ -1,0 +1,256 @@
+"""``prepare images``: checking a data set, and rewriting it as tar files of smaller pictures."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import signal
+import sys
+import tarfile
+import time
+
+import numpy as np
+import pytest
+from distributed.harness import _wait_until_gone, run_command, start_command
+from PIL import Image
+
+from paddlevit_dist.images.datasets.folder import ClassFolders
+from paddlevit_dist.images.datasets.reading import Reading
+from paddlevit_dist.images.datasets.tar_images import TarImages
+
+from .runs import contents, refusal, well
+
+COMMAND = [sys.executable, "-m", "paddlevit_dist", "prepare", "images"]
+
+
+def prepare(*arguments, timeout=60.0):
+    return run_command([*COMMAND, *map(str, arguments)], timeout=timeout)
+
+
+def write(path, size, mode="RGB", form=None, **options):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Smooth, so that JPEG changes little.
+    rows, columns = np.mgrid[: size[1], : size[0]]
+    pixels = np.stack([rows * 255 // size[1], columns * 255 // size[0], (rows + columns) % 64], axis=-1)
+    Image.fromarray(pixels.astype(np.uint8)).convert(mode).save(path, form, **options)
+
+
+@pytest.fixture
+def pictures(tmp_path):
+    """A folder data set with pictures around a shorter side of 40, of several kinds."""
+    root = tmp_path / "pictures"
+    for split, number in (("train", 7), ("val", 2)):
+        for name in ("ant", "bee"):
+            for position in range(number):
+                write(root / split / name / f"{position}.jpg", (90 + position, 60))
+    write(root / "train" / "ant" / "small.jpg", (30, 20), quality=33)
+    write(root / "train" / "ant" / "small.png", (30, 20))
+    write(root / "train" / "bee" / "grey.jpg", (80, 100), "L")
+    write(root / "train" / "bee" / "cmyk.jpg", (80, 100), "CMYK")
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    write(root / "train" / "bee" / "turned.jpg", (80, 100), exif=exif)
+    return root
+
+
+def members(folder, pattern="*.tar"):
+    """Name -> content of all members of all tar files."""
+    found = {}
+    for path in sorted(folder.glob(pattern)):
+        with tarfile.open(path) as tar:
+            found.update({member.name: tar.extractfile(member).read() for member in tar})
+    return found
+
+
+def test_a_whole_data_set_becomes_smaller_and_stays_in_order(pictures, tmp_path):
+    output = tmp_path / "output"
+    ended = well(prepare(pictures, output, "--shorter_side=40", "--shard_size", "4", "--workers=2"))
+    assert ended.out.startswith(f"prepared 23 pictures in {output} (0.1 MB); train on them with -dataset=tar")
+    names = [f"train-0000{number}.tar" for number in range(5)] + ["val-00000.tar"]
+    assert sorted(file.name for file in output.iterdir()) == ["classes.txt", "prepared.json", *names]
+    (tmp_path / "cache").mkdir()
+    for split in ("train", "val"):
+        source = ClassFolders(str(pictures), split, tmp_path / "cache")
+        ready = TarImages(str(output), split, tmp_path / "cache")
+        assert ready.labels.tolist() == source.labels.tolist() and ready.class_names == ["ant", "bee"]
+        for index in range(len(source)):
+            before, after = source.read(index)[0], ready.read(index)[0]
+            assert min(after.size) == min(40, min(before.size))
+            resized = before.resize(after.size, Image.Resampling.BICUBIC)
+            assert np.abs(np.asarray(after, float) - np.asarray(resized, float)).mean() < 4
+
+
+def test_small_jpegs_are_copied_and_others_become_jpegs(pictures, tmp_path):
+    well(prepare(pictures, tmp_path / "output", "--shorter_side=40"))
+    found = members(tmp_path / "output", "train-*.tar")
+    by_source = {
+        json.loads(found[name])["source"]: found[name.replace("json", "jpg")] for name in found if name.endswith("json")
+    }
+    assert len(by_source) == len(found) // 2 == 19
+    assert by_source["train/ant/small.jpg"] == (pictures / "train" / "ant" / "small.jpg").read_bytes()
+    kinds = {source: Image.open(io.BytesIO(content)) for source, content in by_source.items()}
+    assert {image.format for image in kinds.values()} == {"JPEG"}
+    assert kinds["train/ant/small.png"].size == (30, 20)
+    assert kinds["train/bee/grey.jpg"].mode == "L" and kinds["train/bee/cmyk.jpg"].mode == "RGB"
+    assert kinds["train/bee/turned.jpg"].size == (40, 50)
+
+
+def test_a_turned_picture_is_turned_afterwards_too(pictures, tmp_path):
+    well(prepare(pictures, tmp_path / "output", "--shorter_side=40"))
+    dataset = TarImages(str(tmp_path / "output"), "train", tmp_path)
+    sizes = {dataset.read(index)[0].size for index in range(len(dataset))}
+    dataset.reading = Reading(exif_rotate=True)
+    turned = {dataset.read(index)[0].size for index in range(len(dataset))}
+    assert (40, 50) in sizes and (50, 40) not in sizes and (50, 40) in turned
+
+
+def test_quality_decides_the_size(pictures, tmp_path):
+    for quality in (30, 95):
+        well(prepare(pictures, tmp_path / str(quality), "--shorter_side=40", f"--quality={quality}"))
+    sizes = [sum(map(len, members(tmp_path / str(quality)).values())) for quality in (30, 95)]
+    assert sizes[0] < 0.8 * sizes[1]
+
+
+def test_a_second_run_keeps_what_is_finished_and_makes_what_is_missing(pictures, tmp_path):
+    output = tmp_path / "output"
+    arguments = (pictures, output, "--shorter_side=40", "--shard_size=4", "--workers=1")
+    well(prepare(*arguments))
+    before = contents(output)
+    times = {file: file.stat().st_mtime_ns for file in output.glob("*.tar")}
+    record = json.loads((output / "prepared.json").read_text())
+    (output / "prepared.json").write_text(json.dumps({**record, "complete": False}))
+    missing = output / "train-00002.tar"
+    missing.rename(output / "train-00002.tar.4711.abcd.tmp")  # as a killed run leaves it
+    well(prepare(*arguments))
+    assert contents(output) == before
+    assert {file for file in times if file.stat().st_mtime_ns != times[file]} == {missing}
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        (["--shorter_side=41"], "shorter_side 40, now 41"),
+        (["--shorter_side=40", "--quality=80"], "quality 90, now 80"),
+        (["--shorter_side=40", "--shard_size=9"], "shard_size 1000, now 9"),
+    ],
+)
+def test_other_settings_do_not_mix_with_what_is_there(changed, message, pictures, tmp_path):
+    output = tmp_path / "output"
+    well(prepare(pictures, output, "--shorter_side=40"))
+    before = contents(output)
+    assert f"{output} was prepared with other settings ({message})" in refusal(prepare(pictures, output, *changed))
+    shutil.rmtree(pictures / "val")
+    assert "(the pictures of the source)" in refusal(prepare(pictures, output, "--shorter_side=40"))
+    assert contents(output) == before
+
+
+def test_an_unfinished_preparation_is_not_trained_on(pictures, tmp_path):
+    output = tmp_path / "output"
+    well(prepare(pictures, output, "--shorter_side=40"))
+    record = json.loads((output / "prepared.json").read_text())
+    (output / "prepared.json").write_text(json.dumps({**record, "complete": False}))
+    with pytest.raises(Exception, match=f"the preparation of {output} was not finished; go on with the command"):
+        TarImages(str(output), "train", tmp_path)
+
+
+def spoil(pictures):
+    bad = [pictures / "train" / "ant" / "3.jpg", pictures / "val" / "bee" / "1.jpg"]
+    bad[0].write_bytes(bad[0].read_bytes()[:-300])
+    bad[1].write_bytes(b"")
+    return bad
+
+
+def test_an_unreadable_picture_ends_the_preparation_or_is_left_out_and_listed(pictures, tmp_path):
+    first, second = spoil(pictures)
+    output = tmp_path / "output"
+    arguments = (pictures, output, "--shorter_side=40", "--shard_size=4", "--workers=1")
+    message = refusal(prepare(*arguments))
+    assert f"{first} cannot be read as an image" in message and "--on_bad_sample=skip" in message
+    assert not list(output.glob("*.tmp"))
+    ended = well(prepare(*arguments, "--on_bad_sample=skip"))
+    assert f"prepared 21 pictures in {output}" in ended.out and "2 unreadable ones are left out" in ended.out
+    assert [line.split("\t")[0] for line in (output / "quarantine.tsv").read_text().splitlines()[1:]] == [
+        str(first),
+        str(second),
+    ]
+    assert not list(output.glob("*.unreadable"))
+    dataset = TarImages(str(output), "train", tmp_path)
+    assert len(dataset) == 18 and dataset.notes[0].endswith("JPEG quality 90, 2 unreadable pictures left out")
+    assert "2 unreadable ones" in well(prepare(*arguments, "--on_bad_sample=skip")).out
+
+
+def test_check_of_a_clean_data_set(pictures, tmp_path):
+    ended = well(prepare(pictures, "--workers=1", f"--quarantine={tmp_path / 'list.tsv'}"))
+    assert ended.out == f"all 23 pictures of {pictures} can be read\n"
+    assert (tmp_path / "list.tsv").read_text() == "path\treason\n"
+
+
+def test_check_lists_what_cannot_be_read_and_ends_with_code_1(pictures, tmp_path):
+    bad = spoil(pictures)
+    ended = prepare(pictures, "--workers=2", f"--quarantine={tmp_path / 'list.tsv'}")
+    assert (ended.code, ended.err) == (1, "")
+    assert ended.out == f"2 of 23 pictures of {pictures} cannot be read; they are listed in {tmp_path / 'list.tsv'}\n"
+    lines = (tmp_path / "list.tsv").read_text().splitlines()[1:]
+    assert [line.split("\t")[0] for line in lines] == list(map(str, bad)) and lines[1].endswith("\tthe file is empty")
+
+
+def test_lists_tar_files_and_single_folders_are_recognised(pictures, tmp_path):
+    (pictures / "train_list.txt").write_text("train/ant/0.jpg 0\ntrain/none.jpg 999\n")
+    ended = prepare(pictures, "--workers=1", f"--quarantine={tmp_path / 'list.tsv'}")
+    assert ended.out.startswith("1 of 2 pictures") and "none.jpg\tNo such file" in (tmp_path / "list.tsv").read_text()
+    well(prepare(pictures / "train", tmp_path / "tars", "--shorter_side=40", "--workers=1"))
+    again = well(prepare(tmp_path / "tars", tmp_path / "smaller", "--shorter_side=10", "--workers=1"))
+    assert again.out.startswith("prepared 19 pictures")
+    dataset = TarImages(str(tmp_path / "smaller"), "train", tmp_path)
+    assert dataset.class_names == ["ant", "bee"] and dataset.read(0)[0].size == (15, 10)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["{none}"], "none is not a folder; expected one of pictures"),
+        (["{in}", "{out}", "--quality=101"], "--quality=101: expected 1 to 100"),
+        (["{in}", "{out}", "--shorter_side=0"], "--shorter_side=0: expected a whole number from 1 up"),
+        (["{in}", "{out}", "--shorterside=3"], "unrecognized arguments: --shorterside=3"),
+        ([], "the following arguments are required: IN"),
+        (["{in}", "{in}"], "is not empty and has no prepared.json; choose a new folder"),
+        (["{in}/train/ant"], "train/ant has no class folders"),
+    ],
+)
+def test_mistakes_are_told_in_one_line(arguments, message, pictures, tmp_path):
+    names = {"in": pictures, "out": tmp_path / "out", "none": tmp_path / "none"}
+    assert message in refusal(prepare(*(word.format(**names) for word in arguments)))
+
+
+def test_the_command_is_listed_and_a_mistyped_one_is_helped():
+    command = [sys.executable, "-m", "paddlevit_dist"]
+    assert "prepare images  check pictures" in well(run_command(command, timeout=60)).out
+    ended = run_command([*command, "prepare", "image"], timeout=60)
+    assert ended.code == 2 and "did you mean 'prepare images'?" in ended.err
+    assert "--shorter_side" in well(prepare("-h")).out
+
+
+@pytest.mark.parametrize("everyone", [True, False], ids=["process group", "main process"])
+def test_ctrl_c_leaves_finished_tar_files_only_and_the_same_command_goes_on(everyone, tmp_path):
+    pictures, output = tmp_path / "pictures", tmp_path / "output"
+    write(pictures / "a" / "0000.jpg", (900, 600))
+    for number in range(1, 240):
+        os.link(pictures / "a" / "0000.jpg", pictures / "a" / f"{number:04d}.jpg")
+    command = [*COMMAND, str(pictures), str(output), "--shorter_side=500", "--shard_size=20", "--workers=2"]
+    process = start_command(command)
+    deadline = time.monotonic() + 60
+    while not list(output.glob("*.tar")) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    (os.killpg if everyone else os.kill)(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, out) == (130, "")
+    assert err == "interrupted; finished tar files are kept, the same command goes on\n"
+    assert _wait_until_gone(process.pid, seconds=5) == []
+    finished = {file.name: file.stat().st_mtime_ns for file in output.glob("*.tar")}
+    assert 1 <= len(finished) < 12
+    assert {file.suffix for file in output.iterdir()} == {".tar", ".json", ".txt"}
+    well(run_command(command, timeout=120))
+    assert len(list(output.glob("*.tar"))) == 12 and len(members(output)) == 480
+    assert {name: (output / name).stat().st_mtime_ns for name in finished} == finished

@@ -1,0 +1,243 @@
+"""Samples with everything switched on: the same arrays whatever reads them, and what a training step does with them."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import paddle
+import pytest
+from distributed.harness import run_workers, succeeded
+from PIL import Image
+
+from paddlevit_dist import config
+from paddlevit_dist.engine.task import Moment
+from paddlevit_dist.errors import UserError
+from paddlevit_dist.images.augment import build_augmentation
+from paddlevit_dist.images.classification import Classification, ImageSamples
+from paddlevit_dist.images.erasing import BOXES, COLOURS, ROWS, RandomErasing
+from paddlevit_dist.images.transforms import GlyphTransform, TrainingTransform
+from paddlevit_dist.loading.loader import Loader
+from paddlevit_dist.loading.sampler import TrainingSampler
+
+EVERYTHING = (
+    "TRAIN.RAND_AUGMENT rand-m9-mstd0.5-inc1 TRAIN.GRAYSCALE_PROB 0.2 TRAIN.GAUSSIAN_BLUR_PROB 0.2 "
+    "TRAIN.SOLARIZE_PROB 0.2 TRAIN.RANDOM_ERASE_PROB 0.5 TRAIN.RANDOM_ERASE_MODE rand TRAIN.RANDOM_ERASE_COUNT 2 "
+    "TRAIN.MIXUP_ALPHA 0.8 TRAIN.CUTMIX_ALPHA 1.0 TRAIN.SMOOTHING 0.1"
+).split()
+TINY = "DATA.IMAGE_SIZE 16 MODEL.EMBED_DIM 16 MODEL.DEPTH 1 MODEL.NUM_HEADS 2 MODEL.PATCH_SIZE 4".split()
+
+
+class Pictures:
+    """Pictures of 40 x 30 noise, every fourth one grey."""
+
+    kind, image_mode, num_classes = "photo", "RGB", 10
+
+    def __len__(self):
+        return 24
+
+    def read(self, index):
+        shape = (30, 40) if index % 4 == 0 else (30, 40, 3)
+        return Image.fromarray(np.random.default_rng(index).integers(0, 256, shape, dtype=np.uint8)), index % 10
+
+    def describe(self, index):
+        return f"picture {index}"
+
+
+def task_of(*words) -> Classification:
+    return Classification(config.load([*TINY, *words]).values)
+
+
+def samples_of(task) -> ImageSamples:
+    augment = build_augmentation(task.config.TRAIN, task.config.DATA.IMAGENET_MEAN)
+    return ImageSamples(Pictures(), TrainingTransform(16, augment=augment), task.erasing)
+
+
+def loaded(num_workers, world_size, batch_size):
+    """What loaders hand over for each sample of two epochs, over all ranks."""
+    task = task_of(*EVERYTHING)
+    found = []
+    for rank in range(world_size):
+        sampler = sampler_of(rank, world_size, batch_size)
+        loader = Loader(samples_of(task), sampler, task.collate, num_workers=num_workers, seed=4)
+        for number, batch in enumerate(loader.epochs(1, 2)):
+            arrays = {name: tensor.numpy() for name, tensor in batch.items()}
+            assert set(arrays) == {"images", "labels", ROWS, BOXES, COLOURS} and arrays["images"].dtype == np.uint8
+            erased = {row: k for k, row in enumerate(arrays[ROWS].tolist()) if arrays[BOXES][k].any()}
+            for row in range(batch_size):
+                sample = [number, arrays["images"][row].tobytes(), int(arrays["labels"][row])]
+                if row in erased:
+                    sample += [arrays[name][erased[row]].tobytes() for name in (BOXES, COLOURS)]
+                found.append(tuple(sample))
+    return sorted(found)
+
+
+def sampler_of(rank, world_size, batch_size):
+    return TrainingSampler(Pictures(), batch_size, rank=rank, world_size=world_size, seed=4, repeats=3)
+
+
+def drawn(world_size, batch_size):
+    """The same without any loader: each sample from a generator of the seed and its key."""
+    samples = samples_of(task_of(*EVERYTHING))
+    found = []
+    for rank in range(world_size):
+        sampler, number = sampler_of(rank, world_size, batch_size), 0
+        for epoch in (1, 2):
+            sampler.set_position(epoch, 0)
+            for keys in sampler:
+                for key in keys:
+                    image, label, erased = samples.sample(key.index, np.random.default_rng([4, *key]))
+                    sample = [number, image.tobytes(), label]
+                    if erased[BOXES].any():
+                        sample += [erased[name].tobytes() for name in (BOXES, COLOURS)]
+                    found.append(tuple(sample))
+                number += 1
+    return sorted(found)
+
+
+@pytest.fixture(scope="module")
+def expected_samples():
+    samples = drawn(1, 12)
+    assert len(set(samples)) == 48  # also the repeats of a sample differ
+    assert {len(sample) for sample in samples} == {3, 5}
+    return samples
+
+
+@pytest.mark.parametrize("world_size", [2, 3, 4])
+def test_samples_do_not_depend_on_the_world_size(world_size, expected_samples):
+    assert drawn(world_size, 12 // world_size) == expected_samples
+
+
+@pytest.mark.parametrize("num_workers, world_size", [(0, 1), (1, 1), (4, 1), (0, 2)])
+def test_samples_do_not_depend_on_loader_processes(num_workers, world_size, expected_samples):
+    # In a process of its own: a fork beside threads that an earlier loader has left behind may hang.
+    target = "images.test_augmented_samples:loaded"
+    ended = succeeded(run_workers(target, num_workers, world_size, 12 // world_size, processes=1))
+    assert ended.results[0] == expected_samples
+
+
+def test_grey_pictures_of_a_coloured_set_are_augmented_like_coloured_ones():
+    augment = build_augmentation(task_of(*EVERYTHING).config.TRAIN, [0.485, 0.456, 0.406])
+    transform = TrainingTransform(16, augment=augment)
+    picture, _ = Pictures().read(0)
+    for seed in range(30):
+        generators = [np.random.default_rng(seed) for _ in range(2)]
+        np.testing.assert_array_equal(
+            transform(picture, generators[0]), transform(picture.convert("RGB"), generators[1])
+        )
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_signs_and_single_channels_are_augmented_too(channels):
+    words = [*EVERYTHING, "DATA.IMAGE_CHANNELS", str(channels)]
+    for name in ("MEAN", "STD"):
+        words += [f"DATA.IMAGENET_{name}", str([0.5] * channels)]
+    task = task_of(*words)
+    augment = build_augmentation(task.config.TRAIN, task.config.DATA.IMAGENET_MEAN)
+    for transform in (
+        TrainingTransform(16, channels=channels, augment=augment),
+        GlyphTransform(16, train=True, channels=channels, augment=augment),
+    ):
+        plain = pickle.loads(pickle.dumps(transform))
+        object.__setattr__(plain, "augment", None)
+        changed = 0
+        for index in range(24):
+            image = transform(Pictures().read(index)[0], np.random.default_rng(index))
+            assert image.shape == (channels, 16, 16) and image.dtype == np.uint8
+            changed += (image != plain(Pictures().read(index)[0], np.random.default_rng(index))).any()
+        assert changed > 12
+
+
+def test_a_sample_without_augmentation_is_what_it_was():
+    transform = TrainingTransform(16)
+    augmented = TrainingTransform(16, augment=lambda image, generator: image)
+    picture, _ = Pictures().read(1)
+    for seed in range(5):
+        np.testing.assert_array_equal(
+            transform(picture, np.random.default_rng(seed)), augmented(picture, np.random.default_rng(seed))
+        )
+    assert len(ImageSamples(Pictures(), transform).sample(1, np.random.default_rng(0))) == 2
+
+
+def test_evaluation_is_never_augmented(tmp_path):
+    task = task_of(*EVERYTHING)
+    plain = task_of().build_dataset("val", tmp_path)
+    samples = task.build_dataset("val", tmp_path)
+    for index in range(3):
+        image, label = samples.sample(index, np.random.default_rng(0))
+        np.testing.assert_array_equal(image, plain.sample(index, np.random.default_rng(1))[0])
+    assert samples.erasing is None and task.build_dataset("train", tmp_path).erasing == task.erasing
+
+
+def test_a_text_that_is_not_understood_is_told_before_training(tmp_path):
+    with pytest.raises(UserError, match="TRAIN.RAND_AUGMENT is 'rand-q9'"):
+        task_of("TRAIN.RAND_AUGMENT", "rand-q9").build_dataset("train", tmp_path)
+
+
+def batch_of(task, count=12):
+    samples = samples_of(task)
+    batch = task.collate([samples.sample(index, np.random.default_rng(index)) for index in range(count)])
+    return {name: paddle.to_tensor(array) for name, array in batch.items()}
+
+
+class Recorder(paddle.nn.Layer):
+    """Keeps its input; its logits say the class of the first pixel."""
+
+    def forward(self, images):
+        self.seen = images
+        return images[:, 0, 0, :10] * 3.0
+
+
+def stepped(task, moment):
+    model = Recorder()
+    paddle.seed(1)
+    terms = task.train_step(model, batch_of(task), moment)
+    return model.seen.numpy(), {name: term.sum.item() for name, term in terms.items()}
+
+
+def test_steps_are_repeatable_and_differ_by_update_and_micro_batch():
+    task = task_of(*EVERYTHING, "TRAIN.MIXUP_MODE", "elem")
+    task.num_classes = 10
+    first, terms = stepped(task, Moment(1, 5, 9))
+    again, same = stepped(task, Moment(1, 5, 9))
+    np.testing.assert_array_equal(first, again)
+    assert terms == same
+    assert (stepped(task, Moment(1, 6, 9))[0] != first).any()
+    assert (stepped(task, Moment(1, 5, 9, 1))[0] != first).any()
+
+
+def test_a_step_erases_then_mixes_and_takes_the_loss_of_the_mixed_labels():
+    task = task_of(*EVERYTHING)
+    moment = Moment(1, 5, 9)
+    seen, terms = stepped(task, moment)
+    batch = batch_of(task)
+    images = task.normalise(batch["images"]).numpy()
+    for picture, boxes, colours in zip(*(batch[name].numpy() for name in (ROWS, BOXES, COLOURS))):
+        for (top, left, bottom, right), colour in zip(boxes, colours):
+            images[picture, :, top:bottom, left:right] = colour[:, None, None]
+    mix = task.mixing.draw(np.random.default_rng([0, 5, 0, 0]), images.shape)
+    top, left, bottom, right = mix.boxes[0]
+    expected = mix.weight[0] * images + (1 - mix.weight[0]) * images[::-1]
+    expected[:, :, top:bottom, left:right] = images[::-1, :, top:bottom, left:right]
+    np.testing.assert_allclose(seen, expected, atol=1e-5)
+
+    logits = 3.0 * seen[:, 0, 0, :10].astype(np.float64)
+    log_softmax = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    labels = batch["labels"].numpy()
+    one_hot = np.eye(10)[labels] * 0.9 + 0.01
+    targets = mix.share[0] * one_hot + (1 - mix.share[0]) * one_hot[::-1]
+    assert terms["loss"] == pytest.approx(-(targets * log_softmax).sum(), rel=1e-4)
+    dominant = labels if mix.share[0] >= 0.5 else labels[::-1]
+    assert terms["top-1"] == pytest.approx(100.0 * (logits.argmax(axis=1) == dominant).sum())
+
+
+def test_without_these_keys_a_step_sees_the_normalised_pixels():
+    task = task_of()
+    assert task.erasing is None and task.mixing is None
+    seen, _ = stepped(task, Moment(1, 5, 9))
+    np.testing.assert_array_equal(seen, task.normalise(batch_of(task)["images"]).numpy())
+
+
+def test_erasing_keys_reach_the_samples():
+    task = task_of("TRAIN.RANDOM_ERASE_PROB", "0.25", "TRAIN.RANDOM_ERASE_MODE", "const")
+    assert task.erasing == RandomErasing(0.25, "const", 1)

@@ -1,0 +1,98 @@
+"""Class-balanced reading and class weights."""
+
+from __future__ import annotations
+
+import numpy as np
+import paddle
+import pytest
+
+from paddlevit_dist.errors import UserError
+from paddlevit_dist.images.class_balance import class_weights, draw_balanced_order, weighted_cross_entropy
+from paddlevit_dist.loading.sampler import TrainingSampler
+
+LABELS = np.random.default_rng(0).permutation(np.repeat([0, 1, 4], [700, 290, 10]))
+
+
+def test_every_class_is_read_equally_often_and_its_samples_too():
+    order = draw_balanced_order(LABELS, np.random.default_rng(1))
+    assert len(order) == 1000 and sorted(np.bincount(LABELS[order])[[0, 1, 4]]) == [333, 333, 334]
+    readings = np.bincount(order, minlength=1000)
+    for label in (0, 1, 4):
+        own = readings[LABELS == label]
+        assert own.max() - own.min() <= 1
+    assert abs(np.flatnonzero(LABELS[order] == 4).mean() - 500) < 60  # spread over the epoch
+
+
+class Balanced:
+    def __len__(self):
+        return len(LABELS)
+
+    def draw_order(self, generator):
+        return draw_balanced_order(LABELS, generator)
+
+
+def keys(world_size, batch_size, epoch=3, consumed=0, repeats=1):
+    """What all ranks read, update by update."""
+    ranks = []
+    for rank in range(world_size):
+        sampler = TrainingSampler(Balanced(), batch_size, rank=rank, world_size=world_size, seed=5, repeats=repeats)
+        sampler.set_position(epoch, consumed)
+        ranks.append(list(sampler))
+    return [[key for batch in update for key in batch] for update in zip(*ranks)]
+
+
+def test_the_order_is_the_same_for_any_number_of_processes_and_after_a_resume():
+    alone = keys(1, 24)
+    assert keys(2, 12) == alone and keys(3, 8) == alone
+    assert keys(2, 12, consumed=240) == alone[10:]
+    assert keys(1, 24, epoch=4) != alone
+
+
+@pytest.mark.parametrize("repeats", [1, 3])
+def test_no_two_readings_of_an_epoch_have_the_same_randomness(repeats):
+    found = [key for update in keys(1, 24, repeats=repeats) for key in update]
+    assert len(set(found)) == len(found)
+    assert len({key.index for key in found}) < len(found)
+
+
+def test_without_balance_the_order_is_a_permutation():
+    sampler = TrainingSampler(range(100), 10, rank=0, world_size=1, seed=5)
+    found = [key for batch in sampler for key in batch]
+    assert [key.index for key in found] == np.random.default_rng([5, 0]).permutation(100).tolist()
+    assert {key.repeat for key in found} == {0}
+
+
+def test_balanced_weights_have_mean_one_and_equal_sums():
+    weights = class_weights("balanced", LABELS, 6)
+    assert weights.dtype == np.float32 and weights[[2, 3, 5]].tolist() == [0, 0, 0]
+    per_sample = weights[LABELS].astype(np.float64)
+    assert per_sample.mean() == pytest.approx(1, abs=1e-6)
+    assert [per_sample[LABELS == label].sum() for label in (0, 1, 4)] == pytest.approx([1000 / 3] * 3)
+
+
+def test_given_weights_are_scaled_to_mean_one():
+    labels = np.array([0, 0, 0, 1])
+    assert class_weights([1, 3], labels, 2).tolist() == pytest.approx([1 / 1.5, 3 / 1.5])
+    assert class_weights(None, labels, 2) is None
+    with pytest.raises(UserError, match="CLASS_WEIGHTS has 3 weights, expected 2"):
+        class_weights([1, 2, 3], labels, 2)
+    with pytest.raises(UserError, match="all training samples the weight 0"):
+        class_weights([0, 0], labels, 2)
+
+
+def test_the_loss_is_the_weighted_sum():
+    generator = np.random.default_rng(0)
+    logits = generator.normal(size=(4, 3)).astype(np.float32)
+    labels, weights = np.array([0, 2, 2, 1]), np.array([0.5, 1.0, 4.0], np.float32)
+    log_probabilities = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    expected = -(weights[labels] * log_probabilities[np.arange(4), labels]).sum()
+    hot = paddle.to_tensor(np.eye(3, dtype=np.float32)[labels])
+    found = weighted_cross_entropy(paddle.to_tensor(logits), hot, hot, paddle.to_tensor(weights))
+    assert found.item() == pytest.approx(expected, rel=1e-6)
+
+
+def test_a_mixed_picture_has_the_mixed_weight():
+    logits = paddle.to_tensor([[0.0, 0.0]])
+    shares = paddle.to_tensor([[0.25, 0.75]])
+    found = weighted_cross_entropy(logits, shares, shares, paddle.to_tensor([1.0, 3.0]))
+    assert found.item() == pytest.approx(np.log(2) * (0.25 + 0.75 * 3), rel=1e-6)

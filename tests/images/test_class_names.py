@@ -1,0 +1,78 @@
+"""``classes.txt`` names classes of every layout and never changes a label."""
+
+from __future__ import annotations
+
+import pytest
+from PIL import Image
+
+from paddlevit_dist.errors import UserError
+from paddlevit_dist.images.datasets.class_names import name_folders, read_class_names
+from paddlevit_dist.images.datasets.folder import ClassFolders
+from paddlevit_dist.images.datasets.imagenet import ImageNet2012
+
+FOLDERS = ["n01", "n02", "n03"]
+
+
+@pytest.fixture
+def write(tmp_path):
+    return lambda text: (tmp_path / "classes.txt").write_bytes(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        (b"tench\ngoldfish\ngreat white shark\n", ["tench", "goldfish", "great white shark"]),
+        (b"n02 goldfish\nn01 tench, Tinca tinca\nn03\tshark", ["tench, Tinca tinca", "goldfish", "shark"]),
+        (b"n03\nn01\nn02\n\n", FOLDERS),
+        ("\ufeffägel\r\nb\r\nc\r\n".encode(), ["ägel", "b", "c"]),
+    ],
+    ids=["in order", "by folder", "folders in another order", "Windows"],
+)
+def test_names_by_position_or_by_folder(text, names, write, tmp_path):
+    assert name_folders(str(tmp_path), FOLDERS) == FOLDERS
+    write(text)
+    assert name_folders(str(tmp_path), FOLDERS) == names
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"a\nb\n", "classes.txt has 2 names, but there are 3 classes"),
+        (b"", "classes.txt is empty"),
+        (b"a\n\nb\nc\n", "classes.txt line 2 is blank"),
+        (b"a\nb\na\n", "classes.txt lines 1 and 3 are both 'a'"),
+        (b"\xff\xfea", "classes.txt cannot be read: it is not UTF-8"),
+    ],
+)
+def test_mistakes_are_named(text, message, write, tmp_path):
+    write(text)
+    with pytest.raises(UserError, match=message):
+        name_folders(str(tmp_path), FOLDERS)
+
+
+def test_without_the_file_there_are_no_names(tmp_path):
+    assert read_class_names(str(tmp_path)) is None
+
+
+def test_class_folders_are_named_and_keep_their_labels(write, tmp_path):
+    for name in ("b", "a"):
+        (tmp_path / "train" / name).mkdir(parents=True)
+        Image.new("RGB", (3, 3)).save(tmp_path / "train" / name / "1.png")
+    (tmp_path / "cache").mkdir()
+    assert ClassFolders(str(tmp_path), "train", tmp_path / "cache").class_names == ["a", "b"]
+    write(b"b bee\na ant\n")
+    dataset = ClassFolders(str(tmp_path), "train", tmp_path / "cache")
+    assert dataset.class_names == ["ant", "bee"] and dataset.describe(0).endswith("train/a/1.png")
+
+
+def test_lists_are_named_and_have_as_many_classes(write, tmp_path):
+    (tmp_path / "train_list.txt").write_text("a.png 0\nb.png 2\n")
+    (tmp_path / "cache").mkdir()
+    dataset = ImageNet2012(str(tmp_path), "train", tmp_path / "cache")
+    assert (dataset.num_classes, dataset.class_names) == (1000, None)
+    write(b"x\ny\nz\n")
+    dataset = ImageNet2012(str(tmp_path), "train", tmp_path / "cache")
+    assert (dataset.num_classes, dataset.class_names) == (3, ["x", "y", "z"])
+    write(b"x\ny\n")
+    with pytest.raises(UserError, match="train_list.txt line 2: label 2 is out of range; with 2 classes"):
+        ImageNet2012(str(tmp_path), "train", tmp_path / "cache")

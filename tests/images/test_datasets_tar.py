@@ -1,0 +1,351 @@
+"""Pictures in tar files of several layouts, read in place."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import pickle
+import tarfile
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from paddlevit_dist.errors import UserError
+from paddlevit_dist.images.datasets.reading import UnreadablePicture
+from paddlevit_dist.images.datasets.tar_images import TarImages
+from paddlevit_dist.images.datasets.tar_members import TarFile
+from paddlevit_dist.images.datasets.tar_scan import find_shards
+
+
+def picture(shade):
+    """A grey PNG: what is read back is exact."""
+    out = io.BytesIO()
+    Image.new("RGB", (5, 4), (shade, shade, shade)).save(out, "PNG")
+    return out.getvalue()
+
+
+def tar_bytes(files, form=tarfile.GNU_FORMAT):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=form) as tar:
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    return out.getvalue()
+
+
+def write_tar(path, files, form=tarfile.GNU_FORMAT):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(tar_bytes(files, form))
+
+
+@pytest.fixture
+def cache(tmp_path):
+    (tmp_path / "cache").mkdir()
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "data").mkdir()
+    return tmp_path / "data"
+
+
+def contents(dataset):
+    """(member, shade, label) of each sample."""
+    found = []
+    for index in range(len(dataset)):
+        image, label = dataset.read(index)
+        assert image.mode == "RGB" and image.size == (5, 4) and label == dataset.labels[index]
+        found.append((os.path.relpath(dataset.describe(index), dataset.root), image.getpixel((0, 0))[0], label))
+    return found
+
+
+def write_webdataset(folder, split="train", shards=2, label_of=lambda number: number % 3):
+    for shard in range(shards):
+        files = {}
+        for number in range(shard * 3, shard * 3 + 3):
+            files[f"{number:04d}.png"] = picture(number)
+            files[f"{number:04d}.cls"] = f"{label_of(number)}\n".encode()
+        write_tar(folder / f"{split}-{shard:02d}.tar", files)
+
+
+def test_webdataset_shards_with_cls_labels(folder, cache):
+    write_webdataset(folder)
+    dataset = TarImages(str(folder), "train", cache)
+    assert contents(dataset) == [(f"train-0{n // 3}.tar/{n:04d}.png", n, n % 3) for n in range(6)]
+    assert dataset.num_classes == 3 and dataset.class_names is None
+
+
+def test_webdataset_shards_with_json_labels_and_other_members(folder, cache):
+    files = {
+        "a.b/x.json": b'{"label": 2, "source": "y"}',
+        "a.b/x.png": picture(7),
+        "a.b/x.mask.png": b"?",
+        "a.b/x.txt": b"?",
+    }
+    write_tar(folder / "imagenet1k-train-0.tar", {**files, "z.jpg": picture(9), "z.json": b'{"cls": 0}'})
+    assert [(shade, label) for _, shade, label in contents(TarImages(str(folder), "train", cache))] == [(7, 2), (9, 0)]
+
+
+def test_validation_has_as_many_classes_as_training(folder, cache):
+    write_webdataset(folder)
+    write_webdataset(folder, "val", 1, lambda number: 0)
+    assert TarImages(str(folder), "val", cache).num_classes == 3
+
+
+def test_the_imagenet_archive_of_class_archives(folder, cache):
+    inner = {
+        wnid: tar_bytes({f"{wnid}_{number}.JPEG": picture(shade + number) for number in range(2)})
+        for wnid, shade in (("n02", 20), ("n01", 10))
+    }
+    write_tar(folder / "ILSVRC2012_img_train.tar", {f"{wnid}.tar": content for wnid, content in inner.items()})
+    dataset = TarImages(str(folder), "train", cache)
+    archive = "ILSVRC2012_img_train.tar"
+    assert contents(dataset) == [
+        (f"{archive}/n02.tar/n02_0.JPEG", 20, 1),
+        (f"{archive}/n02.tar/n02_1.JPEG", 21, 1),
+        (f"{archive}/n01.tar/n01_0.JPEG", 10, 0),
+        (f"{archive}/n01.tar/n01_1.JPEG", 11, 0),
+    ]
+    assert dataset.class_names == ["n01", "n02"] and dataset.num_classes == 2
+
+
+def test_a_validation_archive_without_classes_takes_them_from_the_list(folder, cache):
+    write_tar(folder / "ILSVRC2012_img_train.tar", {f"n0{n}.tar": tar_bytes({"x.JPEG": picture(n)}) for n in range(3)})
+    write_tar(folder / "ILSVRC2012_img_val.tar", {f"ILSVRC2012_val_{n}.JPEG": picture(n) for n in range(2)})
+    with pytest.raises(UserError, match=r"img_val.tar gives no class for ILSVRC2012_val_0.JPEG: expected a label file"):
+        TarImages(str(folder), "val", cache)
+    (folder / "val_list.txt").write_text("val/ILSVRC2012_val_1.JPEG 2\nval/ILSVRC2012_val_0.JPEG 0\n")
+    dataset = TarImages(str(folder), "val", cache)
+    assert dataset.labels.tolist() == [0, 2] and dataset.class_names == ["n00", "n01", "n02"]
+
+
+@pytest.mark.parametrize("inside", ["", "./", "deep/er/"])
+def test_class_folders_inside_the_archives(inside, folder, cache):
+    write_tar(folder / "train.tar", {f"{inside}{name}/1.png": picture(ord(name)) for name in "ba"})
+    write_tar(folder / "val.tar", {f"{inside}b/1.png": picture(1)})
+    assert [label for *_, label in contents(TarImages(str(folder), "train", cache))] == [1, 0]
+    dataset = TarImages(str(folder), "val", cache)
+    assert dataset.labels.tolist() == [1] and dataset.class_names == ["a", "b"]
+
+
+def test_a_folder_of_class_archives(folder, cache):
+    for name in ("bee", "ant"):
+        write_tar(folder / "train" / f"{name}.tar", {"1.png": picture(len(name)), "2.txt": b"no picture"})
+        write_tar(folder / "val" / f"{name}.tar", {"1.png": picture(0)})
+    dataset = TarImages(str(folder), "train", cache)
+    assert [(name, label) for name, _, label in contents(dataset)] == [
+        ("train/ant.tar/1.png", 0),
+        ("train/bee.tar/1.png", 1),
+    ]
+    write_tar(folder / "val" / "cat.tar", {"1.png": picture(0)})
+    with pytest.raises(UserError, match="class 'cat' of .* does not exist in the training files"):
+        TarImages(str(folder), "val", cache)
+
+
+@pytest.mark.parametrize("form", [tarfile.GNU_FORMAT, tarfile.PAX_FORMAT, tarfile.USTAR_FORMAT])
+def test_long_names_in_every_format(form, folder, cache):
+    long = "/".join(["d" * 80, "e" * 60, "class ä" if form != tarfile.USTAR_FORMAT else "class"]) + "/1.png"
+    write_tar(folder / "train.tar", {long: picture(3), "z/2.png": picture(4)}, form)
+    found = contents(TarImages(str(folder), "train", cache))
+    assert [(name, shade) for name, shade, _ in found] == [(f"train.tar/{long}", 3), ("train.tar/z/2.png", 4)]
+
+
+def test_members_are_those_that_tarfile_finds(folder):
+    path = folder / "x.tar"
+    with tarfile.open(path, "w", format=tarfile.PAX_FORMAT, pax_headers={"comment": "for all"}) as tar:
+        for number, size in enumerate([0, 1, 511, 512, 513, 5000]):
+            member = tarfile.TarInfo(f"{'n' * 40 * number}{number}")
+            member.size, member.mtime = size, 1.5
+            tar.addfile(member, io.BytesIO(bytes([number]) * size))
+        for kind in (tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE):
+            member = tarfile.TarInfo(f"k{kind.decode()}")
+            member.type, member.linkname = kind, "l" * 150
+            tar.addfile(member)
+    with tarfile.open(path) as tar:
+        expected = [(member.name.encode(), member.offset_data, member.size) for member in tar if member.isfile()]
+    with TarFile(str(path)) as ours:
+        assert [tuple(member) for member in ours.members()] == expected
+
+
+def test_a_size_of_more_than_eight_gigabytes(folder):
+    path = folder / "x.tar"
+    big = (8 << 30) + 5
+    member = tarfile.TarInfo("big")
+    member.size = big
+    for form in (tarfile.GNU_FORMAT, tarfile.PAX_FORMAT):
+        with open(path, "wb") as file:
+            file.write(member.tobuf(form))
+            start = file.tell()
+            os.truncate(path, 0)
+            file.seek(0)
+            file.write(member.tobuf(form))
+            file.truncate(start + big + -big % 512)
+            file.seek(0, os.SEEK_END)
+            file.write(bytes(1024))
+        with TarFile(str(path)) as ours:
+            assert [tuple(found) for found in ours.members()] == [(b"big", start, big)]
+
+
+@pytest.mark.parametrize(("pack", "command"), [(gzip.compress, "gunzip"), (__import__("lzma").compress, "unxz")])
+def test_compressed_archives_are_refused_with_the_mend(pack, command, folder, cache):
+    content = tar_bytes({"a/1.png": picture(1)})
+    (folder / "train.tar").write_bytes(pack(content))
+    with pytest.raises(UserError, match=rf"train.tar is compressed .*uncompress it once with {command}"):
+        TarImages(str(folder), "train", cache)
+    write_tar(folder / "train.tar", {"n01.tar": pack(content)})
+    with pytest.raises(UserError, match=rf"train.tar member n01.tar is compressed .*{command}"):
+        TarImages(str(folder), "train", cache)
+    os.rename(folder / "train.tar", folder / "train.tar.gz")
+    with pytest.raises(UserError, match=r"train.tar.gz is compressed, but"):
+        TarImages(str(folder), "train", cache)
+
+
+def test_truncated_and_damaged_archives_are_named(folder, cache):
+    write_tar(folder / "train.tar", {"a/1.png": bytes(3000), "b/2.png": bytes(3000)})
+    whole = (folder / "train.tar").read_bytes()
+    for size, reason in (
+        (5000, "member b/2.png ends at byte"),
+        (3584, "no end mark at byte 3584"),
+        (3800, "no end mark"),
+    ):
+        (folder / "train.tar").write_bytes(whole[:size])
+        with pytest.raises(UserError, match=rf"train.tar is truncated at {size} bytes: {reason}.*again"):
+            TarImages(str(folder), "train", cache)
+    (folder / "train.tar").write_bytes(whole[:3600] + b"x" + whole[3601:])
+    with pytest.raises(UserError, match="train.tar is damaged: no valid header at byte 3584"):
+        TarImages(str(folder), "train", cache)
+    (folder / "train.tar").write_bytes(b"words " * 200)
+    with pytest.raises(UserError, match="train.tar is no tar file"):
+        TarImages(str(folder), "train", cache)
+    assert list(cache.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("files", "reason"),
+    [
+        ({"1.png": b"", "1.cls": b"x"}, r"member 1.cls: expected a whole number from 0 up"),
+        ({"1.png": b"", "1.cls": b"-1"}, r"member 1.cls: expected a whole number"),
+        (
+            {"1.png": b"", "1.json": b'{"label": "cat"}'},
+            r'member 1.json: expected an object with a whole number "label"',
+        ),
+        ({"1.png": b"", "1.cls": b"1", "2.png": b""}, r"has no label for 2.png: expected 2.cls or .json"),
+        ({"1.png": b"", "1.jpg": b"", "1.cls": b"1"}, r"has two pictures for 1;"),
+        ({"1.png": b"", "1.cls": b"1", "1.json": b'{"label": 2}'}, r"gives 1 two labels, 1 and 2"),
+        ({"1.txt": b""}, r"holds no pictures"),
+    ],
+)
+def test_labels_that_are_missing_or_wrong_are_named(files, reason, folder, cache):
+    write_tar(folder / "train-0.tar", files)
+    with pytest.raises(UserError, match=reason):
+        TarImages(str(folder), "train", cache)
+
+
+def test_what_is_missing_is_told(folder, cache):
+    with pytest.raises(UserError, match="has no tar files of the train pictures, such as train-00000.tar"):
+        TarImages(str(folder), "train", cache)
+    with pytest.raises(UserError, match="dataset tar needs -data_path=<folder>, with uncompressed tar files"):
+        TarImages(None, "train", cache)
+
+
+def test_classes_txt_names_numbered_classes_and_bounds_them(folder, cache):
+    write_webdataset(folder)
+    (folder / "classes.txt").write_text("cat\ndog\nelk\nfox\n")
+    dataset = TarImages(str(folder), "train", cache)
+    assert dataset.class_names == ["cat", "dog", "elk", "fox"] and dataset.num_classes == 4
+    (folder / "classes.txt").write_text("cat\ndog\n")
+    with pytest.raises(UserError, match="has label 2, but only 2 classes are named"):
+        TarImages(str(folder), "train", cache)
+
+
+def test_index_is_kept_and_follows_a_change(folder, cache):
+    write_webdataset(folder)
+    TarImages(str(folder), "train", cache)
+    before = {file: file.stat().st_mtime_ns for file in cache.iterdir()}
+    TarImages(str(folder), "train", cache)
+    assert {file: file.stat().st_mtime_ns for file in cache.iterdir()} == before
+    write_webdataset(folder, shards=3)
+    assert len(TarImages(str(folder), "train", cache)) == 9
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".index"])
+def test_a_damaged_index_is_made_again(suffix, folder, cache):
+    write_webdataset(folder)
+    expected = contents(TarImages(str(folder), "train", cache))
+    for file in cache.glob(f"*{suffix}"):
+        os.truncate(file, file.stat().st_size - 8)
+    assert contents(TarImages(str(folder), "train", cache)) == expected
+
+
+def test_a_bad_picture_and_a_shortened_archive_are_named(folder, cache):
+    write_tar(folder / "train.tar", {"a/1.png": picture(1)[:40], "a/2.png": b"", "a/3.png": picture(1)})
+    dataset = TarImages(str(folder), "train", cache)
+    with pytest.raises(UnreadablePicture, match=rf"{folder}/train.tar/a/1.png cannot be read as an image: "):
+        dataset.read(0)
+    with pytest.raises(UnreadablePicture, match=r"train.tar/a/2.png cannot be read as an image: the file is empty"):
+        dataset.read(1)
+    os.truncate(folder / "train.tar", 2000)
+    with pytest.raises(UserError, match=rf"{folder}/train.tar has become shorter since it was indexed"):
+        dataset.read(2)
+
+
+def test_pickle_is_small_with_many_archives_and_reads_elsewhere(folder, cache):
+    write_webdataset(folder, shards=100)
+    dataset = TarImages(str(folder), "train", cache)
+    expected = contents(dataset)
+    assert len(pickle.dumps(dataset)) <= 1000
+    assert contents(pickle.loads(pickle.dumps(dataset))) == expected
+    assert len(dataset._files) == 64  # of 100: more might exceed what a process may open
+
+
+def test_a_forked_process_shares_the_open_archive(folder, cache):
+    write_webdataset(folder)
+    dataset = TarImages(str(folder), "train", cache)
+    expected = contents(dataset)
+    reading_end, writing_end = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(writing_end, pickle.dumps([contents(dataset) for _ in range(20)]))
+        os._exit(0)
+    assert all(contents(dataset) == expected for _ in range(20))
+    assert pickle.loads(os.read(reading_end, 1 << 16)) == [expected] * 20
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_the_same_pixels_as_after_extraction(folder, cache):
+    pixels = np.random.default_rng(0).integers(0, 256, (30, 40, 3), dtype=np.uint8)
+    out = io.BytesIO()
+    Image.fromarray(pixels).save(out, "JPEG")
+    write_tar(folder / "train.tar", {"a/1.jpg": out.getvalue()})
+    np.testing.assert_array_equal(TarImages(str(folder), "train", cache).read(0)[0], Image.open(out))
+
+
+@pytest.mark.parametrize(
+    ("name", "split"),
+    [
+        ("train.tar", "train"),
+        ("train-00000.tar", "train"),
+        ("train_0.tar", "train"),
+        ("train0001.tar", "train"),
+        ("my.train.v2.tar", "train"),
+        ("imagenet1k-validation-07.tar", "val"),
+        ("ILSVRC2012_img_val.tar", "val"),
+        ("valid-0.tar", "val"),
+        ("training-3.tar", "train"),
+        ("constrain.tar", None),
+        ("trainer.tar", None),
+        ("values.tar", None),
+        ("test-0.tar", None),
+        (".train.tar", None),
+        ("train.txt", None),
+    ],
+)
+def test_which_split_a_file_belongs_to(name, split, folder):
+    (folder / name).write_bytes(b"")
+    assert {s: find_shards(str(folder), s) for s in ("train", "val")} == {
+        s: [name] if s == split else [] for s in ("train", "val")
+    }

@@ -1,0 +1,118 @@
+"""The OpenCV way draws what the exact way draws, comes close to its pixels, and leaves it whatever is not plain."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from paddlevit_dist.errors import UserError
+from paddlevit_dist.images.datasets.folder import ClassFolders
+from paddlevit_dist.images.datasets.reading import UnreadablePicture
+
+cv2 = pytest.importorskip("cv2")
+
+from paddlevit_dist.images.fast_decoding import FastReader, FastTransform  # noqa: E402
+from paddlevit_dist.images.transforms import TrainingTransform  # noqa: E402
+
+
+def photograph(width=500, height=375, mode="RGB") -> Image.Image:
+    """A smooth picture with edges, which JPEG keeps well."""
+    y, x = np.mgrid[:height, :width]
+    waves = [127 + 100 * np.sin(x / a) * np.cos(y / b) for a, b in ((31, 47), (53, 29), (19, 67))]
+    pixels = np.stack(waves, axis=-1).astype(np.uint8)
+    pixels[height // 3 : height // 2, width // 4 : width // 2] = (250, 20, 90)
+    return Image.fromarray(pixels).convert(mode)
+
+
+def folder(tmp_path, content: bytes, name="a.jpg") -> ClassFolders:
+    target = tmp_path / "data" / "train" / "class"
+    target.mkdir(parents=True)
+    (target / name).write_bytes(content)
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    return ClassFolders(str(tmp_path / "data"), "train", cache)
+
+
+def encoded(picture: Image.Image, **options) -> bytes:
+    stream = io.BytesIO()
+    picture.save(stream, **{"format": "JPEG", "quality": 95, **options})
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("size", [64, 224, 400], ids=["shrinking", "mostly shrinking", "growing"])
+def test_pixels_are_close_to_the_exact_way_with_the_same_draws(tmp_path, size):
+    dataset = folder(tmp_path, encoded(photograph()))
+    exact = TrainingTransform(size)
+    deviations = []
+    for seed in range(20):
+        ours = FastTransform(exact)(FastReader(dataset, 3)(0)[0], np.random.default_rng(seed))
+        reference = exact(dataset.read(0)[0], np.random.default_rng(seed))
+        assert ours.shape == reference.shape == (3, size, size) and ours.dtype == np.uint8
+        assert ours.flags.c_contiguous
+        deviations.append(np.abs(ours.astype(float) - reference).mean())
+    assert np.mean(deviations) < 1.5  # of 255; another crop or a missing flip is off by more than 20
+
+
+def test_the_label_is_the_data_sets(tmp_path):
+    assert FastReader(folder(tmp_path, encoded(photograph())), 3)(0)[1] == 0
+
+
+def test_one_channel_is_grey(tmp_path):
+    dataset = folder(tmp_path, encoded(photograph()))
+    pixels, _ = FastReader(dataset, 1)(0)
+    grey = np.asarray(dataset.read(0)[0].convert("L"), dtype=float)
+    assert pixels.shape == grey.shape and np.abs(pixels - grey).mean() < 1.5
+
+
+@pytest.mark.parametrize(
+    "name, content",
+    [
+        ("png", encoded(photograph(), format="PNG")),
+        ("cmyk", encoded(photograph(mode="CMYK"))),
+        ("trailing bytes", encoded(photograph()) + b"more"),
+    ],
+)
+def test_what_is_not_a_plain_jpeg_is_read_exactly(tmp_path, name, content):
+    dataset = folder(tmp_path, content)
+    picture, _ = FastReader(dataset, 3)(0)
+    assert isinstance(picture, Image.Image)
+    np.testing.assert_array_equal(np.asarray(picture), np.asarray(dataset.read(0)[0]))
+
+
+def test_exif_orientation_is_treated_as_the_exact_way_treats_it(tmp_path):
+    exif = Image.Exif()
+    exif[0x0112] = 6  # to be turned by a quarter
+    dataset = folder(tmp_path, encoded(photograph(), exif=exif))
+    assert FastReader(dataset, 3)(0)[0].shape[:2] == (375, 500)
+    dataset.reading = dataset.reading._replace(exif_rotate=True)
+    assert FastReader(dataset, 3)(0)[0].size == dataset.read(0)[0].size == (375, 500)
+
+
+@pytest.mark.parametrize("content", [encoded(photograph())[:5000], b"", b"no picture"])
+def test_damaged_files_are_refused_as_the_exact_way_refuses_them(tmp_path, content):
+    with pytest.raises(UnreadablePicture, match=r"a\.jpg"):
+        FastReader(folder(tmp_path, content), 3)(0)
+
+
+def test_too_many_pixels_are_refused_before_decoding(tmp_path):
+    dataset = folder(tmp_path, encoded(photograph()))
+    dataset.reading = dataset.reading._replace(max_pixels=1000)
+    with pytest.raises(UnreadablePicture, match="MAX_PIXELS"):
+        FastReader(dataset, 3)(0)
+
+
+def test_a_data_set_without_picture_files_is_refused(tmp_path):
+    from paddlevit_dist import config
+    from paddlevit_dist.registry import resolve
+
+    values = config.load(["-image_size=16", "DATA.IMAGE_CHANNELS", "1", "DATA.DECODER", "fast"]).values
+    with pytest.raises(UserError, match="fast .*not for digits"):
+        resolve("task", "classification")(values).build_dataset("train", tmp_path)
+
+
+def test_opencv_uses_no_threads_of_its_own(tmp_path):
+    FastReader(folder(tmp_path, encoded(photograph())), 3)(0)
+    assert cv2.getNumThreads() <= 1

@@ -1,0 +1,122 @@
+"""One data set split into training and validation pictures."""
+
+from __future__ import annotations
+
+import os
+import pickle
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from paddlevit_dist.config import load
+from paddlevit_dist.errors import UserError
+from paddlevit_dist.images.datasets.digits import Digits
+from paddlevit_dist.images.datasets.folder import ClassFolders
+from paddlevit_dist.images.datasets.held_out import choose_held_out, hold_out
+from paddlevit_dist.images.sources import open_pictures
+
+
+def write_single_folder(root, sizes):
+    for name, size in sizes.items():
+        (root / name).mkdir(parents=True)
+        for number in range(size):
+            Image.new("RGB", (3, 3)).save(root / name / f"{number}.png")
+    return root
+
+
+def test_each_class_gives_its_share():
+    labels = np.random.default_rng(0).permutation(np.repeat([0, 1, 2, 7], [1000, 100, 10, 40]))
+    held_out = choose_held_out(labels, 0.1, 0)
+    assert {label: int(held_out[labels == label].sum()) for label in (0, 1, 2, 7)} == {0: 100, 1: 10, 2: 1, 7: 4}
+
+
+@pytest.mark.parametrize(("size", "fraction", "expected"), [(1, 0.5, 0), (2, 0.01, 1), (2, 0.99, 1), (3, 0.5, 2)])
+def test_small_classes_keep_one_for_training_and_give_one_if_they_can(size, fraction, expected):
+    assert choose_held_out(np.zeros(size, int), fraction, 0).sum() == expected
+
+
+def test_the_choice_is_random_and_decided_by_the_seed():
+    labels = np.repeat(np.arange(10), 100)
+    first = choose_held_out(labels, 0.2, 0)
+    np.testing.assert_array_equal(first, choose_held_out(labels, 0.2, 0))
+    assert 0 < (first & choose_held_out(labels, 0.2, 1)).sum() < 100  # of 200; 40 by chance
+    positions = np.flatnonzero(first) % 100
+    assert abs(positions.mean() - 49.5) < 8
+
+
+def test_the_parts_share_out_the_whole(tmp_path):
+    whole = Digits(None, "train", tmp_path)
+    train, val = (hold_out(whole, split, 0.2, 3, tmp_path) for split in ("train", "val"))
+    assert len(train) + len(val) == len(whole) and set(train.rows) | set(val.rows) == set(range(len(whole)))
+    for part in (train, val):
+        for index in (0, len(part) - 1):
+            picture, label = part.read(index)
+            expected, expected_label = whole.read(int(part.rows[index]))
+            assert label == expected_label == part.labels[index] and picture.tobytes() == expected.tobytes()
+            assert part.describe(index) == whole.describe(int(part.rows[index]))
+        assert (part.kind, part.image_mode, part.num_classes) == ("glyph", "L", 10)
+
+
+def test_pickle_is_small(tmp_path):
+    part = hold_out(Digits(None, "train", tmp_path), "val", 0.2, 3, tmp_path)
+    part.read(0), part.labels
+    copy = pickle.loads(pickle.dumps(part))
+    assert len(pickle.dumps(part)) <= 1000 and len(copy) == len(part) and copy.describe(5) == part.describe(5)
+
+
+def test_nothing_to_hold_out(tmp_path):
+    write_single_folder(tmp_path / "data", {"a": 1, "b": 1})
+    with pytest.raises(UserError, match="VAL_FRACTION 0.5 holds nothing out: no class has two pictures"):
+        hold_out(ClassFolders.whole(str(tmp_path / "data"), tmp_path), "train", 0.5, 0, tmp_path)
+
+
+def configuration(tmp_path, *options):
+    arguments = ["-dataset=folder", f"-data_path={tmp_path / 'data'}", f"-output={tmp_path}", *options]
+    return load(arguments).values
+
+
+def test_a_single_folder_is_split_by_a_key_and_listed_in_the_output(tmp_path):
+    write_single_folder(tmp_path / "data", {"ant": 10, "bee": 20})
+    config = configuration(tmp_path, "DATA.VAL_FRACTION", "0.2")
+    train, _ = open_pictures(config, "train", tmp_path)
+    val, notes = open_pictures(config, "val", tmp_path)
+    assert len(train) == 24 and np.bincount(val.labels).tolist() == [2, 4]
+    assert notes == [
+        "note: 6 of 30 training pictures are held out for validation (DATA.VAL_FRACTION 0.2, VAL_SEED 0), "
+        f"listed in {tmp_path / 'val_files.txt'}"
+    ]
+    listed = (tmp_path / "val_files.txt").read_text().splitlines()
+    assert [os.path.join(tmp_path, "data", line) for line in listed] == [val.describe(index) for index in range(6)]
+    assert not set(listed) & {os.path.relpath(train.describe(i), tmp_path / "data") for i in range(len(train))}
+
+
+def test_the_run_seed_does_not_move_the_border(tmp_path):
+    write_single_folder(tmp_path / "data", {"ant": 10, "bee": 20})
+    rows = [
+        open_pictures(configuration(tmp_path, "DATA.VAL_FRACTION", "0.2", *more), "val", tmp_path)[0].rows.tolist()
+        for more in ([], ["-seed=5"], ["DATA.VAL_SEED", "5"])
+    ]
+    assert rows[0] == rows[1] != rows[2]
+
+
+def test_with_a_train_folder_it_is_that_which_is_split(tmp_path):
+    write_single_folder(tmp_path / "data" / "train", {"ant": 10, "bee": 10})
+    val, _ = open_pictures(configuration(tmp_path, "DATA.VAL_FRACTION", "0.3"), "val", tmp_path)
+    assert len(val) == 6 and "/train/" in val.describe(0)
+
+
+def test_the_error_for_a_single_folder_tells_the_key(tmp_path):
+    write_single_folder(tmp_path / "data", {"ant": 10})
+    with pytest.raises(UserError, match="or let DATA.VAL_FRACTION split a single folder"):
+        open_pictures(configuration(tmp_path), "train", tmp_path)
+
+
+def test_reading_options_and_cache_folder_come_from_the_configuration(tmp_path):
+    write_single_folder(tmp_path / "data", {"ant": 10})
+    shared = tmp_path / "shared" / "cache"
+    options = ["DATA.VAL_FRACTION", "0.2", "DATA.MAX_PIXELS", "8", "DATA.CACHE_FOLDER", str(shared)]
+    val, _ = open_pictures(configuration(tmp_path, *options), "val", tmp_path / "absent")
+    assert len(list(shared.iterdir())) == 2
+    with pytest.raises(UserError, match="above the limit of 8 pixels"):
+        val.read(0)

@@ -14,7 +14,7 @@ from ..observe.record import RunRecord
 from ..parallel import all_gather, broadcast_object, is_main
 from .optimizer import optimizer_state, restore_optimizer
 from .precision import Precision
-from .steps import weights_digest
+from .steps import not_finite, weights_digest
 from .task import Task
 
 
@@ -129,6 +129,12 @@ class Keeper:
 
     def save(self, epoch: int, is_new_best: bool) -> None:
         """Write a checkpoint on the main process; the others wait, for as long as it takes."""
+        broken = not_finite(self.model)
+        if broken:
+            raise UserError(
+                f"weight '{broken}' is not finite after epoch {epoch}: training has diverged and nothing was saved; lower "
+                "TRAIN.BASE_LR or set TRAIN.GRAD_CLIP, and -resume=auto from the last checkpoint"
+            )
         digests = all_gather(weights_digest(self.model))
         if len(set(digests)) > 1:
             raise RuntimeError(f"weights differ between ranks after epoch {epoch}: {digests}; nothing was saved")

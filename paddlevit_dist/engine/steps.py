@@ -131,3 +131,11 @@ def weights_digest(model: paddle.nn.Layer) -> str:
         digest.update(name.encode())
         digest.update(tensor.numpy().tobytes())
     return digest.hexdigest()
+
+
+def not_finite(model: paddle.nn.Layer) -> Optional[str]:
+    """The first parameter or buffer that holds a value which is not finite, or None."""
+    for name, tensor in model.state_dict().items():
+        if not bool(np.isfinite(tensor.numpy()).all()):
+            return name
+    return None

@@ -23,6 +23,7 @@ from ..errors import UserError
 from ..parallel.failures import end_process
 from ..parallel.launch import die_with_parent
 from .sampler import SampleKey, TrainingSampler
+from .shared_arrays import new_prefix, remove_leftovers, share
 
 _FAILURE = "__failure__"
 
@@ -67,15 +68,19 @@ class _Failure:
 
 
 class _Collate:
-    def __init__(self, collate: Callable[[Sequence[Any]], Dict[str, Any]]) -> None:
+    def __init__(self, collate: Callable[[Sequence[Any]], Dict[str, Any]], prefix: Optional[str]) -> None:
         self.collate = collate
+        self.prefix = prefix  # of files in shared memory; None: batches stay in this process
 
     def __call__(self, readings: List[Any]) -> Dict[str, Any]:
         for reading in readings:
             if isinstance(reading, _Failure):
                 return reading.as_batch()
         try:
-            return self.collate(readings)
+            batch = self.collate(readings)
+            if self.prefix is None:
+                return batch
+            return {name: share(array, self.prefix) for name, array in batch.items()}
         except Exception as error:
             return _Failure(error, "collating a batch").as_batch()
 
@@ -125,7 +130,8 @@ class Loader:
         self.timeout_seconds = timeout_seconds
         self.seconds_waited = 0.0  # for data, since it was last set to 0
         self._readings = _Readings(samples, seed)
-        self._collate = _Collate(collate)
+        self._prefix = new_prefix() if num_workers else None
+        self._collate = _Collate(collate, self._prefix)
 
     def __len__(self) -> int:
         return len(self.sampler)
@@ -146,6 +152,7 @@ class Loader:
             num_workers=self.num_workers,
             worker_init_fn=_WorkerStart(os.getpid()),
             return_list=True,
+            use_shared_memory=False,  # ours instead: see shared_arrays
         )
         if not len(batch_sampler):
             return
@@ -165,6 +172,9 @@ class Loader:
                 yield batch
         finally:
             watchdog.stop()
+            batches = None  # ends the loader processes that are left
+            if self._prefix is not None:
+                remove_leftovers(self._prefix)
 
 
 class _WorkerStart:

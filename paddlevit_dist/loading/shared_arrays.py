@@ -1,0 +1,89 @@
+"""Arrays that a loader process hands to the training process through shared memory, without Paddle's help.
+
+Paddle's own hand-over updates its memory statistics in the loader process, under a lock. A process that was forked
+while a thread of an earlier loader held that lock never gets it: it hangs, about one start in ten on a busy machine.
+Here the loader process touches no Paddle tensor. It writes an array to a file in shared memory; what is pickled is the
+file's name; unpickling maps the file and removes its name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import mmap
+import os
+import tempfile
+from pathlib import Path
+from typing import Any, Tuple
+
+import numpy as np
+
+from ..errors import UserError
+
+FOLDER = Path("/dev/shm")
+_SMALLEST_BYTES = 64 * 1024  # smaller arrays are pickled as they are
+_loaders = itertools.count()
+
+
+class SharedArray(np.ndarray):
+    """An array whose pickle is the name of a file in shared memory; it can be unpickled once."""
+
+    path: str
+
+    def __reduce__(self) -> Any:
+        return _map, (self.path, self.shape, self.dtype.str)
+
+
+def new_prefix() -> str:
+    """The beginning of the file names of one loader of this process."""
+    # Containers may share /dev/shm but not their process numbers: the namespace keeps them apart.
+    return f"{_namespace()}{os.getpid()}_{next(_loaders)}_"
+
+
+def share(array: np.ndarray, prefix: str) -> np.ndarray:
+    """A copy of ``array`` that crosses to the parent process by name; the array itself if that is not worth it.
+
+    Args:
+        array: uint8, int64, float32 or any other plain dtype.
+        prefix: the loader's, from ``new_prefix`` in the parent.
+    Raises:
+        UserError: shared memory is full.
+    """
+    if array.nbytes < _SMALLEST_BYTES or not FOLDER.is_dir():
+        return array
+    descriptor, path = tempfile.mkstemp(prefix=prefix, dir=FOLDER)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(memoryview(np.ascontiguousarray(array)).cast("B"))
+    except OSError as error:
+        os.unlink(path)
+        raise UserError(
+            f"{FOLDER} has no room for a batch of {array.nbytes / 2**20:.0f} MiB ({error.strerror}): lower "
+            "DATA.NUM_WORKERS or the batch size, or enlarge it (docker run --shm-size=8g)"
+        ) from error
+    shared = array.view(SharedArray)
+    shared.path = path
+    return shared
+
+
+def _map(path: str, shape: Tuple[int, ...], dtype: str) -> np.ndarray:
+    with open(path, "rb") as file:
+        content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    os.unlink(path)  # the memory lives as long as the mapping
+    return np.frombuffer(content, dtype=dtype).reshape(shape)
+
+
+def remove_leftovers(prefix: str) -> None:
+    """Remove what loader processes wrote and nobody read: those of the loader ``prefix``, and of parents that died."""
+    namespace = _namespace()
+    if not FOLDER.is_dir():
+        return
+    for path in FOLDER.glob(f"{namespace}*"):
+        parent = path.name[len(namespace) :].partition("_")[0]
+        if path.name.startswith(prefix) or not Path("/proc", parent).exists():
+            with contextlib.suppress(FileNotFoundError):
+                path.unlink()
+
+
+def _namespace() -> str:
+    return f"paddlevit_dist_{os.stat('/proc/self/ns/pid').st_ino if os.path.exists('/proc/self/ns/pid') else 0}_"

@@ -1,0 +1,99 @@
+"""Large batches cross from loader processes through shared memory, whole, once, and without leaving anything there."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from paddlevit_dist.errors import UserError
+from paddlevit_dist.loading import shared_arrays
+from paddlevit_dist.loading.loader import Loader
+from paddlevit_dist.loading.sampler import EvaluationSampler
+
+pytestmark = pytest.mark.skipif(not shared_arrays.FOLDER.is_dir(), reason="no /dev/shm on this system")
+
+
+class Pictures:
+    """Sample ``i`` is a large array made from ``i``."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def __len__(self):
+        return self.size
+
+    def sample(self, index, generator):
+        return np.random.default_rng(index).integers(0, 256, (3, 100, 100), dtype=np.uint8)
+
+    def describe(self, index):
+        return f"picture {index}"
+
+
+def collate(samples):
+    return {"images": np.stack(samples), "none": np.zeros((0, 3), dtype=np.float32)}
+
+
+def loader_of(size: int, num_workers: int) -> Loader:
+    samples = Pictures(size)
+    sampler = EvaluationSampler(samples, 8, rank=0, world_size=1)
+    return Loader(samples, sampler, collate, num_workers=num_workers, seed=0)
+
+
+def own_files() -> list:
+    return [path.name for path in shared_arrays.FOLDER.glob(f"paddlevit_dist_*_{os.getpid()}_*")]
+
+
+def test_batches_arrive_whole_and_nothing_stays():
+    expected = [batch["images"].numpy() for batch in loader_of(50, 0)]
+    received = [batch["images"].numpy() for batch in loader_of(50, 2)]
+    assert len(received) == len(expected) == 7
+    for left, right in zip(received, expected):
+        np.testing.assert_array_equal(left, right)
+    assert own_files() == []
+
+
+def test_a_loader_that_is_left_early_leaves_nothing_and_takes_nothing_from_another():
+    outer = iter(loader_of(50, 2))
+    first = next(outer)["images"].numpy()
+    for _ in loader_of(50, 1):
+        break
+    rest = [batch["images"].numpy() for batch in outer]  # its files are still there
+    assert len(rest) == 6 and first.shape == (8, 3, 100, 100)
+    assert own_files() == []
+
+
+def test_an_array_is_pickled_by_name_and_read_once():
+    array = np.arange(100_000, dtype=np.int64).reshape(100, 1000)
+    content = pickle.dumps(shared_arrays.share(array[:, ::-1], shared_arrays.new_prefix()))
+    assert len(content) < 500
+    received = pickle.loads(content)
+    np.testing.assert_array_equal(received, array[:, ::-1])
+    assert own_files() == []
+
+
+def test_full_shared_memory_is_the_users_to_mend(monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(shared_arrays.np, "ascontiguousarray", full)
+    with pytest.raises(UserError, match=r"no room for a batch of 8 MiB .*NUM_WORKERS.*shm-size"):
+        shared_arrays.share(np.zeros(2**20), shared_arrays.new_prefix())
+    assert own_files() == []
+
+
+def test_what_a_dead_run_left_behind_is_removed():
+    script = (
+        "import numpy, os; from paddlevit_dist.loading.shared_arrays import *;"
+        "share(numpy.zeros(2**20), new_prefix()); print(os.getpid())"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=60)
+    left = list(shared_arrays.FOLDER.glob(f"paddlevit_dist_*_{int(done.stdout)}_*"))
+    assert len(left) == 1
+    shared_arrays.remove_leftovers(shared_arrays.new_prefix())
+    assert not left[0].exists()

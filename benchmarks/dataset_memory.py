@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, Callable, List
 
 import numpy as np
-
 from rounds import Spread, interleave, print_machine, print_result, table
 
 IMAGES = 1_281_167

@@ -21,9 +21,8 @@ import time
 from pathlib import Path
 from typing import Any, Callable, Dict, List
 
-from PIL import Image
-
 from photographs import write_folder
+from PIL import Image
 from rounds import Spread, interleave, print_machine, print_result, ratios, table, tuned_environment
 
 BATCH, SIZE = 32, 224

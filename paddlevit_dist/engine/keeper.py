@@ -132,8 +132,8 @@ class Keeper:
         broken = not_finite(self.model)
         if broken:
             raise UserError(
-                f"weight '{broken}' is not finite after epoch {epoch}: training has diverged and nothing was saved; lower "
-                "TRAIN.BASE_LR or set TRAIN.GRAD_CLIP, and -resume=auto from the last checkpoint"
+                f"weight '{broken}' is not finite after epoch {epoch}: training has diverged and nothing was saved; "
+                "lower TRAIN.BASE_LR or set TRAIN.GRAD_CLIP, and -resume=auto from the last checkpoint"
             )
         digests = all_gather(weights_digest(self.model))
         if len(set(digests)) > 1:

@@ -17,10 +17,10 @@ from ..parallel import all_gather, is_main, rank
 from .augment import build_augmentation
 from .class_balance import class_weights, draw_balanced_order, weighted_cross_entropy
 from .erasing import RandomErasing
+from .fast_decoding import FastReader, FastTransform, require_opencv
 from .mixing import Mix, build_mixing, smooth_targets, soft_cross_entropy
 from .quarantine import QUARANTINE_FILE, Replacements, write_quarantine
 from .sources import open_pictures
-from .fast_decoding import FastReader, FastTransform, require_opencv
 from .transforms import TrainingTransform, build_transform
 
 # Keys of MODEL that are options of a model; the others name the model or its weights.

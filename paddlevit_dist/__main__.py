@@ -10,6 +10,10 @@ from .registry import closest
 
 COMMANDS = {
     "doctor": ("paddlevit_dist.parallel.doctor:run", "what this machine and its Paddle can do"),
+    "inspect data": (
+        "paddlevit_dist.inspect_data:run",
+        "a picture of augmented training samples; takes the main flags",
+    ),
     "prepare images": (
         "paddlevit_dist.images.prepare:run",
         "check pictures, or pack them as tar files of smaller ones",

@@ -6,10 +6,12 @@ output=./output/demo
 rm -rf "$output"
 
 echo "== training: ./run_train_multi.sh"
-./run_train_multi.sh -cfg=./configs/vit_digits.yaml -output="$output" 
+./run_train_multi.sh -cfg=./configs/vit_digits.yaml -output="$output"
 echo
 echo "== evaluation of the saved checkpoint: ./run_eval_multi.sh"
-evaluated=$(./run_eval_multi.sh -cfg=./configs/vit_digits.yaml -output="$output" -pretrained="$output/checkpoints/last" | tee /dev/stderr | tail -n 1)
+said=$(./run_eval_multi.sh -cfg=./configs/vit_digits.yaml -output="$output" -pretrained="$output/checkpoints/last")
+echo "$said"
+evaluated=$(tail -n 1 <<<"$said")
 trained=$(grep ' top-1 ' "$output/log.txt" | grep 'evaluation: ' | tail -n 1)
 trained=${trained#*evaluation: }
 trained=${trained%% (best)}

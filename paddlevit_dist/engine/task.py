@@ -114,6 +114,14 @@ class Task:
     def build_metrics(self) -> Metrics:
         raise NotImplementedError
 
+    def pictures(self, samples: Any, batch: Dict[str, Any], epoch: int) -> List[Tuple[Any, str]]:
+        """What the model sees of a collated batch of training samples: uint8 pictures with captions."""
+        raise NotImplementedError
+
+    def evaluation_pictures(self, samples: Any, indices: Sequence[int]) -> List[Tuple[Any, str]]:
+        """The same for samples as an evaluation treats them."""
+        raise NotImplementedError
+
     def finish_epoch(self) -> List[str]:
         """Called on every rank when an epoch's training has ended; returns lines for the log of the main process."""
         return []

@@ -4,13 +4,13 @@ top-5."""
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 import paddle
 import paddle.nn.functional as F
 
-from ..engine.task import Metrics, Moment, Task, Term
+from ..engine.task import Moment, Task, Term
 from ..errors import UserError
 from ..models import create_model, variant_options
 from ..parallel import all_gather, is_main, rank
@@ -18,10 +18,11 @@ from .augment import build_augmentation
 from .class_balance import class_weights, draw_balanced_order, weighted_cross_entropy
 from .erasing import RandomErasing
 from .fast_decoding import FastReader, FastTransform, require_opencv
+from .metrics import ClassificationMetrics
 from .mixing import Mix, build_mixing, smooth_targets, soft_cross_entropy
 from .quarantine import QUARANTINE_FILE, Replacements, write_quarantine
 from .sources import open_pictures
-from .transforms import TrainingTransform, build_transform
+from .transforms import EvaluationTransform, GlyphTransform, TrainingTransform, build_transform
 
 # Keys of MODEL that are options of a model; the others name the model or its weights.
 _MODEL_OPTIONS = {
@@ -218,11 +219,8 @@ class Classification(Task):
 
     def train_step(self, model: paddle.nn.Layer, batch: Dict[str, paddle.Tensor], moment: Moment) -> Dict[str, Term]:
         labels = batch["labels"]
-        images = self.normalise(batch["images"])
-        if self.erasing is not None:
-            images = self.erasing.fill(images, batch)
-        mix = self._draw_mix(images.shape, moment)
-        logits = model(images if mix is None else mix.images(images)).astype("float32")  # (batch, classes)
+        images, mix = self._training_images(batch, moment)
+        logits = model(images).astype("float32")  # (batch, classes)
         count = labels.shape[0]
         with paddle.no_grad():
             # A mixed picture counts as right when its label with the larger share comes first; the training score is
@@ -233,6 +231,44 @@ class Classification(Task):
             "loss": Term(self._cross_entropy(logits, labels, mix), count),
             "top-1": Term(100.0 * correct, count, weight=0.0),
         }
+
+    def _training_images(self, batch: Dict[str, paddle.Tensor], moment: Moment) -> Tuple[paddle.Tensor, Optional[Mix]]:
+        """What the model is given: normalised, erased and mixed; and how it was mixed."""
+        images = self.normalise(batch["images"])
+        if self.erasing is not None:
+            images = self.erasing.fill(images, batch)
+        mix = self._draw_mix(images.shape, moment)
+        return (images if mix is None else mix.images(images)), mix
+
+    def pictures(self, samples: ImageSamples, batch: Dict[str, np.ndarray], epoch: int) -> List[Tuple[np.ndarray, str]]:
+        """A collated training batch as the model sees it: uint8 (height, width[, 3]) pictures with captions."""
+        tensors = {name: paddle.to_tensor(array) for name, array in batch.items()}
+        images, mix = self._training_images(tensors, Moment(epoch, epoch, epoch + 1))
+        targets = F.one_hot(tensors["labels"], self.num_classes)
+        shares = (targets if mix is None else mix.targets(targets)).numpy()  # (batch, classes)
+        return list(zip(self._as_pixels(images), (self._caption(row, samples.class_names) for row in shares)))
+
+    def evaluation_pictures(self, samples: ImageSamples, indices: Sequence[int]) -> List[Tuple[np.ndarray, str]]:
+        """The same pictures as an evaluation would see them."""
+        data = self.config.DATA
+        transform = EvaluationTransform(data.IMAGE_SIZE, data.CROP_PCT, data.IMAGE_CHANNELS)
+        if samples.dataset.kind == "glyph":
+            transform = GlyphTransform(data.IMAGE_SIZE, train=False, channels=data.IMAGE_CHANNELS)
+        readings = [samples.dataset.read(index) for index in indices]
+        images = np.stack([transform(picture, np.random.default_rng(0)) for picture, _ in readings])
+        shares = np.eye(self.num_classes)[[label for _, label in readings]]
+        pixels = self._as_pixels(self.normalise(paddle.to_tensor(images)))
+        return list(zip(pixels, (self._caption(row, samples.class_names) for row in shares)))
+
+    def _as_pixels(self, images: paddle.Tensor) -> List[np.ndarray]:
+        values = np.rint((images.numpy() - self._offset) / self._scale).clip(0, 255).astype(np.uint8)
+        return [image[0] if len(image) == 1 else image.transpose(1, 2, 0) for image in values]
+
+    def _caption(self, shares: np.ndarray, class_names: Optional[List[str]]) -> str:
+        """Names of the labels, with their shares where there are several."""
+        best = [label for label in np.argsort(-shares)[:2].tolist() if shares[label] > 0.005]
+        names = [class_names[label] if class_names else str(label) for label in best]
+        return names[0] if len(best) == 1 else " ".join(f"{n} {shares[i]:.0%}" for n, i in zip(names, best))
 
     def _draw_mix(self, shape: Sequence[int], moment: Moment) -> Optional[Mix]:
         """How to mix this process's micro-batch; None: not at all."""
@@ -264,44 +300,3 @@ class Classification(Task):
 
     def build_metrics(self) -> "ClassificationMetrics":
         return ClassificationMetrics()
-
-
-class ClassificationMetrics(Metrics):
-    """Counts of correct labels among the best 1 and 5, and the summed cross-entropy."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.state = {
-            "correct": paddle.zeros([3], dtype="int64"),  # top-1, top-5, all
-            "loss": paddle.zeros([], dtype="float64"),
-        }
-
-    def update(self, logits: paddle.Tensor, labels: paddle.Tensor) -> None:
-        """Add a batch: logits (batch, classes), labels int64 (batch,)."""
-        logits = logits.astype("float32")
-        losses = F.cross_entropy(logits, labels, reduction="none")  # (batch, 1) or (batch,)
-        self.state["loss"] = self.state["loss"] + losses.astype("float64").sum()
-        # The rank of the true label: classes that score higher, and equal ones before it, so that ties count once.
-        true_score = paddle.take_along_axis(logits, labels.unsqueeze(-1), axis=-1)  # (batch, 1)
-        earlier = paddle.arange(logits.shape[-1]).unsqueeze(0) < labels.unsqueeze(-1)  # (batch, classes)
-        ahead = (logits > true_score) | ((logits == true_score) & earlier)
-        position = ahead.astype("int64").sum(axis=-1)  # (batch,)
-        # A score that is not a number compares as false with everything and must not count as correct.
-        finite = paddle.isfinite(logits).all(axis=-1)
-        hits = [((position < k) & finite).astype("int64").sum() for k in (1, 5)]
-        total = paddle.to_tensor(labels.shape[0], dtype="int64")
-        self.state["correct"] = self.state["correct"] + paddle.stack([*hits, total])
-
-    def compute(self, state: Dict[str, Any]) -> Dict[str, float]:
-        top1, top5, total = state["correct"].numpy().tolist()
-        return {
-            "top-1": 100.0 * top1 / total,
-            "top-5": 100.0 * top5 / total,
-            "loss": state["loss"].item() / total,
-            "top-1 count": top1,
-            "top-5 count": top5,
-            "samples": total,
-        }
-
-    def summary(self, values: Dict[str, float]) -> str:
-        return f"top-1 {values['top-1']:.2f} top-5 {values['top-5']:.2f} loss {values['loss']:.4f}"

@@ -32,6 +32,16 @@ class SampleFailure(RuntimeError):
     """A sample could not be read or collated; the message has its index, its description and the original traceback."""
 
 
+def sample_generator(seed: int, key: SampleKey) -> np.random.Generator:
+    """The generator of everything random about one reading of one sample.
+
+    Philox is a counter-based generator (Salmon et al., 2011, "Parallel random numbers: as easy as 1, 2, 3"): streams of
+    different keys are independent, so seed, epoch, index and repeat are the key, and no hash of them is needed.
+    """
+    words = [seed << 32 | key.epoch, key.index << 16 | key.repeat]
+    return np.random.Generator(np.random.Philox(key=np.array(words, dtype=np.uint64)))
+
+
 class _Readings(paddle.io.Dataset):
     """What a loader process runs: read one sample with its own generator; failures come back as values."""
 
@@ -42,7 +52,7 @@ class _Readings(paddle.io.Dataset):
 
     def __getitem__(self, key: SampleKey) -> Any:
         try:
-            return self.samples.sample(key.index, np.random.default_rng([self.seed, *key]))
+            return self.samples.sample(key.index, sample_generator(self.seed, key))
         except Exception as error:
             return _Failure(error, f"sample {key.index} ({self._describe(key.index)})")
 

@@ -1,0 +1,41 @@
+"""``inspect data`` writes a picture of what the model is going to see."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+from PIL import Image
+
+from distributed.harness import run_command, succeeded
+
+DIGITS = ["-image_size=16", "DATA.IMAGE_CHANNELS", "1"]
+
+
+def inspect(output, *arguments: str):
+    command = [sys.executable, "-m", "paddlevit_dist", "inspect", "data", f"-output={output}", *arguments]
+    return succeeded(run_command(command, timeout=60))
+
+
+def test_the_sheet_shows_the_evaluated_and_the_trained_pictures(tmp_path):
+    ended = inspect(tmp_path / "a", *DIGITS, "TRAIN.MIXUP_ALPHA", "0.8", "TRAIN.RANDOM_ERASE_PROB", "1.0")
+    assert str(tmp_path / "a" / "data.png") in ended.out
+    sheet = np.asarray(Image.open(tmp_path / "a" / "data.png"))
+    enlarged, cell = 7, 16 * 7 + 4  # 16 pixels by a whole factor to at least 112
+    assert sheet.shape[1] == 7 * cell and sheet.shape[2] == 3
+
+    from paddlevit_dist.images.datasets.digits import Digits
+
+    digits = Digits(None, "train", None)
+    first = int(np.random.default_rng(0).permutation(len(digits))[0])
+    expected = np.asarray(digits.read(first)[0].resize((16, 16), Image.Resampling.BICUBIC))
+    shown = sheet[14 : 14 + 16 * enlarged : enlarged, : 16 * enlarged : enlarged, 0]
+    np.testing.assert_array_equal(shown, expected)
+    trained = sheet[14 : 14 + 16 * enlarged : enlarged, cell : cell + 16 * enlarged : enlarged, 0]
+    assert np.abs(trained.astype(int) - expected).mean() > 5
+
+
+def test_the_same_flags_give_the_same_sheet(tmp_path):
+    for name in ("a", "b"):
+        inspect(tmp_path / name, *DIGITS, "TRAIN.CUTMIX_ALPHA", "1.0")
+    assert (tmp_path / "a" / "data.png").read_bytes() == (tmp_path / "b" / "data.png").read_bytes()

@@ -5,9 +5,8 @@ from __future__ import annotations
 import sys
 
 import numpy as np
-from PIL import Image
-
 from distributed.harness import run_command, succeeded
+from PIL import Image
 
 DIGITS = ["-image_size=16", "DATA.IMAGE_CHANNELS", "1"]
 

@@ -17,7 +17,7 @@ from paddlevit_dist.images.augment import build_augmentation
 from paddlevit_dist.images.classification import Classification, ImageSamples
 from paddlevit_dist.images.erasing import BOXES, COLOURS, ROWS, RandomErasing
 from paddlevit_dist.images.transforms import GlyphTransform, TrainingTransform
-from paddlevit_dist.loading.loader import Loader
+from paddlevit_dist.loading.loader import Loader, sample_generator
 from paddlevit_dist.loading.sampler import TrainingSampler
 
 EVERYTHING = (
@@ -86,7 +86,7 @@ def drawn(world_size, batch_size):
             sampler.set_position(epoch, 0)
             for keys in sampler:
                 for key in keys:
-                    image, label, erased = samples.sample(key.index, np.random.default_rng([4, *key]))
+                    image, label, erased = samples.sample(key.index, sample_generator(4, key))
                     sample = [number, image.tobytes(), label]
                     if erased[BOXES].any():
                         sample += [erased[name].tobytes() for name in (BOXES, COLOURS)]

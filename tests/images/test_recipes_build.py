@@ -1,0 +1,54 @@
+"""Every recipe's model can be built, with the parameter count that its dimensions give."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import paddle
+import pytest
+
+from paddlevit_dist import config
+from paddlevit_dist.registry import resolve
+
+CONFIGS = sorted((Path(__file__).resolve().parents[2] / "configs").glob("*.yaml"))
+
+
+def vit_parameters(width, depth, mlp_ratio, patch, channels, image, classes) -> int:
+    """Counted by hand: patch embedding, class token and positions, blocks, last norm, head."""
+    tokens = (image // patch) ** 2 + 1
+    hidden = int(width * mlp_ratio)
+    attention = width * 3 * width + 3 * width + width * width + width
+    mlp = width * hidden + hidden + hidden * width + width
+    block = 4 * width + attention + mlp
+    return (
+        patch * patch * channels * width
+        + width
+        + (1 + tokens) * width
+        + depth * block
+        + 2 * width
+        + (width * classes + classes)
+    )
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_a_recipes_model_has_the_parameters_of_its_dimensions(path):
+    values = config.load([f"-cfg={path}", "-num_classes=1000"]).values
+    task = resolve("task", values.TASK)(values)
+    with paddle.LazyGuard():  # the huge one would take gigabytes
+        model = task.build_model()
+    count = sum(math.prod(parameter.shape) for parameter in model.parameters())
+    width = model.embed_dim
+    data = values.DATA
+    expected = vit_parameters(
+        width,
+        len(model.blocks),
+        model.blocks[0].mlp.fc1.weight.shape[1] / width,
+        model.patch_embed.patch_size,
+        data.IMAGE_CHANNELS,
+        data.IMAGE_SIZE,
+        1000,
+    )
+    assert count == expected
+    published = {"vit_huge_patch14_224": 632_045_800, "vit_large_patch16_224": 304_326_632}
+    assert published.get(path.stem, count) == count

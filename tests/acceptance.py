@@ -42,14 +42,14 @@ def find_fashion_mnist(folder: Path) -> Optional[str]:
     return None
 
 
-def write_digits_as_idx(folder: Path) -> None:
-    """The embedded digits in MNIST's files: 60,000 distorted copies of the 1,437 to train on, the 360 as they are."""
+def write_digits_as_idx(folder: Path, train_size: int = 60_000) -> None:
+    """The embedded digits in MNIST's files: ``train_size`` distorted copies of the 1,437 to train on, and the 360."""
     from paddlevit_dist.images.datasets.digits import Digits
     from paddlevit_dist.images.transforms import GlyphTransform
 
     target = folder / "data"
     target.mkdir()
-    for split, prefix, size in (("train", "train", 60_000), ("val", "t10k", 360)):
+    for split, prefix, size in (("train", "train", train_size), ("val", "t10k", 360)):
         digits = Digits(None, split, None)
         transform = GlyphTransform(28, train=split == "train", channels=1)
         generator = np.random.default_rng(0)

@@ -1,7 +1,6 @@
 """Train or evaluate on every device of this machine: options, configuration, data sets, one worker per device."""
 
 import sys
-from pathlib import Path
 
 from paddlevit_dist import config as configuration
 from paddlevit_dist.errors import run_and_report
@@ -15,7 +14,7 @@ def main() -> None:
 
     tuning.restart_with_environment(run.values.NGPUS, run.values.CPU_TUNING)
 
-    from paddlevit_dist.observe.record import prepare_folder
+    from paddlevit_dist.observe.record import cache_folder, prepare_folder
     from paddlevit_dist.parallel import launch_workers, plan_processes
 
     plan = plan_processes(run.values.NGPUS)
@@ -49,13 +48,6 @@ def show(run, plan) -> None:
     print(describe_rates(run.values, plan.total_processes))
     for notice in [*run.notices, *plan.notices]:
         print(notice)
-
-
-def cache_folder(output: Path) -> Path:
-    """Where data sets keep their indexes and decompressed files."""
-    folder = output / "data"
-    folder.mkdir(exist_ok=True)
-    return folder
 
 
 if __name__ == "__main__":

@@ -19,18 +19,14 @@ Labelled = Tuple[np.ndarray, str]  # uint8 (height, width[, 3]), caption
 def run(arguments: List[str]) -> None:
     """Write ``SAVE/data.png``: a row for each of some training samples, how it is evaluated and how the first epochs
     train on it. Takes the main job's flags."""
-    from pathlib import Path
-
     from .loading.loader import sample_generator
     from .loading.sampler import SampleKey
-    from .observe.record import prepare_folder
+    from .observe.record import cache_folder, prepare_folder
 
     values = configuration.load(arguments).values
     folder = prepare_folder(values.SAVE)
     task = resolve("task", values.TASK)(values)
-    cache = Path(values.DATA.CACHE_FOLDER or folder / "data")
-    cache.mkdir(parents=True, exist_ok=True)
-    samples = task.build_dataset("train", cache)
+    samples = task.build_dataset("train", cache_folder(folder))
     order = np.random.default_rng(values.SEED).permutation(len(samples))[:_ROWS].tolist()
     columns = [("as evaluated", task.evaluation_pictures(samples, order))]
     for epoch in range(1, _EPOCHS + 1):

@@ -99,10 +99,6 @@ class Task:
         no decay on biases, norms and whatever the model's ``no_weight_decay()`` names."""
         return None
 
-    def frozen_models(self) -> List[paddle.nn.Layer]:
-        """Models that are used but not trained; they stay outside data parallelism and the checkpoint."""
-        return []
-
     def train_step(self, model: paddle.nn.Layer, batch: Dict[str, paddle.Tensor], moment: Moment) -> Dict[str, Term]:
         """Loss terms of one micro-batch. Must call ``model(...)`` itself, or gradients are not synchronised."""
         raise NotImplementedError

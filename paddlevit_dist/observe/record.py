@@ -95,3 +95,10 @@ def prepare_folder(path: str) -> Path:
     except OSError as error:
         raise UserError(f"-output={path} (SAVE) cannot be written: {error.strerror}; choose another folder") from error
     return folder
+
+
+def cache_folder(output: Path) -> Path:
+    """Where data sets keep their indexes and decompressed files, unless the configuration names another place."""
+    folder = output / "data"
+    folder.mkdir(exist_ok=True)
+    return folder

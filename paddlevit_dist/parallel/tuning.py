@@ -1,9 +1,9 @@
 """The environment that a process must be born with to be fast on a CPU, and the proof that it changes no result.
 
-Two settings matter for Paddle's CPU wheel. Its MKL chooses a slow path on AMD processors unless it is told which
-instruction set to use; and glibc's malloc gives every large tensor back to the kernel, which then zeroes its pages
-again for the next one. Both are read once, when the process starts, so the entry replaces itself by the same command
-with these variables set, and spawned workers inherit them.
+Two things are set for Paddle's CPU wheel. Its MKL chooses a slow path on AMD processors unless it is told which
+instruction set to use: that is most of the gain (docs/benchmarks.md). And glibc's malloc gives every large tensor back
+to the kernel, which then zeroes its pages again for the next one. Both are read once, when the process starts, so the
+entry replaces itself by the same command with these variables set, and spawned workers inherit them.
 """
 
 from __future__ import annotations

@@ -27,11 +27,6 @@ def is_main() -> bool:
     return rank() == 0
 
 
-def local_rank() -> int:
-    """This process's number on its own machine."""
-    return int(os.environ.get("PADDLE_RANK_IN_NODE") or os.environ.get("PADDLE_LOCAL_RANK") or 0)
-
-
 def join_group(uses_gpu: bool, spawned: bool) -> None:
     """Choose this process's device and, when it is one of several, join their group. Every rank must call this.
 

@@ -50,6 +50,9 @@ TASKS: Dict[str, Target] = {
     "classification": "paddlevit_dist.images.classification:Classification",
 }
 
+# Tables of the keys that only one room reads; the configuration collects them. These modules import no Paddle.
+SETTINGS: List[str] = []
+
 _TABLES = {"model": MODELS, "dataset": DATASETS, "task": TASKS}
 
 
@@ -64,8 +67,15 @@ def resolve(kind: str, name: str) -> Any:
         hint = closest(name, list(table))
         raise UserError(f"{kind} '{name}' is not known: {hint}valid names: {', '.join(sorted(table))}")
     target = table[name]
-    if not isinstance(target, str):
-        return target
+    return _import(target) if isinstance(target, str) else target
+
+
+def room_keys() -> List[Any]:
+    """The rows of the table of configuration keys that the rooms add."""
+    return [key for target in SETTINGS for key in _import(target)]
+
+
+def _import(target: str) -> Any:
     module, _, attribute = target.partition(":")
     return getattr(importlib.import_module(module), attribute)
 

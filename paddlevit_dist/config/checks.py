@@ -35,6 +35,10 @@ def check(values: CfgNode, places: dict[str, str]) -> list[str]:
     if values.EVAL:
         _check_evaluation(values, given)
         return []
+    if values.SAVE_PREDICTIONS:
+        raise UserError(
+            f"{given['SAVE_PREDICTIONS']}: predictions are written by an evaluation; add -eval or leave it out"
+        )
     _check_epochs(values, given)
     _check_learning_rate(values, given)
     _check_mixing(values, given)

@@ -1,4 +1,5 @@
-"""The table of configuration keys: the only place where a default lives.
+"""The table of configuration keys: the only place where a default lives, but for keys that only one room reads
+(``registry.SETTINGS``).
 
 None means "not set": the dataset, the variant that MODEL.NAME stands for, or the rule named in the meaning decides.
 """
@@ -10,6 +11,7 @@ from typing import Any
 
 from yacs.config import CfgNode
 
+from ..registry import room_keys
 from .key import Key, Range
 
 _AT_LEAST_0 = Range(low=0)
@@ -186,12 +188,13 @@ _RUN = (
     Key("REPORT_FREQ", 20, "int", "updates between lines of the log", _AT_LEAST_1),
     Key("SEED", 0, "int", "seed of everything random", _SEED),
     Key("EVAL", False, "bool", "evaluate only"),
+    Key("SAVE_PREDICTIONS", False, "bool", "with EVAL: write what the model predicts to SAVE/predictions"),
     Key("AMP", False, "bool", "mixed precision in training"),
     Key("NGPUS", -1, "int", "devices (without a GPU: processes); -1: all that are visible", Range(low=1, also=(-1,))),
     Key("CPU_TUNING", True, "bool", "set the environment that makes MKL and malloc fast on this processor"),
 )
 
-KEYS: dict[str, Key] = {key.name: key for key in (*_DATA, *_MODEL, *_TRAIN, *_AUGMENT, *_RUN)}
+KEYS: dict[str, Key] = {key.name: key for key in (*_DATA, *_MODEL, *_TRAIN, *_AUGMENT, *_RUN, *room_keys())}
 
 
 def default_config() -> CfgNode:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import paddle
@@ -73,10 +74,14 @@ class Task:
     counts_per_sample: Optional[Dict[str, int]] = None
     #: names of the normalisers that ``counts`` returns
     count_names: Tuple[str, ...] = ()
+    #: whether the task can write its predictions
+    writes_predictions = False
 
     def __init__(self, config: Any) -> None:
         self.config = config
         self.notices: List[str] = []
+        #: folder for what the model predicts; set by the engine when predictions are asked for
+        self.predictions: Optional[Path] = None
 
     def build_dataset(self, split: str, cache_folder: Any) -> Any:
         """The samples of "train" or "val": ``__len__``, ``sample(index, generator)``, ``describe(index)``."""
@@ -104,7 +109,7 @@ class Task:
         raise NotImplementedError
 
     def eval_step(self, model: paddle.nn.Layer, batch: Dict[str, paddle.Tensor], metrics: Metrics) -> None:
-        """Add one batch to the metrics."""
+        """Add one batch to the metrics, and write what it predicts to ``predictions`` if that is set."""
         raise NotImplementedError
 
     def build_metrics(self) -> Metrics:
@@ -117,6 +122,11 @@ class Task:
     def evaluation_pictures(self, samples: Any, indices: Sequence[int]) -> List[Tuple[Any, str]]:
         """The same for samples as an evaluation treats them."""
         raise NotImplementedError
+
+    def finish_predictions(self) -> List[str]:
+        """Called on every rank after an evaluation with ``predictions`` set, when all ranks' ``eval_step`` calls are
+        done; returns lines for the log of the main process."""
+        return []
 
     def finish_epoch(self) -> List[str]:
         """Called on every rank when an epoch's training has ended; returns lines for the log of the main process."""

@@ -85,10 +85,21 @@ class Trainer:
         report = load_weights(self.model, source, strict=True)
         self._start_record()
         self.record.say(f"weights {source}: {report.summary()}")
+        if self.config.SAVE_PREDICTIONS:
+            self._prepare_predictions()
         values, line = self._evaluate("evaluation")
+        if self.config.SAVE_PREDICTIONS:
+            for said in self.task.finish_predictions():
+                self.record.say(said)
         self.record.event("evaluation", {"weights": str(source), **values})
         self.record.say(line)
         return values
+
+    def _prepare_predictions(self) -> None:
+        if not self.task.writes_predictions:
+            raise UserError(f"SAVE_PREDICTIONS: task {self.config.TASK} writes no predictions; leave it out")
+        self.task.predictions = Path(self.config.SAVE) / "predictions"
+        self.task.predictions.mkdir(parents=True, exist_ok=True)
 
     def _evaluate(self, label: str):
         bar = Progress(len(self.val_loader), label, is_main())

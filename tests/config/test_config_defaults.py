@@ -95,6 +95,7 @@ PROMISED = {
     "REPORT_FREQ": 20,
     "SEED": 0,
     "EVAL": False,
+    "SAVE_PREDICTIONS": False,
     "AMP": False,
     "NGPUS": -1,
     "CPU_TUNING": True,

@@ -1,0 +1,54 @@
+"""MinkowskiEngine's quantisation and collate, reproduced."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from paddlevit_dist.points import sparse_collate, sparse_quantize
+
+FOLDER = Path(os.environ.get("GOLDEN_DIR", Path(__file__).resolve().parents[1] / "golden"))
+ABOUT = json.loads((FOLDER / "minkowski_quantize.json").read_text())
+SCENES = list(ABOUT["scenes"])
+
+
+def stored():
+    with np.load(FOLDER / "minkowski_quantize.npz") as arrays:
+        return {name: arrays[name] for name in arrays.files}
+
+
+def quantized(golden, scene):
+    return sparse_quantize(
+        golden[f"{scene}_coords"],
+        golden[f"{scene}_feats"],
+        golden[f"{scene}_labels"],
+        ignore_label=ABOUT["ignore_label"],
+        return_index=True,
+        return_inverse=True,
+        quantization_size=float(golden[f"{scene}_quantization_size"]),
+    )
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_golden_scene_is_quantised_equally(scene):
+    golden = stored()
+    voxels, features, labels, index, inverse = quantized(golden, scene)
+    assert np.array_equal(voxels, golden[f"{scene}_discrete"][golden[f"{scene}_unique_map"]])
+    assert np.array_equal(features, golden[f"{scene}_feats"][golden[f"{scene}_unique_map"]])
+    assert np.array_equal(labels, golden[f"{scene}_unique_labels"])
+    assert np.array_equal(index, golden[f"{scene}_unique_map"])
+    assert np.array_equal(inverse, golden[f"{scene}_inverse_map"])
+    about = ABOUT["scenes"][scene]
+    assert (len(golden[f"{scene}_coords"]), len(voxels)) == (about["points"], about["voxels"])
+
+
+def test_golden_batch_is_collated_equally():
+    golden = stored()
+    coordinates, features, labels = zip(*(quantized(golden, scene)[:3] for scene in SCENES))
+    batch = sparse_collate(coordinates, features, labels)
+    for found, name in zip(batch, ("collated_coords", "collated_feats", "collated_labels")):
+        assert np.array_equal(found, golden[name]) and found.dtype == golden[name].dtype

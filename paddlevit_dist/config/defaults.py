@@ -106,6 +106,21 @@ _TRAIN = (
     Key("TRAIN.END_LR", 0.0, "float", "learning rate at the end (cosine, poly)", _AT_LEAST_0),
     _optional("TRAIN.GRAD_CLIP", "float", "largest global norm of the gradients; None: no clipping", _ABOVE_0),
     Key("TRAIN.ACCUM_ITER", 1, "int", "batches per update", _AT_LEAST_1),
+    Key(
+        "TRAIN.BATCH_NORM",
+        None,
+        "text",
+        "statistics of the rows of all devices (sync: as one device with the whole batch, 2 small messages a layer) or "
+        "of each its own (local: the first one's are used in the end); None: images local, points and volumes sync",
+        choices=("sync", "local"),
+        optional=True,
+    ),
+    Key(
+        "TRAIN.FIND_UNUSED_PARAMETERS",
+        False,
+        "bool",
+        "several devices: parameters that a step does not use get zero gradients, for about 3 % of its time",
+    ),
     _optional(
         "TRAIN.LINEAR_SCALED_LR", "int", "batch that the learning rates are meant for; None: as given", _AT_LEAST_1
     ),

@@ -137,7 +137,10 @@ class Keeper:
             )
         digests = all_gather(weights_digest(self.model))
         if len(set(digests)) > 1:
-            raise RuntimeError(f"weights differ between ranks after epoch {epoch}: {digests}; nothing was saved")
+            raise RuntimeError(
+                f"weights differ between ranks after epoch {epoch}: {digests}; nothing was saved. If ranks skip "
+                "different branches of the model, set TRAIN.FIND_UNUSED_PARAMETERS true"
+            )
         problem = None
         if is_main():
             try:

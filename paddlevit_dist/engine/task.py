@@ -67,6 +67,8 @@ class Task:
 
     #: name of the metric that chooses the best checkpoint, and whether more is better
     best_metric: Tuple[str, bool] = ("loss", False)
+    #: what TRAIN.BATCH_NORM means when it is not set: "sync" or "local"
+    batch_norm: str = "local"
     #: what a sample is called where throughput is shown
     sample_name = "samples"
     #: normalisers of loss terms, by term name, that are this many per sample: then they need no communication.

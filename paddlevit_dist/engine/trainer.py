@@ -18,7 +18,7 @@ from ..loading.sampler import EvaluationSampler, TrainingSampler
 from ..observe.meters import Meters
 from ..observe.progress import Progress
 from ..observe.record import RunRecord
-from ..parallel import data_parallel, is_main, rank, tuning, world_size
+from ..parallel import broadcast_statistics, data_parallel, is_main, rank, tuning, world_size
 from ..parallel.devices import cpu_cores
 from .evaluator import evaluate
 from .keeper import Keeper
@@ -121,7 +121,8 @@ class Trainer:
             return {}
         self._start_record()
         self._describe_run()
-        wrapped = data_parallel(self.model)
+        batch_norm = train.BATCH_NORM or self.task.batch_norm
+        wrapped = data_parallel(self.model, batch_norm, train.FIND_UNUSED_PARAMETERS)
         self.updater = Updater(
             self.task,
             wrapped,
@@ -138,7 +139,10 @@ class Trainer:
             self._train_epoch(epoch, batches, consumed if epoch == first else 0)
             is_final = epoch == last
             is_new_best = False
-            if epoch % self.config.VALIDATE_FREQ == 0 or is_final:
+            is_evaluated = epoch % self.config.VALIDATE_FREQ == 0 or is_final
+            if batch_norm == "local" and (is_evaluated or epoch % self.config.SAVE_FREQ == 0):
+                broadcast_statistics(self.model)  # each rank's are of its own rows
+            if is_evaluated:
                 values, line = self._evaluate(f"evaluation {epoch}")
                 self._require_finite(values, f"in the evaluation of epoch {epoch}")
                 is_new_best = self.keeper.note_best(epoch, values)

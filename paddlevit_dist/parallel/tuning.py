@@ -27,6 +27,7 @@ _MALLOC = {
 _QUIET = {
     "GLOG_minloglevel": "2",  # lines of the rendezvous store
     "PYTHONWARNINGS": "ignore::UserWarning:paddle.utils.cpp_extension.extension_utils,"  # no ccache found
+    "ignore::UserWarning:paddle.nn.layer.norm,"  # batch normalisation announces what it always does
     "ignore:You are using GPU version Paddle:UserWarning",  # on a CPU: the process plan says what there is to say
 }
 

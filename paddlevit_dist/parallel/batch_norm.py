@@ -231,10 +231,13 @@ def _scale_and_shift(x: paddle.Tensor, scale: paddle.Tensor, shift: Optional[pad
 
 def _channel_sum(x: paddle.Tensor) -> paddle.Tensor:
     """Sum over all but the channels of (rows, channels) or (batch, channels, positions)."""
+    if not x.place.is_cpu_place():
+        return x.sum(axis=0 if x.ndim == 2 else [0, 2])
+    # A product with ones takes a tenth of the time of the CPU's sums. (A GPU's might round its factors to TF32.)
     if x.ndim == 3:
-        # One long axis at a time: three times as fast as both at once on the CPU.
-        x = x.reshape([x.shape[0] * x.shape[1], x.shape[2]]).sum(axis=1).reshape([x.shape[0], x.shape[1]])
-    return x.sum(axis=0)
+        ones = paddle.ones([x.shape[2], 1], dtype=x.dtype)
+        x = paddle.matmul(x.reshape([-1, x.shape[2]]), ones).reshape([x.shape[0], x.shape[1]])
+    return paddle.matmul(paddle.ones([1, x.shape[0]], dtype=x.dtype), x).reshape([x.shape[1]])
 
 
 def _no_rows(layer: BatchNorm) -> paddle.Tensor:

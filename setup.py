@@ -18,9 +18,9 @@ EXTRAS = {
         "paddlepaddle-gpu>=2.6.2,<3.4",  # Paddle's CUDA build; needs NVIDIA's libraries beside it
         "numpy>=1.21,<2",  # 2.6.2 was built against numpy 1
     ],
-    "fast": ["opencv-python-headless>=4.5,<6"],  # DATA.DECODER fast: decodes and resizes training pictures
+    "fast": ["opencv-python-headless>=4.11,<6"],  # DATA.DECODER fast: decodes and resizes training pictures
     "dev": [
-        "opencv-python-headless>=4.5,<6",  # the same, for its tests
+        "opencv-python-headless>=4.11,<6",  # the same, for its tests
         "pytest>=7.4,<10",  # runs the tests
         "ruff>=0.6,<1",  # formats and lints
         "import-linter>=2.0,<3",  # checks which room may import which

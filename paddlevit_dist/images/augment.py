@@ -2,7 +2,8 @@
 jitter, grayscale, blur, solarize.
 
 Each is called as ``augmentation(image, generator)`` on an RGB or grey ("L") Pillow picture and returns one of the same
-mode and size; all that is random comes from ``generator``.
+mode and size; all that is random comes from ``generator``. Given an array (height, width[, 3]) uint8, as the fast
+decoder does, they use OpenCV where they can, with the same draws, and return an array or a Pillow picture.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ from PIL import Image, ImageEnhance, ImageOps
 from ..errors import UserError
 from .augment_operations import BLUR_RADIUS_PX, FULL_MAGNITUDE, OPERATIONS, SOLARIZE_THRESHOLD, Fill, blur, grayscale
 from .augment_policies import AUTO_AUGMENT, RAND_AUGMENT, RAND_AUGMENT_INCREASING, RAND_AUGMENT_SETS, Policy
+from .fast_operations import apply_fast
 
-Augmentation = Callable[[Image.Image, np.random.Generator], Image.Image]
+Picture = Union[Image.Image, np.ndarray]
+Augmentation = Callable[[Picture, np.random.Generator], Picture]
 
 THREE_AUGMENT = "3a"  # the policy that colour jitter goes with
 
@@ -61,7 +64,7 @@ class RandAugment:
     weights: Optional[Tuple[float, ...]] = None
     fill: Fill = 128
 
-    def __call__(self, image: Image.Image, generator: np.random.Generator) -> Image.Image:
+    def __call__(self, image: Picture, generator: np.random.Generator) -> Picture:
         for name in self.choose(generator):
             if generator.random() < self.probability:
                 image = _apply(name, image, self.spread.draw(self.magnitude, generator), generator, self.fill)
@@ -87,16 +90,26 @@ class AutoAugment:
     spread: Spread = Spread()
     fill: Fill = 128
 
-    def __call__(self, image: Image.Image, generator: np.random.Generator) -> Image.Image:
+    def __call__(self, image: Picture, generator: np.random.Generator) -> Picture:
         for step in self.policy[int(generator.integers(len(self.policy)))]:
             if generator.random() < step.probability:
                 image = _apply(step.name, image, self.spread.draw(step.magnitude, generator), generator, self.fill)
         return image
 
 
-def _apply(name: str, image: Image.Image, magnitude: float, generator: np.random.Generator, fill: Fill) -> Image.Image:
+def _apply(name: str, image: Picture, magnitude: float, generator: np.random.Generator, fill: Fill) -> Picture:
     operation = OPERATIONS[name]
-    return operation.apply(image, operation.parameter(magnitude / FULL_MAGNITUDE, generator), fill)
+    parameter = operation.parameter(magnitude / FULL_MAGNITUDE, generator)
+    if isinstance(image, np.ndarray):
+        changed = apply_fast(name, image, parameter, fill)
+        if changed is not None:
+            return changed
+    return operation.apply(as_pillow(image), parameter, fill)
+
+
+def as_pillow(image: Picture) -> Image.Image:
+    """The same picture as Pillow has it."""
+    return Image.fromarray(image) if isinstance(image, np.ndarray) else image
 
 
 _JITTERED = (ImageEnhance.Brightness, ImageEnhance.Contrast, ImageEnhance.Color)
@@ -109,7 +122,8 @@ class ColorJitter:
 
     strength: float
 
-    def __call__(self, image: Image.Image, generator: np.random.Generator) -> Image.Image:
+    def __call__(self, image: Picture, generator: np.random.Generator) -> Image.Image:
+        image = as_pillow(image)
         order = generator.permutation(len(_JITTERED))
         factors = generator.uniform(max(0.0, 1.0 - self.strength), 1.0 + self.strength, size=len(_JITTERED))
         for position in order:
@@ -123,8 +137,8 @@ class Grayscale:
 
     probability: float
 
-    def __call__(self, image: Image.Image, generator: np.random.Generator) -> Image.Image:
-        return grayscale(image) if generator.random() < self.probability else image
+    def __call__(self, image: Picture, generator: np.random.Generator) -> Picture:
+        return grayscale(as_pillow(image)) if generator.random() < self.probability else image
 
 
 @dataclass(frozen=True)
@@ -134,10 +148,10 @@ class GaussianBlur:
     probability: float
     radius_px: Tuple[float, float] = BLUR_RADIUS_PX
 
-    def __call__(self, image: Image.Image, generator: np.random.Generator) -> Image.Image:
+    def __call__(self, image: Picture, generator: np.random.Generator) -> Picture:
         if generator.random() >= self.probability:
             return image
-        return blur(image, float(generator.uniform(*self.radius_px)))
+        return blur(as_pillow(image), float(generator.uniform(*self.radius_px)))
 
 
 @dataclass(frozen=True)
@@ -147,8 +161,8 @@ class Solarize:
     probability: float
     threshold: int = SOLARIZE_THRESHOLD
 
-    def __call__(self, image: Image.Image, generator: np.random.Generator) -> Image.Image:
-        return ImageOps.solarize(image, self.threshold) if generator.random() < self.probability else image
+    def __call__(self, image: Picture, generator: np.random.Generator) -> Picture:
+        return ImageOps.solarize(as_pillow(image), self.threshold) if generator.random() < self.probability else image
 
 
 @dataclass(frozen=True)
@@ -157,7 +171,7 @@ class Chain:
 
     steps: Tuple[Augmentation, ...]
 
-    def __call__(self, image: Image.Image, generator: np.random.Generator) -> Image.Image:
+    def __call__(self, image: Picture, generator: np.random.Generator) -> Picture:
         for step in self.steps:
             image = step(image, generator)
         return image

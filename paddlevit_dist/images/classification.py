@@ -17,9 +17,10 @@ from ..parallel import all_gather, is_main, rank
 from .augment import build_augmentation
 from .class_balance import class_weights, draw_balanced_order, weighted_cross_entropy
 from .erasing import RandomErasing
-from .fast_decoding import FastReader, FastTransform, require_opencv
+from .fast_decoding import FastReader, FastTransform
 from .metrics import ClassificationMetrics
 from .mixing import Mix, build_mixing, smooth_targets, soft_cross_entropy
+from .opencv import require_opencv
 from .quarantine import QUARANTINE_FILE, Replacements, write_quarantine
 from .sources import open_pictures
 from .transforms import EvaluationTransform, GlyphTransform, TrainingTransform, build_transform

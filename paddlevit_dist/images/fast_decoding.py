@@ -8,33 +8,17 @@ drawn at random is the same in both ways. Whatever is not a plain, complete 8-bi
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Tuple, Union
+from typing import Any, Tuple
 
 import numpy as np
 from PIL import Image
 
-from ..errors import UserError
+from .augment import Picture
 from .datasets.reading import decode_image, open_image, orientation
-from .transforms import TrainingTransform, finish
+from .opencv import require_opencv
+from .transforms import TrainingTransform, finish, to_array
 
-Picture = Union[Image.Image, np.ndarray]
 _END_OF_JPEG = b"\xff\xd9"
-
-
-def require_opencv() -> Any:
-    """The module ``cv2``, with its own threads off: loader processes already use the cores.
-
-    Raises:
-        UserError: it is not installed.
-    """
-    try:
-        import cv2
-    except ImportError as error:
-        raise UserError(
-            "DATA.DECODER fast needs OpenCV: pip install opencv-python-headless, or use DATA.DECODER exact"
-        ) from error
-    cv2.setNumThreads(0)
-    return cv2
 
 
 @dataclass(frozen=True)
@@ -71,9 +55,8 @@ class FastReader:
 def _decode(encoded: bytes, channels: int) -> Any:
     cv2 = require_opencv()
     # Without the last flag OpenCV would turn pictures by their EXIF orientation, which the exact way does not.
-    flag = (cv2.IMREAD_GRAYSCALE if channels == 1 else cv2.IMREAD_COLOR) | cv2.IMREAD_IGNORE_ORIENTATION
-    pixels = cv2.imdecode(np.frombuffer(encoded, dtype=np.uint8), flag)
-    return pixels if pixels is None or channels == 1 else cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB, dst=pixels)
+    flag = (cv2.IMREAD_GRAYSCALE if channels == 1 else cv2.IMREAD_COLOR_RGB) | cv2.IMREAD_IGNORE_ORIENTATION
+    return cv2.imdecode(np.frombuffer(encoded, dtype=np.uint8), flag)
 
 
 @dataclass(frozen=True)
@@ -89,7 +72,17 @@ class FastTransform:
         height, width = picture.shape[:2]
         left, top, right, bottom = self.exact.draw_box((width, height), generator)
         resized = _resize(picture[top:bottom, left:right], self.exact.image_size)
-        return finish(resized, self.exact, generator)
+        return finish(resized, self.exact, generator, _to_array)
+
+
+def _to_array(image: Picture, channels: int, flip: bool) -> np.ndarray:
+    """(channels, height, width) from the pixels (height, width[, channels])."""
+    if isinstance(image, Image.Image) or image.ndim == 2:
+        return to_array(image, channels, flip)
+    cv2 = require_opencv()
+    planes = np.empty((channels, *image.shape[:2]), dtype=np.uint8)
+    cv2.split(cv2.flip(image, 1) if flip else image, list(planes))
+    return planes
 
 
 def _resize(pixels: np.ndarray, size: int) -> np.ndarray:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Callable, Optional, Tuple, Union
+from typing import Callable, Optional, Tuple
 
 import numpy as np
 from PIL import Image
 
-from .augment import Augmentation
+from .augment import Augmentation, Picture
 
 Box = Tuple[int, int, int, int]  # left, top, right, bottom
 Transform = Callable[[Image.Image, np.random.Generator], np.ndarray]
@@ -70,7 +70,7 @@ class EvaluationTransform:
         image = _convert(image, self.channels)
         image = image.resize(self.resized(image.size), Image.Resampling.BICUBIC)
         left, top = (round((side - self.image_size) / 2) for side in image.size)
-        return _to_array(image.crop((left, top, left + self.image_size, top + self.image_size)), self.channels)
+        return to_array(image.crop((left, top, left + self.image_size, top + self.image_size)), self.channels)
 
     def resized(self, size: Tuple[int, int]) -> Tuple[int, int]:
         """(width, height) after the resize of a picture of ``size``."""
@@ -159,7 +159,7 @@ class GlyphTransform:
             image = _augment(image, self.augment, self.channels, generator)
         else:
             image = image.resize(target, Image.Resampling.BICUBIC)
-        return _to_array(image, self.channels)
+        return to_array(image, self.channels)
 
     def draw_inverse_map(self, size: Tuple[int, int], generator: np.random.Generator) -> Tuple[float, ...]:
         """The six numbers that Pillow wants: the first two rows of the map from target to source coordinates.
@@ -181,15 +181,22 @@ class GlyphTransform:
         return (*inverse[0].tolist(), float(offset[0]), *inverse[1].tolist(), float(offset[1]))
 
 
+def to_array(image: Picture, channels: int, flip: bool = False) -> np.ndarray:
+    """The picture as the model's layout has it, (channels, height, width), mirrored if ``flip``."""
+    pixels = np.asarray(image)  # (height, width) or (height, width, 3)
+    pixels = np.broadcast_to(pixels, (channels, *pixels.shape)) if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
+    return np.array(pixels[:, :, ::-1] if flip else pixels, order="C")  # (channels, height, width), its own memory
+
+
 def finish(
-    resized: Union[Image.Image, np.ndarray], transform: TrainingTransform, generator: np.random.Generator
+    resized: Picture,
+    transform: TrainingTransform,
+    generator: np.random.Generator,
+    make_array: Callable[[Picture, int, bool], np.ndarray] = to_array,
 ) -> np.ndarray:
     """What follows the resized crop: the flip is drawn, ``transform.augment`` applied, the array made."""
     flip = generator.random() < transform.flip_probability
-    if transform.augment is not None:
-        picture = Image.fromarray(resized) if isinstance(resized, np.ndarray) else resized
-        resized = _augment(picture, transform.augment, transform.channels, generator)
-    return _to_array(resized, transform.channels, flip)
+    return make_array(_augment(resized, transform.augment, transform.channels, generator), transform.channels, flip)
 
 
 def _convert(image: Image.Image, channels: int) -> Image.Image:
@@ -198,16 +205,10 @@ def _convert(image: Image.Image, channels: int) -> Image.Image:
     return image if image.mode == mode else image.convert(mode)
 
 
-def _augment(
-    image: Image.Image, augment: Optional[Augmentation], channels: int, generator: np.random.Generator
-) -> Image.Image:
+def _augment(image: Picture, augment: Optional[Augmentation], channels: int, generator: np.random.Generator) -> Picture:
     """Apply ``augment``; it may bring in colour, so a grey picture of a coloured set becomes RGB first."""
     if augment is None:
         return image
-    return augment(image.convert("RGB") if channels == 3 and image.mode == "L" else image, generator)
-
-
-def _to_array(image: Union[Image.Image, np.ndarray], channels: int, flip: bool = False) -> np.ndarray:
-    pixels = np.asarray(image)  # (height, width) or (height, width, 3)
-    pixels = np.broadcast_to(pixels, (channels, *pixels.shape)) if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
-    return np.array(pixels[:, :, ::-1] if flip else pixels, order="C")  # (channels, height, width), its own memory
+    if isinstance(image, Image.Image) and channels == 3 and image.mode == "L":
+        image = image.convert("RGB")
+    return augment(image, generator)

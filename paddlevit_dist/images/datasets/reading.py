@@ -73,7 +73,11 @@ def decode_image(encoded: bytes, path: str, mode: str, reading: Reading = Readin
     """
     try:
         with open_image(encoded, path, reading) as image:
-            return (_upright(image) if reading.exif_rotate else image).convert(mode)
+            upright = _upright(image) if reading.exif_rotate else image
+            if upright.mode == mode:
+                upright.load()  # converting to the same mode would copy it
+                return upright
+            return upright.convert(mode)
     except (MemoryError, UnreadablePicture):
         raise
     except Exception as error:  # Pillow's format readers raise almost any type on damaged input

@@ -23,7 +23,7 @@ from ..errors import UserError
 from ..parallel.failures import end_process
 from ..parallel.launch import die_with_parent
 from .sampler import SampleKey, TrainingSampler
-from .shared_arrays import new_prefix, remove_leftovers, share
+from .shared_arrays import new_prefix, remove_leftovers, require_room, share
 
 _FAILURE = "__failure__"
 
@@ -168,6 +168,7 @@ class Loader:
             return
         with _unchanged_child_handler():
             batches = iter(loader)
+        is_first = True
         watchdog = _Watchdog(getattr(batches, "_workers", []), self.timeout_seconds)
         try:
             while True:
@@ -179,6 +180,9 @@ class Loader:
                     return
                 if _FAILURE in batch:
                     _raise(batch[_FAILURE])
+                if is_first and self._prefix is not None:
+                    require_room(batch.values(), loader.prefetch_factor * self.num_workers, self._prefix)
+                is_first = False
                 yield batch
         finally:
             watchdog.stop()

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import mmap
 import os
+import shutil
 import tempfile
 from pathlib import Path
-from typing import Any, Tuple
+from typing import Any, Iterable, Tuple
 
 import numpy as np
 
@@ -22,6 +24,7 @@ from ..errors import UserError
 
 FOLDER = Path("/dev/shm")
 _SMALLEST_BYTES = 64 * 1024  # smaller arrays are pickled as they are
+_REMEDY = "lower DATA.NUM_WORKERS or the batch size, or enlarge it (docker run --shm-size=8g)"
 _loaders = itertools.count()
 
 
@@ -57,13 +60,37 @@ def share(array: np.ndarray, prefix: str) -> np.ndarray:
             file.write(memoryview(np.ascontiguousarray(array)).cast("B"))
     except OSError as error:
         os.unlink(path)
-        raise UserError(
-            f"{FOLDER} has no room for a batch of {array.nbytes / 2**20:.0f} MiB ({error.strerror}): lower "
-            "DATA.NUM_WORKERS or the batch size, or enlarge it (docker run --shm-size=8g)"
-        ) from error
+        need = f"a batch of {array.nbytes / 2**20:.0f} MiB ({error.strerror})"
+        raise UserError(f"{FOLDER} has no room for {need}: {_REMEDY}") from error
     shared = array.view(SharedArray)
     shared.path = path
     return shared
+
+
+def require_room(arrays: Iterable[Any], batches: int, prefix: str) -> None:
+    """Check that a loader's batches will fit, before a run has gone on until they do not.
+
+    Args:
+        arrays: the tensors of one batch.
+        batches: how many may be on their way at once.
+        prefix: the loader's; what it has written already counts as room.
+    Raises:
+        UserError: shared memory is too small.
+    """
+    if not FOLDER.is_dir():
+        return
+    sizes = [math.prod(array.shape) * array.element_size() for array in arrays]
+    needed = batches * sum(size for size in sizes if size >= _SMALLEST_BYTES)
+    written = 0
+    for path in FOLDER.glob(f"{prefix}*"):
+        with contextlib.suppress(FileNotFoundError):
+            written += path.stat().st_size
+    room = shutil.disk_usage(FOLDER).free + written
+    if needed > room:
+        raise UserError(
+            f"{FOLDER} has room for {room / 2**20:.0f} MiB, and the batches on their way from the loader processes "
+            f"need {needed / 2**20:.0f} MiB: {_REMEDY}"
+        )
 
 
 def _map(path: str, shape: Tuple[int, ...], dtype: str) -> np.ndarray:

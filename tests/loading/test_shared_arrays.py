@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 import subprocess
 import sys
 
@@ -84,6 +85,34 @@ def test_full_shared_memory_is_the_users_to_mend(monkeypatch):
     with pytest.raises(UserError, match=r"no room for a batch of 8 MiB .*NUM_WORKERS.*shm-size"):
         shared_arrays.share(np.zeros(2**20), shared_arrays.new_prefix())
     assert own_files() == []
+
+
+def test_too_little_shared_memory_is_told_at_the_first_batch(tmp_path):
+    """A run whose first batch fits, but not all that are on their way: on a real file system of 800 KiB."""
+    small = tmp_path / "shm"
+    small.mkdir()
+    mount = [
+        "unshare",
+        "--map-root-user",
+        "--mount",
+        "sh",
+        "-c",
+        f'mount -t tmpfs -o size=800k tmpfs {small} && exec "$@"',
+    ]
+    if subprocess.run([*mount, "sh", "true"], capture_output=True).returncode != 0:
+        pytest.skip("this machine lets nobody mount a file system of their own")
+    script = (
+        "import pathlib; from paddlevit_dist.loading import shared_arrays\n"
+        f"shared_arrays.FOLDER = pathlib.Path({str(small)!r})\n"
+        "from tests.loading.test_shared_arrays import loader_of\n"
+        "for number, batch in enumerate(loader_of(50, 2)): print('batch', number)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([os.getcwd(), *sys.path])}
+    done = subprocess.run(
+        [*mount, "sh", sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode != 0 and "batch" not in done.stdout
+    assert re.search(r"UserError: .* has (room for|no room for a batch) .*: lower DATA.NUM_WORKERS", done.stderr)
 
 
 def test_what_a_dead_run_left_behind_is_removed():

@@ -44,6 +44,7 @@ DATASETS: Dict[str, Target] = {
     "imagenet2012": "paddlevit_dist.images.datasets.imagenet:ImageNet2012",
     "folder": "paddlevit_dist.images.datasets.folder:ClassFolders",
     "tar": "paddlevit_dist.images.datasets.tar_images:TarImages",
+    "synthetic_rooms": "paddlevit_dist.points.rooms.dataset:SyntheticRooms",
 }
 
 TASKS: Dict[str, Target] = {

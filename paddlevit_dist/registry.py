@@ -14,6 +14,7 @@ from .errors import UserError
 Target = Union[str, Callable[..., Any]]
 
 _VIT = "paddlevit_dist.images.models.vit:build"
+_MINKUNET = "paddlevit_dist.points.models.minkunet:build"
 
 MODELS: Dict[str, Target] = {
     "vit": _VIT,
@@ -33,6 +34,16 @@ MODELS: Dict[str, Target] = {
     "vit_large_patch32_384": _VIT,
     "vit_large_patch14_224": _VIT,
     "vit_huge_patch14_224": _VIT,
+    "minkunet14a": _MINKUNET,
+    "minkunet14b": _MINKUNET,
+    "minkunet14c": _MINKUNET,
+    "minkunet18a": _MINKUNET,
+    "minkunet18b": _MINKUNET,
+    "minkunet18c": _MINKUNET,
+    "minkunet34a": _MINKUNET,
+    "minkunet34b": _MINKUNET,
+    "minkunet34c": _MINKUNET,
+    "minkunet_tutorial": "paddlevit_dist.points.models.minkunet:build_tutorial",
 }
 
 DATASETS: Dict[str, Target] = {

@@ -1,0 +1,63 @@
+"""Sparse tensors and convolution on voxels, of gathers and matrix products alone: no compiled extension.
+
+How a task uses it. The plan of a batch depends on coordinates only, so the loader process makes it:
+
+    spec = model.plan_spec()                                   # once; small, pickled to the loader process
+
+    def collate(samples):                                      # in the loader process: numpy only
+        coordinates, features = sparse_collate(...)            # int32 (N, 1 + D), float32 (N, C)
+        plan = build_plan(coordinates, spec, num_scenes=len(samples))
+        return {"features": features, **plan}                  # "plan_pairs" int32, "plan_header" int64
+
+    x = SparseTensor(batch["features"], plan=Plan.of_batch(batch))      # in the training step
+    logits = model(x)                                          # (N, classes), rows in the order of the features
+    point_logits = paddle.gather(logits, batch["inverse"])     # (P, classes): inverse as sparse_quantize returns it
+
+For trying things out, ``SparseTensor(features, coordinates)`` makes what it needs of the plan by itself.
+
+- ``coordinate_levels``: sorted keys, levels, and the search for neighbours
+- ``plan_spec``, ``coordinate_plan``: what a network needs, made in numpy and packed into two arrays
+- ``tensor``: ``SparseTensor`` and the plan on the device
+- ``convolution``: the arithmetic and its gradient
+- ``layers``, ``pooling``: what networks are built of
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, List
+
+_PUBLIC = {
+    "AveragePooling": ".pooling",
+    "BatchNorm": ".layers",
+    "Convolution": ".layers",
+    "CoordinatePlan": ".coordinate_plan",
+    "Dropout": ".layers",
+    "GlobalPooling": ".pooling",
+    "MapKey": ".plan_spec",
+    "MaxPooling": ".pooling",
+    "NestedBatchNorm": ".layers",
+    "Plan": ".tensor",
+    "PlanSpec": ".plan_spec",
+    "ReLU": ".layers",
+    "SparseNetwork": ".layers",
+    "SparseTensor": ".tensor",
+    "SumPooling": ".pooling",
+    "TransposedConvolution": ".layers",
+    "Unpooling": ".pooling",
+    "build_plan": ".coordinate_plan",
+    "cat": ".tensor",
+    "kernel_offsets": ".coordinate_levels",
+}
+__all__ = sorted(_PUBLIC)
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used: building plans needs no Paddle."""
+    if name not in _PUBLIC:
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    return getattr(importlib.import_module(_PUBLIC[name], __name__), name)
+
+
+def __dir__() -> List[str]:
+    return __all__

@@ -1,0 +1,194 @@
+"""The arithmetic of sparse convolution: gather, product, and a store to rows that nobody else writes.
+
+For every block of receiving rows and every kernel offset: gather the giving rows, multiply them by the offset's matrix,
+add to the receiving rows. Within one offset no row receives twice, so the addition is a gather of the rows, a product
+that adds to them in place, and a store: nothing is summed by scattering. The backward pass is the same in the other
+direction of the kernel map. Only pairs that exist are multiplied, in rooms about 12 of 27, and nothing larger than a
+block is ever made beside the result.
+
+How the work is cut is decided here and nowhere else: ``preferred_block_rows`` and ``_threads``.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+import paddle
+
+from .tensor import Direction, KernelMap, Pairs
+
+_CPU_BLOCK_ROWS = 8192  # 2 MB at 64 channels: rows that receive from all offsets stay in the second-level cache
+_GPU_BLOCK_ROWS = 1 << 24  # one block: a GPU wants few large kernels
+
+_pool: Dict[int, ThreadPoolExecutor] = {}
+
+
+def preferred_block_rows() -> int:
+    """Most receiving rows of one block, for the device of this process."""
+    return _GPU_BLOCK_ROWS if paddle.get_device().startswith("gpu") else _CPU_BLOCK_ROWS
+
+
+def _threads() -> int:
+    """Threads that share the blocks of a convolution: on a CPU those that the run has given this process."""
+    if paddle.get_device().startswith("gpu"):
+        return 1
+    return max(1, paddle.get_flags(["FLAGS_paddle_num_threads"])["FLAGS_paddle_num_threads"])
+
+
+class _Pass:
+    """One direction of a convolution: which rows receive from which through which matrix.
+
+    Args:
+        direction: the pairs.
+        matrix_numbers: for each kernel offset, the number of its matrix.
+        centre: number of the matrix through which every row receives from itself; None if there is no such.
+    """
+
+    def __init__(self, direction: Direction, matrix_numbers: Sequence[int], centre: Optional[int]) -> None:
+        self.direction = direction
+        self.matrix_numbers = matrix_numbers
+        self.centre = centre
+
+
+def convolve(
+    features: paddle.Tensor,
+    weight: paddle.Tensor,
+    kernel_map: KernelMap,
+    rows: int,
+    *,
+    to_fine: bool = False,
+    weight_order: Optional[Sequence[int]] = None,
+) -> paddle.Tensor:
+    """Sparse convolution: ``out[u] = sum over k of in[u + offset_k] @ weight[k]``, or its transpose.
+
+    Args:
+        features: (rows of the giving level, C_in).
+        weight: (K, C_in, C_out), the same dtype.
+        kernel_map: between the two levels.
+        rows: of the receiving level.
+        to_fine: the transpose, ``out[u + offset_k] += in[u] @ weight[k]``: coarse rows give to fine ones.
+        weight_order: number of each kernel offset's matrix in ``weight``; None is 0 .. K - 1.
+
+    Returns:
+        (rows, C_out).
+    """
+    order = list(range(kernel_map.num_offsets)) if weight_order is None else list(weight_order)
+    if kernel_map.key.is_symmetric:
+        centre = order[len(order) // 2]
+        passes = [_Pass(kernel_map.to_coarse, numbers, centre) for numbers in (order, order[::-1])]
+    else:
+        passes = [_Pass(kernel_map.to_coarse, order, None), _Pass(kernel_map.to_fine, order, None)]
+    forward, backward = passes[::-1] if to_fine else passes
+    return _Convolution.apply(features.astype(weight.dtype), weight, forward, backward, rows)
+
+
+class _Convolution(paddle.autograd.PyLayer):
+    """Pairs forward, pairs of the other direction backward."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, features: paddle.Tensor, weight: paddle.Tensor, forward: _Pass, backward: _Pass, rows: int
+    ) -> paddle.Tensor:
+        ctx.save_for_backward(features, weight)
+        ctx.backward_pass = backward
+        ctx.needed = (not features.stop_gradient, not weight.stop_gradient)
+        with paddle.no_grad(), paddle.amp.auto_cast(enable=False):
+            return _receive(features, paddle.unbind(weight, 0), forward, rows)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: paddle.Tensor) -> Tuple[Optional[paddle.Tensor], Optional[paddle.Tensor]]:
+        features, weight = ctx.saved_tensor()
+        needs_features, needs_weight = ctx.needed
+        with paddle.no_grad(), paddle.amp.auto_cast(enable=False):
+            transposed = paddle.unbind(weight.transpose([0, 2, 1]), 0) if needs_features else None
+            outer = _OuterProducts(features, gradient, ctx.backward_pass.centre) if needs_weight else None
+            of_features = _receive(gradient, transposed, ctx.backward_pass, features.shape[0], outer)
+            return of_features, outer.stacked(weight) if needs_weight else None
+
+
+class _OuterProducts:
+    """Gradient of the weight: for each matrix the sum over its pairs of a feature row times a gradient row."""
+
+    def __init__(self, features: paddle.Tensor, gradient: paddle.Tensor, centre: Optional[int]) -> None:
+        self.features = features
+        self.sums: Dict[int, paddle.Tensor] = {}  # (C_in, C_out) by number of the matrix
+        if centre is not None and features.shape[0]:
+            self.sums[centre] = paddle.matmul(features, gradient, transpose_x=True)
+
+    def merge(self, sums: Dict[int, paddle.Tensor]) -> None:
+        for number, value in sums.items():
+            _add(self.sums, number, value)
+
+    def stacked(self, weight: paddle.Tensor) -> paddle.Tensor:
+        """(K, C_in, C_out), zeros where there was no pair."""
+        nothing = paddle.zeros(weight.shape[1:], dtype=weight.dtype)
+        return paddle.stack([self.sums.get(number, nothing) for number in range(weight.shape[0])])
+
+
+def _add(sums: Dict[int, paddle.Tensor], number: int, value: paddle.Tensor) -> None:
+    sums[number] = sums[number].add_(value) if number in sums else value
+
+
+def _receive(
+    source: paddle.Tensor,
+    matrices: Optional[Sequence[paddle.Tensor]],
+    work: _Pass,
+    rows: int,
+    outer: Optional[_OuterProducts] = None,
+) -> Optional[paddle.Tensor]:
+    """What each of ``rows`` rows receives from the rows of ``source``, (rows, C_out); None without ``matrices``.
+
+    With ``outer`` also its sums, from the same gathered rows.
+    """
+    received = None
+    if matrices is not None:
+        if work.centre is not None and rows:
+            received = paddle.matmul(source, matrices[work.centre])
+        else:
+            received = paddle.zeros([rows, matrices[0].shape[1]], dtype=source.dtype)
+    adds = work.centre is not None or not work.direction.is_exclusive
+
+    def run(blocks: Sequence[List[Pairs]]) -> Dict[int, paddle.Tensor]:
+        sums: Dict[int, paddle.Tensor] = {}
+        for block in blocks:
+            for offset, receivers, givers in block:
+                number = work.matrix_numbers[offset]
+                given = paddle.gather(source, givers)  # (P, C_in)
+                if outer is not None:
+                    own = paddle.gather(outer.features, receivers)
+                    _add(sums, number, paddle.matmul(own, given, transpose_x=True))
+                if received is None:
+                    continue
+                if adds:
+                    total = paddle.gather(received, receivers)  # (P, C_out)
+                    total.addmm_(given, matrices[number])
+                else:
+                    total = paddle.matmul(given, matrices[number])
+                paddle.scatter_(received, receivers, total)
+        return sums
+
+    for sums in _share(run, work.direction.blocks):
+        if outer is not None:
+            outer.merge(sums)
+    return received
+
+
+def _share(run: Callable[[Sequence[List[Pairs]]], Any], blocks: List[List[Pairs]]) -> List[Any]:
+    """Let the threads of this process run each its part of the blocks; the same parts whenever it is called.
+
+    Paddle's operations release the interpreter's lock, and blocks write different rows.
+    """
+    threads = min(_threads(), len(blocks))
+    if threads <= 1:
+        return [run(blocks)]
+    if threads not in _pool:
+        _pool[threads] = ThreadPoolExecutor(threads - 1, thread_name_prefix="sparse convolution")
+    parts = [blocks[number::threads] for number in range(threads)]
+
+    def run_apart(part: List[List[Pairs]]) -> Any:
+        with paddle.no_grad():  # each thread has its own switch
+            return run(part)
+
+    others = [_pool[threads].submit(run_apart, part) for part in parts[1:]]
+    return [run(parts[0]), *(other.result() for other in others)]

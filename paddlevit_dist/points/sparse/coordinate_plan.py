@@ -1,0 +1,214 @@
+"""The coordinate plan of a batch: everything about where its voxels lie that a network needs, in numpy.
+
+A loader process makes it beside the batch, while the device trains on the one before. It depends on coordinates only.
+
+A kernel map is kept as lists of pairs: for each kernel offset, the rows that receive and the rows that give. They are
+cut into blocks of receiving rows: within a block and an offset no row receives twice, so no addition needs a lock and
+none is repeated, and a block's rows stay in the processor's cache while all offsets add to them.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
+
+import numpy as np
+
+from .coordinate_levels import CoordinateLevels, Level
+from .plan_spec import MapKey, PlanSpec
+
+PAIRS, HEADER = "plan_pairs", "plan_header"  # names of the arrays of a packed plan in a batch
+_FORMAT = 1
+_FEWEST_BLOCK_ROWS = 1024
+
+
+class PairLists(NamedTuple):
+    """Pairs of one kernel map in one direction.
+
+    Attributes:
+        receivers: int32 (P,), by block, then by kernel offset, then ascending.
+        givers: int32 (P,), the row that each of them gets something from.
+        counts: int64 (blocks, K): number of pairs.
+        is_exclusive: no row receives more than once in all.
+    """
+
+    receivers: np.ndarray
+    givers: np.ndarray
+    counts: np.ndarray
+    is_exclusive: bool
+
+
+class KernelMapArrays(NamedTuple):
+    """A kernel map in both directions; a symmetric one needs only the first, and leaves out the centre."""
+
+    to_coarse: PairLists
+    to_fine: Optional[PairLists]
+
+
+class CoordinatePlan:
+    """Levels and kernel maps of a batch; made when they are first asked for.
+
+    Args:
+        coordinates: integers (N, 1 + D), scene number in column 0, D = 2 or 3; no voxel twice, in any order.
+        num_scenes: scenes of the batch, for those at its end that are empty; None takes the largest number present.
+        block_rows: most receiving rows of one block.
+
+    Raises:
+        ValueError: wrong shape or dtype, a voxel that occurs twice, or a scene number that is not below ``num_scenes``.
+        UserError: the coordinates lie too far apart for a key.
+    """
+
+    def __init__(self, coordinates: np.ndarray, num_scenes: Optional[int] = None, block_rows: int = 8192) -> None:
+        self._levels = CoordinateLevels(coordinates)
+        self.dimension = self._levels.dimension
+        self.block_rows = block_rows
+        base = self.level(1).coordinates
+        present = int(base[:, 0].max()) + 1 if len(base) else 0
+        self.num_scenes = present if num_scenes is None else num_scenes
+        if present > self.num_scenes:
+            raise ValueError(f"coordinates have scene number {present - 1}, the batch has {self.num_scenes} scenes")
+        self._maps: Dict[MapKey, KernelMapArrays] = {}
+
+    def level(self, stride: int) -> Level:
+        """The voxels of a tensor stride."""
+        return self._levels.level(stride)
+
+    def scenes(self, stride: int) -> np.ndarray:
+        """Scene number of each voxel of a level, int32 (N,)."""
+        return self.level(stride).coordinates[:, 0].astype(np.int32)
+
+    def kernel_map(self, key: MapKey) -> KernelMapArrays:
+        """The pairs of a kernel between two levels."""
+        if key not in self._maps:
+            self._maps[key] = self._make_map(key)
+        return self._maps[key]
+
+    def _make_map(self, key: MapKey) -> KernelMapArrays:
+        num_offsets = key.kernel_size**self.dimension
+        to_coarse = _PairTable(len(self.level(key.coarse).order), num_offsets, self.block_rows)
+        to_fine = None
+        if not key.is_symmetric:
+            to_fine = _PairTable(len(self.level(key.fine).order), num_offsets, self.block_rows)
+        for k, coarse_rows, fine_rows in self._levels.pairs(*key):
+            to_coarse.add(k, coarse_rows, fine_rows)
+            if to_fine is None:
+                to_coarse.add(num_offsets - 1 - k, fine_rows, coarse_rows)
+            else:
+                to_fine.add(k, fine_rows, coarse_rows)
+        return KernelMapArrays(to_coarse.lists(), to_fine.lists() if to_fine is not None else None)
+
+
+class _PairTable:
+    """Giving row for each receiving row and kernel offset, -1 for none, laid out as the lists are: by block, offset."""
+
+    def __init__(self, num_rows: int, num_offsets: int, block_rows: int) -> None:
+        # Two blocks at least, where they do not become tiny: two threads can share the work.
+        self._block = min(block_rows, max(_FEWEST_BLOCK_ROWS, -(-num_rows // 2)))
+        self._blocks = -(-num_rows // self._block)
+        self._givers = np.full(self._blocks * num_offsets * self._block, -1, np.int32)
+        self._num_offsets = num_offsets
+        rows = np.arange(num_rows)
+        self._first = rows // self._block * (num_offsets * self._block) + rows % self._block  # place of offset 0
+
+    def add(self, k: int, receivers: np.ndarray, givers: np.ndarray) -> None:
+        self._givers[self._first[receivers] + k * self._block] = givers
+
+    def lists(self) -> PairLists:
+        places = np.flatnonzero(self._givers >= 0)
+        block = places // (self._num_offsets * self._block)
+        receivers = places % self._block + block * self._block
+        is_present = self._givers.reshape(self._blocks, self._num_offsets, self._block) >= 0
+        counts = is_present.sum(axis=2)
+        is_exclusive = len(places) == np.count_nonzero(is_present.any(axis=1))
+        return PairLists(receivers.astype(np.int32), self._givers[places], counts, is_exclusive)
+
+
+def build_plan(coordinates: np.ndarray, spec: PlanSpec, num_scenes: Optional[int] = None) -> Dict[str, np.ndarray]:
+    """The plan of a batch as two plain arrays, which travel in the batch from the loader to the training process.
+
+    Args:
+        coordinates: as ``CoordinatePlan`` takes them.
+        spec: from the network's ``plan_spec()``.
+        num_scenes: scenes of the batch; None takes the largest number in column 0.
+
+    Returns:
+        ``{"plan_pairs": int32 (M,), "plan_header": int64 (H,)}``.
+
+    Raises:
+        ValueError, UserError: as ``CoordinatePlan``.
+    """
+    plan = CoordinatePlan(coordinates, num_scenes, spec.block_rows)
+    header: List[int] = [_FORMAT, plan.dimension, plan.num_scenes]
+    pieces: List[np.ndarray] = []
+    strides = sorted({1, *spec.scene_levels, *(s for key in spec.maps for s in (key.fine, key.coarse))})
+    header += [len(strides), *(value for s in strides for value in (s, len(plan.level(s).order)))]
+    header += [len(spec.scene_levels), *spec.scene_levels]
+    pieces += [plan.scenes(stride) for stride in spec.scene_levels]
+    header.append(len(spec.maps))
+    for key in spec.maps:
+        arrays = plan.kernel_map(key)
+        header += key
+        for lists in arrays if arrays.to_fine is not None else arrays[:1]:
+            header += [int(lists.is_exclusive), len(lists.counts), *(int(n) for n in lists.counts.ravel())]
+            pieces += [lists.receivers, lists.givers]
+    # One element more: batches with no pair at all have an array that can be handed on.
+    pairs = np.concatenate([*pieces, np.zeros(1, np.int32)])
+    return {PAIRS: pairs, HEADER: np.array(header, np.int64)}
+
+
+class PackedLists(NamedTuple):
+    """Where the lists of one direction stand in ``plan_pairs``: receivers from ``start``, givers after them."""
+
+    start: int
+    counts: np.ndarray  # int64 (blocks, K)
+    is_exclusive: bool
+
+
+class PackedPlan(NamedTuple):
+    """What the header of a packed plan says.
+
+    Attributes:
+        dimension: 2 or 3.
+        num_scenes: of the batch.
+        rows: number of voxels by tensor stride.
+        scenes: (start in ``plan_pairs``, tensor stride) of the levels with scene numbers.
+        maps: lists of each kernel map, to the coarse level and, if it is not symmetric, to the fine one.
+    """
+
+    dimension: int
+    num_scenes: int
+    rows: Dict[int, int]
+    scenes: Dict[int, int]
+    maps: Dict[MapKey, Tuple[PackedLists, ...]]
+
+
+def read_header(header: np.ndarray) -> PackedPlan:
+    """What ``build_plan`` has written into ``plan_header``.
+
+    Raises:
+        ValueError: an array that is not such a header.
+    """
+    values = iter(header.tolist())
+    if next(values, None) != _FORMAT:
+        raise ValueError(f"not the header of a coordinate plan of format {_FORMAT}: {header[:8]}")
+    dimension, num_scenes = next(values), next(values)
+    rows = {next(values): next(values) for _ in range(next(values))}
+    start, scenes = 0, {}
+    for stride in [next(values) for _ in range(next(values))]:
+        scenes[stride] = start
+        start += rows[stride]
+    maps: Dict[MapKey, Tuple[PackedLists, ...]] = {}
+    for _ in range(next(values)):
+        key = MapKey(*(next(values) for _ in MapKey._fields))
+        directions = []
+        for _ in range(1 if key.is_symmetric else 2):
+            lists = _read_lists(values, start, key.kernel_size**dimension)
+            directions.append(lists)
+            start += 2 * int(lists.counts.sum())
+        maps[key] = tuple(directions)
+    return PackedPlan(dimension, num_scenes, rows, scenes, maps)
+
+
+def _read_lists(values: Iterator[int], start: int, num_offsets: int) -> PackedLists:
+    is_exclusive, blocks = bool(next(values)), next(values)
+    counts = np.array([next(values) for _ in range(blocks * num_offsets)], np.int64)
+    return PackedLists(start, counts.reshape(blocks, num_offsets), is_exclusive)

@@ -1,0 +1,199 @@
+"""Layers on sparse tensors: convolutions, normalisation, activation, dropout.
+
+Convolutions have MinkowskiEngine's parameter names and shapes: ``kernel`` (K, C_in, C_out) with K = kernel_size ** D in
+the order of ``kernel_offsets``, (C_in, C_out) where K and the stride are 1, and ``bias`` (1, C_out).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Optional
+
+import paddle
+from paddle import nn
+
+from ...parallel.batch_norm import BatchNorm as RowsBatchNorm
+from .convolution import convolve
+from .plan_spec import MapKey
+from .tensor import SparseTensor
+
+
+class _KernelLayer(nn.Layer):
+    """Parameters of a convolution.
+
+    Args:
+        in_channels, out_channels: of the features.
+        kernel_size: voxels along each axis, 1, 2, 3, 5 or any other.
+        stride: tensor stride of the coarser side over that of the finer.
+        dilation: distance of kernel offsets in voxels of the finer side.
+        bias: add a learned vector.
+        dimension: spatial axes, 2 or 3.
+    """
+
+    _fan_channels = "in"  # whose number scales the initial values
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int = 3,
+        stride: int = 1,
+        dilation: int = 1,
+        bias: bool = False,
+        dimension: int = 3,
+    ) -> None:
+        super().__init__()
+        for name, value in (("kernel_size", kernel_size), ("stride", stride), ("dilation", dilation)):
+            if not isinstance(value, int) or value < 1:
+                raise ValueError(f"{name} is {value!r}, expected a whole number from 1")
+        self.in_channels, self.out_channels = in_channels, out_channels
+        self.kernel_size, self.stride, self.dilation, self.dimension = kernel_size, stride, dilation, dimension
+        volume = kernel_size**dimension
+        self.is_pointwise = volume == 1 and stride == 1
+        shape = [in_channels, out_channels] if self.is_pointwise else [volume, in_channels, out_channels]
+        bound = 1.0 / math.sqrt((in_channels if self._fan_channels == "in" else out_channels) * volume)
+        uniform = nn.initializer.Uniform(-bound, bound)
+        self.kernel = self.create_parameter(shape, default_initializer=uniform)
+        self.bias = self.create_parameter([1, out_channels], default_initializer=uniform) if bias else None
+
+    def _finish(self, features: paddle.Tensor) -> paddle.Tensor:
+        return features if self.bias is None else features + self.bias
+
+    def extra_repr(self) -> str:
+        return (
+            f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}, "
+            f"dilation={self.dilation}, bias={self.bias is not None}, dimension={self.dimension}"
+        )
+
+
+class Convolution(_KernelLayer):
+    """``out[u] = sum over k of in[u + offset_k] @ kernel[k]`` on the voxels ``floor(c / s) * s`` of the input's.
+
+    With stride 1 the voxels stay the same (a submanifold convolution: Graham et al., 2018, arXiv 1711.10275).
+    """
+
+    def forward(self, x: SparseTensor) -> SparseTensor:
+        if self.is_pointwise:
+            return x.with_features(self._finish(pointwise(x.features, self.kernel)))
+        stride = x.stride * self.stride
+        kernel_map = x.plan.kernel_map(MapKey(x.stride, stride, self.kernel_size, self.dilation))
+        features = convolve(x.features, self.kernel, kernel_map, x.plan.rows(stride))
+        return SparseTensor(self._finish(features), plan=x.plan, stride=stride)
+
+
+class TransposedConvolution(_KernelLayer):
+    """``out[u + offset_k] += in[u] @ kernel[k]``, back onto the finer voxels that the plan has.
+
+    With kernel 2 and stride 2 this is also spconv's inverse convolution of the strided one.
+
+    Raises:
+        ValueError: from ``forward``, when the input's tensor stride is not a multiple of ``stride``.
+    """
+
+    _fan_channels = "out"
+
+    def forward(self, x: SparseTensor) -> SparseTensor:
+        if self.is_pointwise:
+            return x.with_features(self._finish(pointwise(x.features, self.kernel)))
+        stride = finer_stride(x, self.stride)
+        kernel_map = x.plan.kernel_map(MapKey(stride, x.stride, self.kernel_size, self.dilation))
+        features = convolve(x.features, self.kernel, kernel_map, x.plan.rows(stride), to_fine=True)
+        return SparseTensor(self._finish(features), plan=x.plan, stride=stride)
+
+
+def finer_stride(x: SparseTensor, stride: int) -> int:
+    """Tensor stride of the level that an upsampling by ``stride`` reaches."""
+    if x.stride % stride:
+        raise ValueError(f"cannot go from voxels of stride {x.stride} to voxels {stride} times as fine")
+    return x.stride // stride
+
+
+def pointwise(features: paddle.Tensor, matrix: paddle.Tensor) -> paddle.Tensor:
+    """``features @ matrix``, also for no rows, which some kernels refuse."""
+    if features.shape[0]:
+        return paddle.matmul(features, matrix)
+    return paddle.zeros([0, matrix.shape[1]], dtype=features.dtype) + 0.0 * matrix.sum()
+
+
+class BatchNorm(RowsBatchNorm):
+    """Batch normalisation over the voxels; weights and statistics under the layer's own name, as in spconv networks.
+
+    The running variance divides by voxels - 1, as PyTorch's does.
+
+    Args:
+        num_features: channels.
+        momentum: share of the running statistics that a step keeps.
+        epsilon: added to the variance.
+    """
+
+    def __init__(self, num_features: int, momentum: float = 0.9, epsilon: float = 1e-5) -> None:
+        super().__init__(num_features, momentum, epsilon, unbiased_running_variance=True)
+
+    def forward(self, x: SparseTensor) -> SparseTensor:
+        return x.with_features(super().forward(x.features))
+
+
+class NestedBatchNorm(nn.Layer):
+    """The same with weights and statistics in a layer ``bn`` of its own, as MinkowskiEngine names them."""
+
+    def __init__(self, num_features: int, momentum: float = 0.9, epsilon: float = 1e-5) -> None:
+        super().__init__()
+        self.bn = RowsBatchNorm(num_features, momentum, epsilon, unbiased_running_variance=True)
+
+    def forward(self, x: SparseTensor) -> SparseTensor:
+        return x.with_features(self.bn(x.features))
+
+
+class ReLU(nn.Layer):
+    """The positive part of every feature."""
+
+    def forward(self, x: SparseTensor) -> SparseTensor:
+        return x.with_features(nn.functional.relu(x.features) if x.features.shape[0] else x.features)
+
+
+class Dropout(nn.Layer):
+    """Sets features to 0 with probability ``rate`` while training and scales the others to keep the mean."""
+
+    def __init__(self, rate: float = 0.5) -> None:
+        super().__init__()
+        self.rate = rate
+
+    def forward(self, x: SparseTensor) -> SparseTensor:
+        if not self.training or not x.features.shape[0]:
+            return x
+        return x.with_features(nn.functional.dropout(x.features, self.rate))
+
+    def extra_repr(self) -> str:
+        return f"rate={self.rate:g}"
+
+
+class SparseNetwork(nn.Layer):
+    """Base class of networks on sparse tensors: it can say which tables of a plan it needs.
+
+    Args:
+        in_channels: of the features it takes.
+        dimension: spatial axes of the coordinates, 2 or 3.
+    """
+
+    def __init__(self, in_channels: int, dimension: int = 3) -> None:
+        super().__init__()
+        self.in_channels = in_channels
+        self.dimension = dimension
+        self._plan_spec: Optional[object] = None
+
+    def plan_spec(self):
+        """The ``PlanSpec`` that ``build_plan`` takes in the loader process; found by a forward pass of one voxel."""
+        if self._plan_spec is None:
+            from .convolution import preferred_block_rows
+
+            modes = [(layer, layer.training) for layer in self.sublayers(include_self=True)]
+            self.eval()
+            with paddle.no_grad():
+                dtype = self.parameters()[0].dtype
+                voxel = paddle.zeros([1, 1 + self.dimension], dtype="int32")
+                x = SparseTensor(paddle.zeros([1, self.in_channels], dtype=dtype), voxel)
+                self(x)
+            for layer, training in modes:
+                layer.training = training
+            self._plan_spec = x.plan.asked_for(preferred_block_rows())
+        return self._plan_spec

@@ -1,0 +1,197 @@
+"""Pooling of sparse tensors: over a kernel's voxels, or over all voxels of each scene."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Optional, Tuple
+
+import paddle
+from paddle import nn
+
+from .layers import finer_stride
+from .plan_spec import MapKey
+from .tensor import Direction, KernelMap, SparseTensor
+
+
+class _Pooling(nn.Layer):
+    """What the pooling layers have in common.
+
+    Args:
+        kernel_size: voxels along each axis.
+        stride: tensor stride of the output over that of the input.
+        dilation: distance of kernel offsets in voxels.
+    """
+
+    def __init__(self, kernel_size: int = 2, stride: int = 2, dilation: int = 1) -> None:
+        super().__init__()
+        self.kernel_size, self.stride, self.dilation = kernel_size, stride, dilation
+
+    def _map(self, x: SparseTensor) -> Tuple[KernelMap, int]:
+        stride = x.stride * self.stride
+        return x.plan.kernel_map(MapKey(x.stride, stride, self.kernel_size, self.dilation)), stride
+
+    def extra_repr(self) -> str:
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, dilation={self.dilation}"
+
+
+class SumPooling(_Pooling):
+    """Sum over those voxels of the kernel that exist."""
+
+    def forward(self, x: SparseTensor) -> SparseTensor:
+        kernel_map, stride = self._map(x)
+        features = _Sum.apply(x.features, kernel_map, x.plan.rows(stride))
+        return SparseTensor(features, plan=x.plan, stride=stride)
+
+
+class AveragePooling(_Pooling):
+    """Mean over those voxels of the kernel that exist, as MinkowskiEngine's; 0 where there is none."""
+
+    def forward(self, x: SparseTensor) -> SparseTensor:
+        kernel_map, stride = self._map(x)
+        rows = x.plan.rows(stride)
+        features = _Sum.apply(x.features, kernel_map, rows)
+        with paddle.no_grad():
+            counts = _Sum.apply(paddle.ones([x.features.shape[0], 1], dtype=x.features.dtype), kernel_map, rows)
+        return SparseTensor(_divide(features, counts), plan=x.plan, stride=stride)
+
+
+class MaxPooling(_Pooling):
+    """Largest value of each channel over those voxels of the kernel that exist; 0 where there is none.
+
+    Of equal values the one at the first kernel offset gets the gradient.
+    """
+
+    def forward(self, x: SparseTensor) -> SparseTensor:
+        kernel_map, stride = self._map(x)
+        features = _Max.apply(x.features, kernel_map, x.plan.rows(stride))
+        return SparseTensor(features, plan=x.plan, stride=stride)
+
+
+class Unpooling(_Pooling):
+    """The transpose of ``SumPooling``: every coarse voxel's features are given to the finer voxels of its kernel."""
+
+    def forward(self, x: SparseTensor) -> SparseTensor:
+        stride = finer_stride(x, self.stride)
+        kernel_map = x.plan.kernel_map(MapKey(stride, x.stride, self.kernel_size, self.dilation))
+        features = _Sum.apply(x.features, kernel_map, x.plan.rows(stride), True)
+        return SparseTensor(features, plan=x.plan, stride=stride)
+
+
+class GlobalPooling(nn.Layer):
+    """One row for each scene of the batch, (scenes, C), a dense tensor; zeros for a scene without voxels.
+
+    Args:
+        mode: "average", "sum" or "max".
+    """
+
+    def __init__(self, mode: str = "average") -> None:
+        super().__init__()
+        if mode not in ("average", "sum", "max"):
+            raise ValueError(f"mode is '{mode}', expected 'average', 'sum' or 'max'")
+        self.mode = mode
+
+    def forward(self, x: SparseTensor) -> paddle.Tensor:
+        scenes, channels = x.plan.num_scenes, x.features.shape[1]
+        numbers = x.plan.scenes(x.stride)
+        if not x.features.shape[0]:
+            return paddle.zeros([scenes, channels], dtype=x.features.dtype) + 0.0 * x.features.sum()
+        if self.mode == "max":
+            return paddle.stack([_largest(x.features, numbers == scene) for scene in range(scenes)])
+        is_of_scene = (numbers.unsqueeze(0) == paddle.arange(scenes, dtype="int32").unsqueeze(1)).astype(
+            x.features.dtype
+        )  # (scenes, rows)
+        total = paddle.matmul(is_of_scene, x.features)
+        return total if self.mode == "sum" else _divide(total, is_of_scene.sum(axis=1, keepdim=True))
+
+    def extra_repr(self) -> str:
+        return f"mode={self.mode}"
+
+
+def _largest(features: paddle.Tensor, is_chosen: paddle.Tensor) -> paddle.Tensor:
+    rows = paddle.nonzero(is_chosen).flatten()
+    if not rows.shape[0]:
+        return paddle.zeros([features.shape[1]], dtype=features.dtype)
+    return paddle.gather(features, rows).max(axis=0)
+
+
+def _divide(total: paddle.Tensor, counts: paddle.Tensor) -> paddle.Tensor:
+    return total / paddle.clip(counts, min=1.0) if total.shape[0] else total
+
+
+class _Sum(paddle.autograd.PyLayer):
+    """Sum of the giving rows of all kernel offsets; the centre of a symmetric map gives too."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, features: paddle.Tensor, kernel_map: KernelMap, rows: int, to_fine: bool = False
+    ) -> paddle.Tensor:
+        ctx.kernel_map, ctx.to_fine, ctx.rows = kernel_map, to_fine, features.shape[0]
+        return _summed(features, kernel_map, rows, to_fine)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: paddle.Tensor) -> paddle.Tensor:
+        return _summed(gradient, ctx.kernel_map, ctx.rows, not ctx.to_fine)
+
+
+def _direction(kernel_map: KernelMap, to_fine: bool) -> Direction:
+    return kernel_map.to_fine if to_fine else kernel_map.to_coarse
+
+
+def _summed(source: paddle.Tensor, kernel_map: KernelMap, rows: int, to_fine: bool) -> paddle.Tensor:
+    with paddle.no_grad():
+        has_centre = kernel_map.key.is_symmetric
+        received = source.clone() if has_centre else paddle.zeros([rows, source.shape[1]], dtype=source.dtype)
+        for block in _direction(kernel_map, to_fine).blocks:
+            for _, receivers, givers in block:
+                total = paddle.gather(received, receivers) + paddle.gather(source, givers)
+                paddle.scatter_(received, receivers, total)
+        return received
+
+
+class _Max(paddle.autograd.PyLayer):
+    """Largest giving value of each row and channel."""
+
+    @staticmethod
+    def forward(ctx: Any, features: paddle.Tensor, kernel_map: KernelMap, rows: int) -> paddle.Tensor:
+        with paddle.no_grad():
+            largest = paddle.full([rows, features.shape[1]], -float("inf"), dtype=features.dtype)
+            winner = paddle.full([rows, features.shape[1]], -1, dtype="int32")  # kernel offset of the largest
+            for offset, receivers, givers in _by_offset(kernel_map, rows):
+                old = paddle.gather(largest, receivers)
+                new = paddle.gather(features, givers)
+                wins = new > old
+                paddle.scatter_(largest, receivers, paddle.where(wins, new, old))
+                number = paddle.gather(winner, receivers)
+                paddle.scatter_(winner, receivers, paddle.where(wins, paddle.full_like(number, offset), number))
+            ctx.kernel_map = kernel_map
+            ctx.save_for_backward(features, winner)
+            return paddle.where(winner >= 0, largest, paddle.zeros_like(largest)) if rows else largest
+
+    @staticmethod
+    def backward(ctx: Any, gradient: paddle.Tensor) -> paddle.Tensor:
+        features, winner = ctx.saved_tensor()
+        with paddle.no_grad():
+            received = paddle.zeros(features.shape, dtype=features.dtype)
+            for offset, receivers, givers in _by_offset(ctx.kernel_map, winner.shape[0]):
+                share = paddle.gather(gradient, receivers) * (paddle.gather(winner, receivers) == offset).astype(
+                    gradient.dtype
+                )
+                total = paddle.gather(received, givers) + share  # no voxel gives twice at one offset
+                paddle.scatter_(received, givers, total)
+            return received
+
+
+def _by_offset(kernel_map: KernelMap, rows: int) -> List[Tuple[int, paddle.Tensor, paddle.Tensor]]:
+    """(kernel offset, receivers, givers) of all pairs to the coarse level, the centre's too, by ascending offset."""
+    centre: Optional[int] = kernel_map.num_offsets // 2 if kernel_map.key.is_symmetric and rows else None
+    offsets: Dict[int, List[Any]] = {}
+    for block in kernel_map.to_coarse.blocks:
+        for pairs in block:
+            offsets.setdefault(pairs.offset, []).append(pairs)
+    result = [
+        (offset, paddle.concat([p.receivers for p in pairs]), paddle.concat([p.givers for p in pairs]))
+        for offset, pairs in offsets.items()
+    ]
+    if centre is not None:
+        every_row = paddle.arange(rows, dtype="int32")
+        result.append((centre, every_row, every_row))
+    return sorted(result, key=lambda entry: entry[0])

@@ -1,0 +1,238 @@
+"""Features on voxels, and the plan of where the voxels lie, as the layers see them."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
+
+import numpy as np
+import paddle
+
+from .coordinate_plan import HEADER, PAIRS, CoordinatePlan, PackedLists, PairLists, read_header
+from .plan_spec import MapKey, PlanSpec
+
+
+class Pairs(NamedTuple):
+    """The pairs of one kernel offset in one block: int32 tensors (P,) of receiving and giving rows."""
+
+    offset: int
+    receivers: paddle.Tensor
+    givers: paddle.Tensor
+
+
+class Direction(NamedTuple):
+    """A kernel map in one direction on the device.
+
+    Attributes:
+        blocks: of receiving rows, each with its pairs for those kernel offsets that have any. The receiving rows of
+            different blocks are different, and so are those within one ``Pairs``.
+        is_exclusive: no row receives more than once in all.
+    """
+
+    blocks: List[List[Pairs]]
+    is_exclusive: bool
+
+
+class KernelMap(NamedTuple):
+    """Both directions of a kernel map. A symmetric one has the same lists in both, without the centre's."""
+
+    key: MapKey
+    num_offsets: int
+    to_coarse: Direction
+    to_fine: Direction
+
+
+class Plan:
+    """The levels and kernel maps of a batch as device tensors, shared by all sparse tensors of a forward pass.
+
+    Made from a batch (``Plan.of_batch``) it has what the network's ``plan_spec()`` has asked for; made from coordinates
+    (``Plan.of_coordinates``) it makes everything when it is first needed.
+    """
+
+    def __init__(self, dimension: int, num_scenes: int) -> None:
+        self.dimension = dimension
+        self.num_scenes = num_scenes
+        self._maps: Dict[MapKey, KernelMap] = {}
+        self._scenes: Dict[int, paddle.Tensor] = {}
+        self._rows: Dict[int, int] = {}
+        self._packed_maps: Dict[MapKey, Tuple[PackedLists, ...]] = {}
+        self._pairs: Optional[paddle.Tensor] = None
+        self._coordinate_plan: Optional[CoordinatePlan] = None
+        self._asked_maps: Dict[MapKey, None] = {}
+        self._asked_scenes: Dict[int, None] = {}
+
+    @classmethod
+    def of_batch(cls, batch: Mapping[str, Any]) -> "Plan":
+        """From the arrays of ``build_plan``, after the loader has made tensors of them.
+
+        Args:
+            batch: has "plan_pairs" int32 (M,) on the device of the features, and "plan_header" int64 (H,).
+        """
+        packed = read_header(np.asarray(batch[HEADER]))
+        plan = cls(packed.dimension, packed.num_scenes)
+        plan._pairs = paddle.to_tensor(batch[PAIRS])
+        plan._rows, plan._packed_maps = packed.rows, packed.maps
+        for stride, start in packed.scenes.items():
+            plan._scenes[stride] = plan._pairs[start : start + packed.rows[stride]]
+        return plan
+
+    @classmethod
+    def of_coordinates(cls, coordinates: Any, num_scenes: Optional[int] = None) -> "Plan":
+        """From integer coordinates (N, 1 + D), an array or a tensor, with the scene number in column 0.
+
+        Raises:
+            ValueError, UserError: as ``CoordinatePlan``.
+        """
+        from .convolution import preferred_block_rows
+
+        arrays = CoordinatePlan(np.asarray(coordinates), num_scenes, preferred_block_rows())
+        plan = cls(arrays.dimension, arrays.num_scenes)
+        plan._coordinate_plan = arrays
+        return plan
+
+    def rows(self, stride: int) -> int:
+        """Number of voxels of a level."""
+        if self._coordinate_plan is not None:
+            return len(self._coordinate_plan.level(stride).order)
+        if stride not in self._rows:
+            raise ValueError(f"the plan has no level of stride {stride}, only {sorted(self._rows)}: {_ASK}")
+        return self._rows[stride]
+
+    def coordinates(self, stride: int) -> np.ndarray:
+        """int32 (N, 1 + D) of a level; only of a plan that was made from coordinates in this process."""
+        if self._coordinate_plan is None:
+            raise ValueError("a plan from a batch has no coordinates: put them into the batch beside it")
+        return self._coordinate_plan.level(stride).coordinates.astype(np.int32)
+
+    def scenes(self, stride: int) -> paddle.Tensor:
+        """Scene number of each voxel of a level, int32 (N,)."""
+        self._asked_scenes[stride] = None
+        if stride not in self._scenes:
+            if self._coordinate_plan is None:
+                raise ValueError(f"the plan has no scene numbers for stride {stride}: {_ASK}")
+            self._scenes[stride] = paddle.to_tensor(self._coordinate_plan.scenes(stride))
+        return self._scenes[stride]
+
+    def kernel_map(self, key: MapKey) -> KernelMap:
+        """The pairs of a kernel between two levels."""
+        self._asked_maps[key] = None
+        if key not in self._maps:
+            if self._coordinate_plan is not None:
+                arrays = self._coordinate_plan.kernel_map(key)
+                directions = [_from_arrays(lists) for lists in arrays if lists is not None]
+            elif key in self._packed_maps:
+                directions = [_from_packed(lists, self._pairs) for lists in self._packed_maps[key]]
+            else:
+                raise ValueError(f"the plan has no {key}: {_ASK}")
+            self._maps[key] = KernelMap(key, key.kernel_size**self.dimension, directions[0], directions[-1])
+        return self._maps[key]
+
+    def asked_for(self, block_rows: int) -> PlanSpec:
+        """What has been used of this plan so far."""
+        return PlanSpec(tuple(self._asked_maps), tuple(self._asked_scenes), block_rows)
+
+
+_ASK = "build it with the plan_spec() of this network"
+
+
+def _from_arrays(lists: PairLists) -> Direction:
+    pairs = paddle.to_tensor(np.concatenate([lists.receivers, lists.givers, np.zeros(1, np.int32)]))
+    return _from_packed(PackedLists(0, lists.counts, lists.is_exclusive), pairs)
+
+
+def _from_packed(lists: PackedLists, pairs: paddle.Tensor) -> Direction:
+    total = int(lists.counts.sum())
+    blocks: List[List[Pairs]] = [[] for _ in lists.counts]
+    present = np.argwhere(lists.counts > 0).tolist()  # [block, offset], by block
+    if present:
+        sizes = lists.counts[lists.counts > 0].tolist()
+        ends = [lists.start + total, lists.start + 2 * total]
+        receivers = paddle.split(pairs[lists.start : ends[0]], sizes)
+        givers = paddle.split(pairs[ends[0] : ends[1]], sizes)
+        for (block, offset), receiving, giving in zip(present, receivers, givers):
+            blocks[block].append(Pairs(offset, receiving, giving))
+    return Direction(blocks, lists.is_exclusive)
+
+
+class SparseTensor:
+    """Features of the voxels of one level.
+
+    Args:
+        features: floating (N, C), rows in the order of the coordinates.
+        coordinates: integers (N, 1 + D), array or tensor, scene number in column 0, D = 2 or 3, no voxel twice: the
+            plan is made from them in this process, as far as it is needed. Leave it out when ``plan`` is given.
+        plan: from ``Plan.of_batch``.
+        stride: tensor stride of the level: neighbouring voxels differ by it.
+        num_scenes: with ``coordinates``, scenes of the batch if those at its end may be empty.
+
+    Raises:
+        ValueError: neither or both of coordinates and plan, or another number of rows than the level has.
+        UserError: coordinates that lie too far apart.
+    """
+
+    def __init__(
+        self,
+        features: paddle.Tensor,
+        coordinates: Any = None,
+        *,
+        plan: Optional[Plan] = None,
+        stride: int = 1,
+        num_scenes: Optional[int] = None,
+    ) -> None:
+        if (coordinates is None) == (plan is None):
+            raise ValueError("a SparseTensor takes either coordinates or a plan")
+        self.plan = Plan.of_coordinates(coordinates, num_scenes) if plan is None else plan
+        self.features = features
+        self.stride = stride
+        if features.ndim != 2 or features.shape[0] != self.plan.rows(stride):
+            raise ValueError(
+                f"features have shape {list(features.shape)}, expected ({self.plan.rows(stride)}, channels) for the "
+                f"voxels of stride {stride}"
+            )
+
+    @property
+    def dimension(self) -> int:
+        """Spatial axes, 2 or 3."""
+        return self.plan.dimension
+
+    @property
+    def coordinates(self) -> np.ndarray:
+        """int32 (N, 1 + D), where the plan was made from coordinates in this process."""
+        return self.plan.coordinates(self.stride)
+
+    def with_features(self, features: paddle.Tensor) -> "SparseTensor":
+        """Other features on the same voxels."""
+        return SparseTensor(features, plan=self.plan, stride=self.stride)
+
+    def slice(self, inverse: paddle.Tensor) -> paddle.Tensor:
+        """Features of the points (P, C): each point's are those of the voxel it lies in.
+
+        Args:
+            inverse: int64 or int32 (P,), the voxel row of each point, as ``sparse_quantize`` returns it.
+        """
+        if self.stride != 1:
+            raise ValueError(f"only voxels of stride 1 can be sliced to points, these have stride {self.stride}")
+        return paddle.gather(self.features, inverse) if inverse.shape[0] else self.features[:0]
+
+    def __add__(self, other: "SparseTensor") -> "SparseTensor":
+        _require_same_voxels(self, other)
+        return self.with_features(self.features + other.features)
+
+    def __repr__(self) -> str:
+        rows, channels = self.features.shape
+        return f"SparseTensor({rows} voxels, {channels} channels, stride {self.stride}, {self.dimension}-D)"
+
+
+def cat(*tensors: SparseTensor) -> SparseTensor:
+    """Join the channels of sparse tensors on the same voxels.
+
+    Raises:
+        ValueError: tensors of different levels or batches.
+    """
+    for other in tensors[1:]:
+        _require_same_voxels(tensors[0], other)
+    return tensors[0].with_features(paddle.concat([tensor.features for tensor in tensors], axis=1))
+
+
+def _require_same_voxels(one: SparseTensor, other: SparseTensor) -> None:
+    if one.plan is not other.plan or one.stride != other.stride:
+        raise ValueError(f"{one} and {other} do not lie on the same voxels of the same plan")

@@ -1,0 +1,50 @@
+"""PointGroup's augmentation and elastic distortion, reproduced with its random numbers."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from paddlevit_dist.points.augment import affine_matrix
+from paddlevit_dist.points.elastic import displace, grid_shape
+
+FOLDER = Path(os.environ.get("GOLDEN_DIR", Path(__file__).resolve().parents[1] / "golden"))
+
+
+@pytest.fixture(scope="module")
+def golden():
+    with np.load(FOLDER / "pointgroup_data.npz") as arrays:
+        return {name: arrays[name] for name in arrays.files}
+
+
+def elastic_cases():
+    described = json.loads((FOLDER / "pointgroup_data.json").read_text())["arrays"]
+    assert "elastic{j}_noise" in described
+    with np.load(FOLDER / "pointgroup_data.npz") as arrays:
+        return sorted(name[: -len("_noise")] for name in arrays.files if name.startswith("elastic") and "noise" in name)
+
+
+def test_golden_matrix_of_distortion_flip_and_rotation(golden):
+    flip, angle = int(golden["augment_flip_bit"]), 2.0 * math.pi * float(golden["augment_theta_uniform"])
+    matrix = affine_matrix(0.1 * golden["augment_noise"].astype(np.float64), flip == 0, angle=angle)
+    assert matrix == pytest.approx(golden["augment_matrix"], abs=1e-6)
+    assert golden["room_xyz"] @ matrix == pytest.approx(golden["augment_xyz"], abs=1e-5)
+
+
+def test_golden_fixture_has_both_elastic_passes():
+    assert elastic_cases() == ["elastic0", "elastic1"]
+
+
+@pytest.mark.parametrize("dtype", (np.float32, np.float64))
+@pytest.mark.parametrize("case", elastic_cases())
+def test_golden_elastic_distortion(golden, case, dtype):
+    xyz, noise = golden["elastic_xyz"].astype(dtype), golden[f"{case}_noise"]
+    granularity, magnitude = int(golden[f"{case}_gran"]), float(golden[f"{case}_mag"])
+    assert grid_shape(xyz, granularity) == noise.shape[1:]
+    moved = displace(xyz, noise, granularity, magnitude)
+    assert moved.dtype == dtype and abs(moved - golden[f"{case}_out"]).max() <= 1e-5

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Tuple
 
+from ..loading.prepare_workers import check_stop, spans, work
 from .datasets.reading import UnreadablePicture
-from .prepare_workers import check_stop, spans, work
 from .quarantine import Unreadable
 
 _PICTURES_PER_JOB = 128

@@ -18,11 +18,11 @@ from PIL import Image
 
 from ..errors import UserError
 from ..loading.atomic_file import atomic_file
+from ..loading.prepare_workers import check_stop, spans, work
 from .datasets.class_names import FILE as CLASSES_FILE
 from .datasets.prepared import FILE as RECORD_FILE
 from .datasets.prepared import Preparation, read_preparation, write_preparation
 from .datasets.reading import Reading, UnreadablePicture, open_image, orientation
-from .prepare_workers import check_stop, spans, work
 from .quarantine import QUARANTINE_FILE, Unreadable, read_quarantine, write_quarantine
 
 

@@ -1,4 +1,4 @@
-"""Work on many pictures in several processes that end together, with progress on a terminal."""
+"""Work on many pictures or scenes in several processes that end together, with progress on a terminal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from ..errors import UserError
 
-_stopping: Any = None  # in a worker: an event that says to give up at the next picture
+_stopping: Any = None  # in a worker: an event that says to give up at the next item
 
 
 class Stopped(Exception):
@@ -24,7 +24,7 @@ class Stopped(Exception):
 
 
 def check_stop() -> None:
-    """To be called by a worker before each picture.
+    """To be called by a worker before each item.
 
     Raises:
         Stopped: the whole work is to end.
@@ -34,15 +34,21 @@ def check_stop() -> None:
 
 
 def work(
-    function: Callable[..., Any], jobs: Iterable[Tuple[int, tuple]], workers: int, total: int, label: str
+    function: Callable[..., Any],
+    jobs: Iterable[Tuple[int, tuple]],
+    workers: int,
+    total: int,
+    label: str,
+    unit: str = "picture",
 ) -> Iterator[Any]:
-    """Results of ``function(*arguments)`` for every job ``(pictures, arguments)``, in the order in which they end.
+    """Results of ``function(*arguments)`` for every job ``(items, arguments)``, in the order in which they end.
 
-    An exception of a job, or Ctrl-C, ends the others at their next picture.
+    An exception of a job, or Ctrl-C, ends the others at their next item.
 
     Args:
-        total: pictures, of which finished jobs count theirs.
+        total: items, of which finished jobs count theirs.
         label: of the progress bar.
+        unit: what the progress bar calls an item.
 
     Raises:
         UserError: a process was ended from outside.
@@ -52,9 +58,9 @@ def work(
     pool = ProcessPoolExecutor(workers, context, _start, (stopping, os.getpid()))
     done = False
     try:
-        with tqdm(total=total, desc=label, unit="picture", disable=None, leave=False) as bar:
+        with tqdm(total=total, desc=label, unit=unit, disable=None, leave=False) as bar:
             with _sigint_held():
-                pending = {pool.submit(function, *arguments): pictures for pictures, arguments in jobs}
+                pending = {pool.submit(function, *arguments): items for items, arguments in jobs}
             for future in as_completed(pending):
                 result = future.result()
                 bar.update(pending[future])
@@ -97,7 +103,7 @@ def _sigint_held() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """A second Ctrl-C does not leave processes behind: they end within one picture."""
+    """A second Ctrl-C does not leave processes behind: they end within one item."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

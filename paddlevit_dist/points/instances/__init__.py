@@ -1,0 +1,1 @@
+"""Instances in point clouds: PointGroup's grouping, scores, training and evaluation."""

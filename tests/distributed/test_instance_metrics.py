@@ -1,0 +1,69 @@
+"""Average precision does not depend on which process evaluates which scene."""
+
+from __future__ import annotations
+
+import numpy as np
+import paddle
+import pytest
+
+from paddlevit_dist.parallel import rank, reduce_dict, world_size
+from paddlevit_dist.points.instances.matching import Prediction
+from paddlevit_dist.points.instances.metrics import InstanceMetrics
+
+from .harness import run_workers, succeeded
+
+NAMES = ["wall", "chair", "table", "lamp"]
+
+
+def scene(number: int):
+    """Labels of 2,000 points in ten pieces, of which some are void or small, and imperfect predictions with ties."""
+    generator = np.random.default_rng(number)
+    piece = np.searchsorted(np.sort(generator.integers(0, 2000, 9)), np.arange(2000))
+    true_class = generator.integers(0, 3, 10)[piece]
+    true_instance = np.where(true_class == 0, -100, piece)
+    predictions = []
+    for _ in range(12):
+        chosen = (piece == generator.integers(0, 10)) & (generator.random(2000) < generator.uniform(0.5, 1.0))
+        score = round(float(generator.random()), 1)
+        predictions.append(Prediction(int(generator.integers(0, 3)), score, np.flatnonzero(chosen)))
+    return true_class, true_instance, predictions
+
+
+def evaluate_share(scenes: int) -> dict:
+    """Values of all scenes, of which this rank has seen its share."""
+    metrics = InstanceMetrics(NAMES, [1, 2, 3])
+    for number in range(rank(), scenes, world_size()):
+        true_class, true_instance, predictions = scene(number)
+        metrics.update_instances(true_class, true_instance, predictions)
+        labels = paddle.to_tensor(true_class)
+        metrics.update_semantic((labels + 1) % 3, labels, paddle.to_tensor(1.0))
+    return metrics.compute(reduce_dict(metrics.state, average=False))
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+def test_all_ranks_get_the_values_of_one_process(processes):
+    expected = evaluate_share(5)
+    assert 0.0 < expected["AP"] < expected["AP25"] < 1.0
+    assert "AP chair" in expected and "AP lamp" not in expected and "AP wall" not in expected
+    target = "distributed.test_instance_metrics:evaluate_share"
+    results = succeeded(run_workers(target, 5, processes=processes)).results
+    assert results == [expected] * processes
+
+
+def test_a_rank_without_scenes_and_an_evaluation_without_instances():
+    assert succeeded(run_workers("distributed.test_instance_metrics:evaluate_share", 1)).results == 2 * [
+        evaluate_share(1)
+    ]
+    metrics = InstanceMetrics(NAMES, [1, 2, 3])
+    metrics.update_instances(np.zeros(10, int), np.full(10, -100), [])
+    values = metrics.compute(metrics.state)
+    assert values["AP"] == 0.0 and np.isfinite(list(values.values())).all()
+    assert metrics.summary(values).startswith("AP 0.0000 AP50 0.0000 AP25 0.0000 mIoU")
+
+
+def test_an_instance_counts_for_the_class_of_its_first_point():
+    metrics = InstanceMetrics(NAMES, [1, 2])
+    true_class = np.r_[np.full(120, 1), np.full(80, 2)]
+    metrics.update_instances(true_class, np.zeros(200, int), [Prediction(1, 0.5, np.arange(200))])
+    values = metrics.compute(metrics.state)
+    assert values["AP chair"] == 1.0 and "AP table" not in values

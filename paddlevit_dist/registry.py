@@ -34,6 +34,7 @@ MODELS: Dict[str, Target] = {
     "vit_large_patch32_384": _VIT,
     "vit_large_patch14_224": _VIT,
     "vit_huge_patch14_224": _VIT,
+    "unet3d": "paddlevit_dist.volumes.unet3d:build",
     "minkunet14a": _MINKUNET,
     "minkunet14b": _MINKUNET,
     "minkunet14c": _MINKUNET,
@@ -55,15 +56,21 @@ DATASETS: Dict[str, Target] = {
     "imagenet2012": "paddlevit_dist.images.datasets.imagenet:ImageNet2012",
     "folder": "paddlevit_dist.images.datasets.folder:ClassFolders",
     "tar": "paddlevit_dist.images.datasets.tar_images:TarImages",
+    "landmarks": "paddlevit_dist.volumes.landmarks:Landmarks",
+    "synthetic_landmarks": "paddlevit_dist.volumes.phantoms:SyntheticLandmarks",
     "synthetic_rooms": "paddlevit_dist.points.rooms.dataset:SyntheticRooms",
+    "scenes": "paddlevit_dist.points.datasets.scenes:Scenes",
+    "scannet": "paddlevit_dist.points.datasets.scenes:ScanNet",
 }
 
 TASKS: Dict[str, Target] = {
     "classification": "paddlevit_dist.images.classification:Classification",
+    "landmarks": "paddlevit_dist.volumes.detection:LandmarkDetection",
+    "semantic_segmentation": "paddlevit_dist.points.semantic:SemanticSegmentation",
 }
 
 # Tables of the keys that only one room reads; the configuration collects them. These modules import no Paddle.
-SETTINGS: List[str] = []
+SETTINGS: List[str] = ["paddlevit_dist.points.settings:KEYS", "paddlevit_dist.volumes.settings:KEYS"]
 
 _TABLES = {"model": MODELS, "dataset": DATASETS, "task": TASKS}
 

@@ -116,6 +116,15 @@ _TRAIN = (
         optional=True,
     ),
     Key(
+        "TRAIN.EMPTY_CACHE_FREQ",
+        None,
+        "int",
+        "GPU: updates between returning unused memory to the device, 0: never; None: 10 for points, whose batches "
+        "differ in size, 0 for others",
+        _AT_LEAST_0,
+        optional=True,
+    ),
+    Key(
         "TRAIN.FIND_UNUSED_PARAMETERS",
         False,
         "bool",

@@ -69,6 +69,8 @@ class Task:
     best_metric: Tuple[str, bool] = ("loss", False)
     #: what TRAIN.BATCH_NORM means when it is not set: "sync" or "local"
     batch_norm: str = "local"
+    #: what TRAIN.EMPTY_CACHE_FREQ means when it is not set
+    empty_cache_freq = 0
     #: what a sample is called where throughput is shown
     sample_name = "samples"
     #: normalisers of loss terms, by term name, that are this many per sample: then they need no communication.

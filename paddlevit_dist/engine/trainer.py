@@ -224,6 +224,7 @@ class Trainer:
                 learning_rate = self.schedule(self.position)
                 for terms in self.updater(group, moment, learning_rate):
                     meters.add(terms)
+                self._empty_cache()
                 window.count_update()
                 bar.step()
                 if window.updates_in_epoch % self.config.REPORT_FREQ == 0 or window.updates_in_epoch == updates:
@@ -236,6 +237,13 @@ class Trainer:
         self.record.say(f"epoch {epoch}/{self.config.TRAIN.NUM_EPOCHS} training: {_format(means)} ({seconds:.1f} s)")
         for line in self.task.finish_epoch():
             self.record.say(line)
+
+    def _empty_cache(self) -> None:
+        """Batches of very different sizes leave a GPU's memory cache in pieces that no later batch fits into."""
+        every = self.config.TRAIN.EMPTY_CACHE_FREQ
+        every = self.task.empty_cache_freq if every is None else every
+        if every and (self.position + 1) % every == 0 and paddle.get_device().startswith("gpu"):
+            paddle.device.cuda.empty_cache()
 
     def _report(self, epoch: int, learning_rate: float, meters: Meters, window: "_Window", bar: Progress) -> None:
         means = meters.reduce()  # the only collective beside gradients and counts

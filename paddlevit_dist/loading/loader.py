@@ -90,7 +90,10 @@ class _Collate:
             batch = self.collate(readings)
             if self.prefix is None:
                 return batch
-            return {name: share(array, self.prefix) for name, array in batch.items()}
+            return {
+                name: share(value, self.prefix) if isinstance(value, np.ndarray) else value
+                for name, value in batch.items()
+            }
         except Exception as error:
             return _Failure(error, "collating a batch").as_batch()
 
@@ -119,7 +122,8 @@ class Loader:
     Args:
         samples: has ``__len__``, ``sample(index, generator)`` and ``describe(index)``.
         sampler: yields lists of ``SampleKey``.
-        collate: list of samples -> dictionary of numpy arrays; runs in the loader process.
+        collate: list of samples -> dictionary; runs in the loader process. Numpy arrays become tensors on the device;
+            text and bytes stay on the host as they are, for what a step must know without asking the device.
         num_workers: loader processes; 0 reads in a thread of this process.
         seed: of the run.
         timeout_seconds: give up when no batch arrives for this long.
@@ -146,15 +150,15 @@ class Loader:
     def __len__(self) -> int:
         return len(self.sampler)
 
-    def __iter__(self) -> Iterator[Dict[str, paddle.Tensor]]:
+    def __iter__(self) -> Iterator[Dict[str, Any]]:
         """One pass over the sampler."""
         yield from self._batches(self.sampler)
 
-    def epochs(self, first: int, last: int, consumed: int = 0) -> Iterator[Dict[str, paddle.Tensor]]:
+    def epochs(self, first: int, last: int, consumed: int = 0) -> Iterator[Dict[str, Any]]:
         """All micro-batches of the epochs ``first`` to ``last``, the first one after ``consumed`` samples."""
         yield from self._batches(_Epochs(self.sampler, first, last, consumed))
 
-    def _batches(self, batch_sampler: Any) -> Iterator[Dict[str, paddle.Tensor]]:
+    def _batches(self, batch_sampler: Any) -> Iterator[Dict[str, Any]]:
         loader = paddle.io.DataLoader(
             self._readings,
             batch_sampler=batch_sampler,
@@ -181,7 +185,8 @@ class Loader:
                 if _FAILURE in batch:
                     _raise(batch[_FAILURE])
                 if is_first and self._prefix is not None:
-                    require_room(batch.values(), loader.prefetch_factor * self.num_workers, self._prefix)
+                    tensors = [value for value in batch.values() if isinstance(value, paddle.Tensor)]
+                    require_room(tensors, loader.prefetch_factor * self.num_workers, self._prefix)
                 is_first = False
                 yield batch
         finally:
@@ -212,7 +217,7 @@ def _unchanged_child_handler() -> Iterator[None]:
     signal.signal(signal.SIGCHLD, handler or signal.SIG_DFL)
 
 
-def _next(batches: Iterator[Any]) -> Optional[Dict[str, paddle.Tensor]]:
+def _next(batches: Iterator[Any]) -> Optional[Dict[str, Any]]:
     try:
         return next(batches)
     except StopIteration:

@@ -7,6 +7,7 @@ import pytest
 from paddlevit_dist.config import default_config, load
 from paddlevit_dist.config.defaults import KEYS, leaves
 from paddlevit_dist.config.key import Mismatch
+from paddlevit_dist.registry import room_keys
 
 PROMISED = {
     "BASE": [],
@@ -62,6 +63,7 @@ PROMISED = {
     "TRAIN.ACCUM_ITER": 1,
     "TRAIN.BATCH_NORM": None,
     "TRAIN.FIND_UNUSED_PARAMETERS": False,
+    "TRAIN.EMPTY_CACHE_FREQ": None,
     "TRAIN.LINEAR_SCALED_LR": None,
     "TRAIN.SMOOTHING": 0.0,
     "TRAIN.CLASS_WEIGHTS": None,
@@ -104,14 +106,27 @@ PROMISED = {
 }
 
 
+ROOMS = {key.name for key in room_keys()}
+
+
+def shared_keys(config) -> dict:
+    """Keys and values without those that only one room reads."""
+    return {name: value for name, value in leaves(config) if name not in ROOMS}
+
+
 def test_defaults_are_the_promised_ones():
-    assert dict(leaves(default_config())) == PROMISED
+    assert shared_keys(default_config()) == PROMISED
+
+
+def test_keys_of_rooms_are_in_the_tree_and_begin_with_their_rooms_name():
+    assert ROOMS < set(dict(leaves(default_config())))
+    assert {name.split(".")[0] for name in ROOMS} <= {"DATA", "POINTS", "VOLUMES"}
 
 
 def test_without_arguments_everything_is_at_its_default():
     configuration = load([])
 
-    assert dict(leaves(configuration.values)) == PROMISED
+    assert shared_keys(configuration.values) == PROMISED
     assert set(configuration.sources.values()) == {"default"}
     assert configuration.notices == [] and configuration.show is False and configuration.argv == []
 

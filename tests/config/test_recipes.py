@@ -74,7 +74,9 @@ def test_the_effective_batch_of_the_header_is_that_of_the_values(recipe):
     (line,) = [line for line in header(recipe) if line.startswith("# effective batch: ")]
     total, devices, images, batches = map(
         int,
-        re.match(r"# effective batch: (\d+) = (\d+) devices x (\d+) images x (\d+) batch(?:es)? per", line).groups(),
+        re.match(
+            r"# effective batch: (\d+) = (\d+) devices x (\d+) (?:images|scenes|volumes) x (\d+) batch(?:es)? per", line
+        ).groups(),
     )
     values = load([f"-cfg={recipe}"]).values
 

@@ -7,7 +7,7 @@ How a task uses it. The plan of a batch depends on coordinates only, so the load
     def collate(samples):                                      # in the loader process: numpy only
         coordinates, features = sparse_collate(...)            # int32 (N, 1 + D), float32 (N, C)
         plan = build_plan(coordinates, spec, num_scenes=len(samples))
-        return {"features": features, **plan}                  # "plan_pairs" int32, "plan_header" int64
+        return {"features": features, **plan}                  # "plan_pairs" int32, "plan_header" bytes
 
     x = SparseTensor(batch["features"], plan=Plan.of_batch(batch))      # in the training step
     logits = model(x)                                          # (N, classes), rows in the order of the features

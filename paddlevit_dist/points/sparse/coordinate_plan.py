@@ -9,7 +9,7 @@ none is repeated, and a block's rows stay in the processor's cache while all off
 
 from __future__ import annotations
 
-from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 
@@ -122,8 +122,8 @@ class _PairTable:
         return PairLists(receivers.astype(np.int32), self._givers[places], counts, is_exclusive)
 
 
-def build_plan(coordinates: np.ndarray, spec: PlanSpec, num_scenes: Optional[int] = None) -> Dict[str, np.ndarray]:
-    """The plan of a batch as two plain arrays, which travel in the batch from the loader to the training process.
+def build_plan(coordinates: np.ndarray, spec: PlanSpec, num_scenes: Optional[int] = None) -> Dict[str, Any]:
+    """The plan of a batch as an array and its description, which travel in the batch to the training process.
 
     Args:
         coordinates: as ``CoordinatePlan`` takes them.
@@ -131,7 +131,8 @@ def build_plan(coordinates: np.ndarray, spec: PlanSpec, num_scenes: Optional[int
         num_scenes: scenes of the batch; None takes the largest number in column 0.
 
     Returns:
-        ``{"plan_pairs": int32 (M,), "plan_header": int64 (H,)}``.
+        ``{"plan_pairs": int32 (M,), "plan_header": bytes}``. The header is no array, so that it stays on the host:
+        reading it back from a GPU would make each step wait for the one before.
 
     Raises:
         ValueError, UserError: as ``CoordinatePlan``.
@@ -152,7 +153,7 @@ def build_plan(coordinates: np.ndarray, spec: PlanSpec, num_scenes: Optional[int
             pieces += [lists.receivers, lists.givers]
     # One element more: batches with no pair at all have an array that can be handed on.
     pairs = np.concatenate([*pieces, np.zeros(1, np.int32)])
-    return {PAIRS: pairs, HEADER: np.array(header, np.int64)}
+    return {PAIRS: pairs, HEADER: np.array(header, np.int64).tobytes()}
 
 
 class PackedLists(NamedTuple):
@@ -181,12 +182,13 @@ class PackedPlan(NamedTuple):
     maps: Dict[MapKey, Tuple[PackedLists, ...]]
 
 
-def read_header(header: np.ndarray) -> PackedPlan:
+def read_header(content: bytes) -> PackedPlan:
     """What ``build_plan`` has written into ``plan_header``.
 
     Raises:
-        ValueError: an array that is not such a header.
+        ValueError: it is something else.
     """
+    header = np.frombuffer(content, np.int64) if len(content) % 8 == 0 else np.empty(0, np.int64)
     values = iter(header.tolist())
     if next(values, None) != _FORMAT:
         raise ValueError(f"not the header of a coordinate plan of format {_FORMAT}: {header[:8]}")

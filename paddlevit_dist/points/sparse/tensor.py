@@ -65,11 +65,12 @@ class Plan:
         """From the arrays of ``build_plan``, after the loader has made tensors of them.
 
         Args:
-            batch: has "plan_pairs" int32 (M,) on the device of the features, and "plan_header" int64 (H,).
+            batch: has "plan_pairs" int32 (M,) on the device of the features, and "plan_header" bytes.
         """
-        packed = read_header(np.asarray(batch[HEADER]))
+        packed = read_header(batch[HEADER])
         plan = cls(packed.dimension, packed.num_scenes)
-        plan._pairs = paddle.to_tensor(batch[PAIRS])
+        pairs = batch[PAIRS]
+        plan._pairs = pairs if isinstance(pairs, paddle.Tensor) else paddle.to_tensor(pairs)
         plan._rows, plan._packed_maps = packed.rows, packed.maps
         for stride, start in packed.scenes.items():
             plan._scenes[stride] = plan._pairs[start : start + packed.rows[stride]]

@@ -1,0 +1,52 @@
+"""Intersection over union from the predictions of three ranks, against counts that were made by others."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import paddle
+import pytest
+
+from paddlevit_dist.points.semantic_metrics import SemanticMetrics
+
+FOLDER = Path(os.environ.get("GOLDEN_DIR", Path(__file__).resolve().parents[1] / "golden"))
+ABOUT = json.loads((FOLDER / "semantic_miou.json").read_text())
+NAMES = [f"class {number}" for number in range(ABOUT["num_classes"])]
+
+
+def stored():
+    with np.load(FOLDER / "semantic_miou.npz") as arrays:
+        return {name: arrays[name] for name in arrays.files}
+
+
+def state_of(golden, case, rank) -> dict:
+    """One rank's counts, from several batches."""
+    metrics = SemanticMetrics(NAMES)
+    predictions, labels = (golden[f"{case}_rank{rank}_{kind}"].astype(np.int64) for kind in ("pred", "label"))
+    for part in np.array_split(np.arange(len(labels)), 3):
+        metrics.update(paddle.to_tensor(predictions[part]), paddle.to_tensor(labels[part]))
+    return metrics.state
+
+
+@pytest.mark.parametrize("case", list(ABOUT["cases"]))
+def test_golden_case_is_counted_equally(case):
+    golden = stored()
+    states = [state_of(golden, case, rank) for rank in range(len(ABOUT["cases"][case]["rank_sizes"]))]
+    summed = {name: paddle.add_n([state[name] for state in states]) for name in states[0]}
+    assert np.array_equal(summed["confusion"].numpy(), golden[f"{case}_confusion"])
+    values = SemanticMetrics(NAMES).compute(summed)
+    for ours, theirs in (("mIoU", "miou"), ("accuracy", "accuracy"), ("mean class accuracy", "mean_class_accuracy")):
+        assert values[ours] == pytest.approx(float(golden[f"{case}_{theirs}"]), rel=1e-12)
+    ious = [values.get(f"IoU {name}", np.nan) for name in NAMES]
+    np.testing.assert_allclose(ious, golden[f"{case}_iou"], rtol=1e-12)
+    assert values["points"] == ABOUT["cases"][case]["points_counted"]
+
+
+def test_nothing_counted_is_no_division_by_zero():
+    metrics = SemanticMetrics(NAMES)
+    metrics.update(paddle.to_tensor([3, 4]), paddle.to_tensor([-100, -100]))
+    values = metrics.compute(metrics.state)
+    assert values["mIoU"] == 0.0 and values["points"] == 0 and metrics.summary(values).startswith("mIoU 0.0000")

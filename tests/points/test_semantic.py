@@ -1,0 +1,221 @@
+"""The semantic segmentation task: what a batch carries, its loss over points, views, empty scenes, predictions."""
+
+from __future__ import annotations
+
+import numpy as np
+import paddle
+import pytest
+
+from paddlevit_dist import config
+from paddlevit_dist.engine.task import Moment
+from paddlevit_dist.errors import UserError
+from paddlevit_dist.points.samples import PointSample, PointSamples, join_views
+from paddlevit_dist.points.scannet_classes import NYU40_NUMBERS
+from paddlevit_dist.points.scene import Scene
+from paddlevit_dist.points.semantic import SemanticSegmentation
+
+SMALL = ["TASK", "semantic_segmentation", "-dataset=synthetic_rooms", "MODEL.NAME", "minkunet_tutorial"]
+ROOMS = [
+    "POINTS.ROOMS.TRAIN",
+    "4",
+    "POINTS.ROOMS.VAL",
+    "3",
+    "POINTS.ROOMS.SPACING_M",
+    "0.15",
+    "DATA.VOXEL_SIZE_M",
+    "0.2",
+]
+
+
+def task_of(*arguments: str) -> SemanticSegmentation:
+    return SemanticSegmentation(config.load([*SMALL, *ROOMS, *arguments]).values)
+
+
+def scene(points=200, seed=0, name="a") -> Scene:
+    generator = np.random.default_rng(seed)
+    labels = generator.integers(-1, 20, points).astype(np.int16)
+    labels[labels == -1] = -100
+    return Scene(
+        generator.uniform(-1, 1, (points, 3)).astype(np.float32),
+        generator.integers(0, 256, (points, 3), dtype=np.uint8),
+        labels,
+        np.full(points, -100, np.int16),
+        name,
+    )
+
+
+class Scenes:
+    """A data set of given scenes."""
+
+    class_names = [f"class {number}" for number in range(20)]
+    num_classes = 20
+    ignore_label = -100
+
+    def __init__(self, *scenes: Scene) -> None:
+        self.scenes = scenes
+
+    def __len__(self) -> int:
+        return len(self.scenes)
+
+    def read(self, index: int) -> Scene:
+        return self.scenes[index]
+
+    def describe(self, index: int) -> str:
+        return self.scenes[index].name
+
+
+def samples_of(*scenes: Scene, **options) -> PointSamples:
+    return PointSamples(Scenes(*scenes), 0.2, ("rgb",), **options)
+
+
+def tensors(batch: dict) -> dict:
+    return {k: paddle.to_tensor(v) if isinstance(v, np.ndarray) else v for k, v in batch.items()}
+
+
+def read_all(samples: PointSamples) -> list:
+    return [samples.sample(index, np.random.default_rng(index)) for index in range(len(samples))]
+
+
+def test_every_point_finds_its_voxel_in_the_batch():
+    samples = read_all(samples_of(scene(300, 0), scene(50, 1), rotations=3))
+    batch = join_views(samples)
+    xyz = np.concatenate([sample.scene.xyz for sample in samples])
+    of_points = batch["coordinates"][batch["inverse"]].reshape(3, 350, 4)
+    assert np.array_equal(of_points[0, :, 1:], np.floor(xyz / np.float32(0.2)).astype(int))
+    # views are numbered: all scenes from the first direction, then from the second ...
+    assert np.array_equal(np.unique(of_points[:, :300, 0]), [0, 2, 4])
+    assert np.array_equal(np.unique(of_points[:, 300:, 0]), [1, 3, 5])
+    # a third of a turn keeps height and distance from the axis, to a voxel's size
+    assert np.array_equal(of_points[0, :, 3], of_points[1, :, 3])
+
+
+def test_features_are_what_the_key_says():
+    one = scene(40)
+    samples = PointSamples(Scenes(one), 1e-4, ("rgb", "height", "ones"))  # each point a voxel of its own
+    view = samples.sample(0, np.random.default_rng(0)).views[0]
+    expected = np.c_[one.rgb / 127.5 - 1, one.xyz[:, 2] - one.xyz[:, 2].min(), np.ones(40)]
+    np.testing.assert_allclose(view.features[view.inverse], expected, atol=1e-6)
+
+
+def test_training_changes_scenes_by_their_own_generator_and_keeps_to_the_budget():
+    task = task_of("POINTS.MAX_POINTS", "100", "POINTS.MIX_PROB", "0.5")
+    samples = task.build_dataset("train", None)
+    first, again, other = (samples.sample(0, np.random.default_rng(seed)) for seed in (3, 3, 4))
+    assert np.array_equal(first.scene.xyz, again.scene.xyz) and not np.array_equal(first.scene.xyz, other.scene.xyz)
+    names = [samples.sample(0, np.random.default_rng(seed)).scene.name for seed in range(20)]
+    assert 3 < sum("+" in name for name in names) < 17
+    assert all(len(samples.sample(i, np.random.default_rng(i)).scene.xyz) == 100 for i in range(4))
+
+
+def forward(task: SemanticSegmentation, samples: list, model=None):
+    paddle.seed(0)
+    model = task.build_model() if model is None else model
+    batch = task.collate(samples)
+    counts = task.counts(batch)
+    return model, counts, task.train_step(model, tensors(batch), Moment(1, 0, 10))
+
+
+def test_the_loss_is_summed_over_the_labelled_points():
+    task = task_of()
+    task.build_dataset("val", None)
+    samples = read_all(samples_of(scene(300, 0), scene(50, 1)))
+    model, counts, terms = forward(task, samples)
+    batch = tensors(task.collate(samples))
+    logits = task._point_logits(model, batch).numpy().astype(np.float64)
+    labels = np.concatenate([sample.scene.semantic for sample in samples])
+    known = labels != -100
+    log_shares = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    assert counts == {"loss": known.sum()} and terms["loss"].count.item() == known.sum()
+    assert terms["loss"].sum.item() == pytest.approx(-log_shares[known, labels[known]].sum(), rel=1e-5)
+    correct = (logits.argmax(axis=1) == labels).sum()
+    assert terms["accuracy"].sum.item() == correct and terms["accuracy"].weight == 0
+
+
+@pytest.mark.parametrize(
+    "scenes", [(scene(0),), (scene(0), scene(30)), (scene(1),)], ids=["nothing", "an empty scene", "one point"]
+)
+def test_scenes_without_points_go_on(scenes):
+    task = task_of("POINTS.LOVASZ_WEIGHT", "1.0")
+    task.build_dataset("val", None)
+    model, counts, terms = forward(task, read_all(samples_of(*scenes)))
+    assert counts["loss"] == sum(int((one.semantic != -100).sum()) for one in scenes)
+    (terms["loss"].sum + terms["lovasz"].sum).backward()
+    gradients = [parameter.grad for parameter in model.parameters() if not parameter.stop_gradient]
+    assert all(gradient is not None and np.isfinite(gradient.numpy()).all() for gradient in gradients)
+    metrics = task.build_metrics()
+    model.eval()
+    task.eval_step(model, tensors(task.collate(read_all(samples_of(*scenes)))), metrics)
+    assert metrics.compute(metrics.state)["points"] == counts["loss"]
+
+
+def test_a_batch_without_labels_has_no_gradient_but_goes_on():
+    task = task_of()
+    task.build_dataset("val", None)
+    unlabelled = scene(60)._replace(semantic=np.full(60, -100, np.int16))
+    model, counts, terms = forward(task, read_all(samples_of(unlabelled)))
+    terms["loss"].sum.backward()
+    assert counts == {"loss": 0}
+    assert not any(parameter.grad.numpy().any() for parameter in model.parameters() if not parameter.stop_gradient)
+
+
+def test_several_directions_average_their_shares():
+    task = task_of("POINTS.TEST_ROTATIONS", "4")
+    dataset = task.build_dataset("val", None)
+    samples = [dataset.sample(0, np.random.default_rng(0))]
+    model = task.build_model()
+    model.eval()
+    batch = tensors(task.collate(samples))
+    metrics = task.build_metrics()
+    task.eval_step(model, batch, metrics)
+    points = len(samples[0].scene.xyz)
+    logits = task._point_logits(model, batch).numpy().reshape(4, points, 20)
+    shares = np.exp(logits - logits.max(-1, keepdims=True))
+    shares /= shares.sum(-1, keepdims=True)
+    predicted, labels = shares.mean(axis=0).argmax(-1), samples[0].scene.semantic
+    values = metrics.compute(metrics.state)
+    assert values["accuracy"] == pytest.approx((predicted == labels)[labels != -100].mean(), abs=1e-6)
+
+
+def test_predictions_are_written_as_text_and_coloured_points(tmp_path):
+    task = task_of()
+    dataset = task.build_dataset("val", None)
+    task.predictions = tmp_path
+    samples = [dataset.sample(index, np.random.default_rng(0)) for index in range(2)]
+    model = task.build_model()
+    model.eval()
+    batch = tensors(task.collate(samples))
+    task.eval_step(model, batch, task.build_metrics())
+    expected = task._point_logits(model, batch).argmax(axis=-1).numpy()
+    start = 0
+    for sample in samples:
+        end = start + len(sample.scene.xyz)
+        numbers = [int(line) for line in (tmp_path / f"{sample.scene.name}.txt").read_text().splitlines()]
+        assert numbers == [NYU40_NUMBERS[one] for one in expected[start:end]]
+        header, _, content = (tmp_path / f"{sample.scene.name}.ply").read_bytes().partition(b"end_header\n")
+        assert f"element vertex {end - start}\n".encode() in header
+        points = np.frombuffer(content, np.dtype([("xyz", "<f4", 3), ("rgb", "u1", 3), ("label", "<i2")]))
+        assert np.array_equal(points["xyz"], sample.scene.xyz) and np.array_equal(points["label"], expected[start:end])
+        colours = {int(label): tuple(rgb) for label, rgb in zip(points["label"], points["rgb"].tolist())}
+        assert len(set(colours.values())) == len(colours)
+        assert all(tuple(rgb) == colours[int(label)] for label, rgb in zip(points["label"], points["rgb"].tolist()))
+        start = end
+    assert "ScanNet" in task.finish_predictions()[0]
+
+
+def test_pictures_are_no_scenes():
+    with pytest.raises(UserError, match="data set digits has no scenes of points.* synthetic_rooms"):
+        task_of("-dataset=digits").build_dataset("val", None)
+
+
+def test_fewer_classes_than_the_data_have_are_refused():
+    with pytest.raises(UserError, match=r"labels 0 to 19 but MODEL.NUM_CLASSES .* is 7; set it to 20"):
+        task_of("-num_classes=7").build_dataset("val", None)
+
+
+def test_a_sample_is_small_to_pickle():
+    import pickle
+
+    task = task_of()
+    dataset = task.build_dataset("train", None)
+    assert len(pickle.dumps((task, dataset))) < 20_000
+    assert isinstance(dataset.sample(0, np.random.default_rng(0)), PointSample)

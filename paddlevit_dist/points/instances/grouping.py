@@ -1,0 +1,139 @@
+"""PointGroup's clusters: points of one class and scene that hang together.
+
+Source: L. Jiang et al., "PointGroup", CVPR 2020, arXiv 2004.01658, algorithm 1.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple, Tuple
+
+import numpy as np
+
+from ...errors import UserError
+from .components import REACH, connect
+
+_FARTHEST_M = 1e3
+_KEY_LIMIT = 1 << 62
+
+
+class Clusters(NamedTuple):
+    """Groups of points.
+
+    Attributes:
+        cluster_of: int32 (S,), cluster of each member, ascending.
+        points: int32 (S,), number of the point, ascending within a cluster.
+        offsets: int32 (clusters + 1,), where each cluster begins in ``points``.
+    """
+
+    cluster_of: np.ndarray
+    points: np.ndarray
+    offsets: np.ndarray
+
+    @property
+    def number(self) -> int:
+        return len(self.offsets) - 1
+
+    def followed_by(self, other: "Clusters") -> "Clusters":
+        """Both, the other's clusters numbered after these."""
+        return Clusters(
+            np.concatenate([self.cluster_of, other.cluster_of + np.int32(self.number)]),
+            np.concatenate([self.points, other.points]),
+            np.concatenate([self.offsets, other.offsets[1:] + self.offsets[-1]]),
+        )
+
+
+def cluster_points(
+    xyz: np.ndarray, classes: np.ndarray, scenes: np.ndarray, radius_m: float, smallest: int
+) -> Clusters:
+    """Connected components of the points of each class and scene, those with at least ``smallest`` points.
+
+    Two points are connected if they are less than ``radius_m`` apart, in float32 as the original computes it. Clusters
+    are numbered by their smallest point, which is the order in which a breadth-first search from each point finds them.
+
+    The original lists at most 1,000 neighbours of a point, those with the smallest numbers and of whatever class; this
+    has no such limit. Below it the results are equal. Above it, where points have been shifted onto the centre of a
+    large object, the original's search leaves out points of the object or breaks it into pieces, depending on how the
+    points are numbered; here the object stays whole.
+
+    Args:
+        xyz: float32 (N, 3), metres. A point that is not finite, or more than 1 km from the origin, is in no cluster.
+        classes: integers (N,), from 0.
+        scenes: integers (N,), from 0.
+        radius_m: of the ball around each point.
+        smallest: points of a cluster.
+
+    Raises:
+        UserError: so small a radius that its cells cannot be counted.
+    """
+    xyz = np.ascontiguousarray(xyz, np.float32)
+    chosen = np.flatnonzero((np.abs(xyz) < _FARTHEST_M).all(axis=1))
+    if not len(chosen):
+        return Clusters(*(np.zeros(size, np.int32) for size in (0, 0, 1)))
+    groups = np.asarray(scenes, np.int64)[chosen] * (int(np.max(classes)) + 1) + np.asarray(classes, np.int64)[chosen]
+    keys, steps = _cell_keys(xyz[chosen], groups, radius_m)
+    order = np.argsort(keys, kind="stable")
+    keys = keys[order]
+    begins = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
+    starts = np.append(begins, len(keys))
+    squared = np.float32(radius_m) * np.float32(radius_m)
+    of_cell = connect(keys[begins], starts, xyz[chosen[order]], steps, squared)
+    component = np.empty(len(chosen), np.int64)
+    component[order] = np.repeat(of_cell, np.diff(starts))
+    return _large_components(component, chosen, smallest)
+
+
+def _cell_keys(xyz: np.ndarray, groups: np.ndarray, radius_m: float) -> Tuple[np.ndarray, np.ndarray]:
+    """A number for the cell of each point, so that neighbours along z follow one another, and the steps in these
+    numbers to the rows of cells that can hold a closer point."""
+    # The diagonal of a cell is a little shorter than the radius, by more than float32 rounds.
+    edge = 0.999 * radius_m / math.sqrt(3)
+    axes = [np.floor(column.astype(np.float64) / edge).astype(np.int64) for column in xyz.T]
+    axes = [column - column.min() for column in axes]
+    # A margin on each side: no row of neighbours reaches round into the next row.
+    widths = [int(column.max()) + 1 + 2 * REACH for column in axes]
+    if (int(groups.max()) + 1) * math.prod(widths) > _KEY_LIMIT:
+        raise UserError(
+            f"a cluster radius of {radius_m} m is too small for points {edge * max(widths):.0f} m apart: set "
+            "POINTS.CLUSTER.RADIUS_M to about twice the distance of neighbouring points"
+        )
+    keys = groups
+    for column, width in zip(axes, widths):
+        keys = keys * width + column
+    row, plane = widths[2], widths[2] * widths[1]
+    reach = range(-REACH, REACH + 1)
+    steps = [x * plane + y * row - REACH for x in reach for y in reach if (x, y) >= (0, 0)]
+    return keys, np.array(steps, np.int64)
+
+
+def _large_components(component: np.ndarray, numbers: np.ndarray, smallest: int) -> Clusters:
+    """Members by cluster; ``component`` (n,) names the components of the points ``numbers`` (n,), which ascend."""
+    _, first, inverse, sizes = np.unique(component, return_index=True, return_inverse=True, return_counts=True)
+    inverse = inverse.reshape(-1)
+    is_large = sizes >= smallest
+    rank = np.full(len(sizes), -1, np.int64)
+    large = np.flatnonzero(is_large)
+    rank[large[np.argsort(first[large])]] = np.arange(len(large))
+    cluster = rank[inverse]  # (n,), -1 for what is too small
+    members = np.flatnonzero(cluster >= 0)
+    members = members[np.argsort(cluster[members], kind="stable")]
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(cluster[members], minlength=len(large)))])
+    return Clusters(cluster[members].astype(np.int32), numbers[members].astype(np.int32), offsets.astype(np.int32))
+
+
+def proposal_ious(clusters: Clusters, instances: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Intersection over union of each cluster with each true instance, float32 (clusters, instances).
+
+    As the original: ``shared / (points + instance points - shared + 1e-5)``.
+
+    Args:
+        instances: integers (N,), true instance of each point, outside 0 .. I - 1 for none.
+        sizes: integers (I,), points of each instance.
+    """
+    number = len(sizes)
+    member_of = np.asarray(instances, np.int64)[clusters.points]
+    inside = (member_of >= 0) & (member_of < number)
+    places = clusters.cluster_of[inside].astype(np.int64) * number + member_of[inside]
+    shared = np.bincount(places, minlength=clusters.number * number).reshape(clusters.number, number)
+    points = np.diff(clusters.offsets).astype(np.int64)[:, None]
+    return (shared / (points + np.asarray(sizes, np.int64) - shared + 1e-5)).astype(np.float32)

@@ -1,0 +1,1 @@
+"""Data sets of scenes that were prepared before: ``scenes`` for any, ``scannet`` for ScanNet."""

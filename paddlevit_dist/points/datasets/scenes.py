@@ -1,0 +1,156 @@
+"""Scenes from a prepared store: ``classes.txt``, ``train.txt``, ``val.txt`` and ``scenes/NAME.scene``."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Any, List, Optional, Tuple
+
+from ...errors import UserError
+from ...loading.path_index import PathIndex, ensure_path_index, make_batch
+from ..scannet_classes import CLASS_NAMES
+from ..scene import IGNORED, Scene
+from ..scene_store import CLASSES_FILE, list_file, read_header, read_lines, read_scene, scene_file
+
+SPLITS = ("train", "val", "test")
+
+
+class Scenes:
+    """Any prepared store, with the class names that it was prepared with.
+
+    A loader process receives the folder and the name of an index file; it maps each scene when it is read.
+    """
+
+    dataset_name = "scenes"
+    ignore_label = IGNORED
+
+    def __init__(self, data_path: Optional[str], split: str, cache_folder: Path) -> None:
+        """Open the list of ``split``; the index of its names goes to ``cache_folder``.
+
+        Raises:
+            UserError: the folder is no store, has no such split, or a scene of it is missing or has too many classes.
+        """
+        self.root = self._folder(data_path)
+        self.split = split
+        class_names = self._class_names()
+        names = self._names(split)
+        self._index = self._ensure_index(names, class_names, cache_folder)
+        self._verified: Optional[bytearray] = None
+
+    def __getstate__(self) -> Any:
+        return {**self.__dict__, "_verified": None}
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def read(self, index: int) -> Scene:
+        """Scene ``index``; its arrays are read-only views of the file.
+
+        Raises:
+            UserError: the file is missing or damaged; its checksum is compared once in each process.
+        """
+        if self._verified is None:
+            self._verified = bytearray(len(self))
+        name = self._index.path(index)
+        scene = read_scene(scene_file(self.root, name), name, verify=not self._verified[index])
+        self._verified[index] = 1
+        return scene
+
+    def describe(self, index: int) -> str:
+        """The file of scene ``index``."""
+        return scene_file(self.root, self._index.path(index))
+
+    @property
+    def class_names(self) -> List[str]:
+        """Name of each class."""
+        return self._index.class_names
+
+    @property
+    def num_classes(self) -> int:
+        """Number of classes, without the ignored one."""
+        return len(self.class_names)
+
+    def _folder(self, data_path: Optional[str]) -> str:
+        wanted = "that 'python -m paddlevit_dist prepare' (scannet, ply or pth) has made"
+        if data_path is None:
+            raise UserError(f"dataset {self.dataset_name} needs -data_path=<folder>, one {wanted}")
+        folder = os.path.abspath(os.path.expanduser(os.fspath(data_path)))
+        if not os.path.isdir(folder):
+            raise UserError(f"data path {folder} is not a folder; dataset {self.dataset_name} expects one {wanted}")
+        return folder
+
+    def _class_names(self) -> Tuple[str, ...]:
+        names = read_lines(os.path.join(self.root, CLASSES_FILE))
+        if not names:
+            raise UserError(
+                f"{self.root} has no {CLASSES_FILE} with a class name in each line: it is no prepared store, or its "
+                "preparation was not finished; run 'python -m paddlevit_dist prepare' (scannet, ply or pth), which "
+                "goes on where it ended"
+            )
+        return tuple(names)
+
+    def _names(self, split: str) -> List[str]:
+        path = list_file(self.root, split)
+        names = read_lines(path)
+        if names is None:
+            there = [known for known in SPLITS if os.path.exists(list_file(self.root, known))]
+            raise UserError(
+                f"{path} is missing, the list of the scenes of '{split}'; {self.root} has "
+                f"{', '.join(there) if there else 'no list at all'}; write it, one scene name in each line"
+            )
+        if not names:
+            raise UserError(f"{path} names no scene; write one scene name in each line")
+        if len(set(names)) < len(names):
+            twice = next(name for position, name in enumerate(names) if name in names[:position])
+            raise UserError(f"{path} names scene {twice} twice; remove one of the lines")
+        return names
+
+    def _ensure_index(self, names: List[str], class_names: Tuple[str, ...], cache_folder: Path) -> PathIndex:
+        self._check_scenes(names, len(class_names))
+        key = hashlib.sha256(repr((self.root, names, class_names)).encode("utf-8", "surrogateescape"))
+        encoded = [os.fsencode(name) for name in names]
+        return ensure_path_index(
+            cache_folder, f"scenes-{self.split}", key.digest(), lambda: [make_batch(encoded, 0)], list(class_names)
+        )
+
+    def _check_scenes(self, names: List[str], num_classes: int) -> None:
+        """Read all headers: a store that is incomplete is told now and not after an hour."""
+        for name in names:
+            path = scene_file(self.root, name)
+            highest = read_header(path).highest_class
+            if highest >= num_classes:
+                raise UserError(
+                    f"scene {path} has class {highest}, but {os.path.join(self.root, CLASSES_FILE)} names "
+                    f"{num_classes}: classes go from 0 to {num_classes - 1}; add names or prepare the data again"
+                )
+
+
+class ScanNet(Scenes):
+    """ScanNet v2 as ``prepare scannet`` or ``prepare pth`` has written it, with the benchmark's twenty classes."""
+
+    dataset_name = "scannet"
+
+    def _folder(self, data_path: Optional[str]) -> str:
+        folder = super()._folder(data_path)
+        if not os.path.exists(os.path.join(folder, CLASSES_FILE)) and looks_raw(folder):
+            raise UserError(
+                f"{folder} holds ScanNet's raw files; prepare them once with 'python -m paddlevit_dist prepare scannet "
+                f"{folder} OUT' and give -data_path=OUT"
+            )
+        return folder
+
+    def _class_names(self) -> Tuple[str, ...]:
+        names = super()._class_names()
+        if names != CLASS_NAMES:
+            raise UserError(
+                f"{os.path.join(self.root, CLASSES_FILE)} does not name ScanNet's {len(CLASS_NAMES)} classes; take "
+                "-dataset=scenes for other classes"
+            )
+        return names
+
+
+def looks_raw(folder: str) -> bool:
+    """Whether a folder looks like a download of ScanNet."""
+    entries = os.listdir(folder)
+    return "scans" in entries or any(entry.startswith("scene") for entry in entries)

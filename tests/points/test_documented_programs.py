@@ -1,0 +1,36 @@
+"""The programs of docs/pointclouds.md, taken from the page and run."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from pathlib import Path
+
+from distributed.harness import ROOT, run_command
+
+PAGE = (ROOT / "docs" / "pointclouds.md").read_text(encoding="utf-8")
+OWN_DATA, TUTORIAL = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+
+
+def run(program: str, path: Path, *arguments: str) -> str:
+    path.write_text(program)
+    folders = f"{ROOT}:{path.parent}"
+    ended = run_command([sys.executable, str(path), *arguments], timeout=200, PYTHONPATH=folders)
+    assert ended.code == 0, ended.out + ended.err
+    return ended.out + ended.err
+
+
+def test_the_tutorials_program_learns(tmp_path):
+    out = run(TUTORIAL, tmp_path / "tutorial.py")
+    assert float(re.search(r"accuracy ([\d.]+)", out)[1]) > 0.9
+
+
+def test_own_scenes_train_on_two_processes(tmp_path):
+    command = re.search(r"python my_scenes\.py (.*?)\n```", PAGE, re.DOTALL)[1].replace("\\\n", " ")
+    words = [word for word in shlex.split(command) if not word.startswith("-output")]
+    assert len([line for line in OWN_DATA.splitlines() if line.startswith((" ", "class"))]) < 20
+    out = run(OWN_DATA, tmp_path / "my_scenes.py", *words, f"-output={tmp_path / 'out'}")
+    last = re.findall(r"^mIoU ([\d.]+) ", out, re.MULTILINE)[-1]
+    assert float(last) > 0.8, out
+    assert "IoU ball" in (tmp_path / "out" / "metrics.jsonl").read_text()

@@ -22,13 +22,32 @@ FASHION_MNIST = Path("/usr/share/datasets/fashion-mnist")  # Debian's package da
 
 
 class Row(NamedTuple):
-    """One training."""
+    """One training.
+
+    Attributes:
+        command: what is given to ``run_train_multi.sh``; DATA stands for the folder that ``prepare`` fills.
+        goal: value of ``metric`` in the last line of the output.
+        prepare: makes the data in a folder; returns why it cannot.
+        metric: name as the last line has it.
+        is_most: the goal is the largest allowed value, not the smallest.
+    """
 
     name: str
     command: List[str]
-    goal: float  # top-1 in percent
+    goal: float
     limit_seconds: Optional[float]
-    prepare: Callable[[Path], Optional[str]]  # makes the data in a folder; returns why it cannot
+    prepare: Callable[[Path], Optional[str]]
+    metric: str = "top-1"
+    is_most: bool = False
+
+    def score(self, line: str) -> Optional[float]:
+        """The metric's value in the last line of the output."""
+        found = re.search(rf"(?:^| ){re.escape(self.metric)} (-?[\d.]+)", line)
+        return float(found.group(1)) if found else None
+
+    def goal_text(self) -> str:
+        limit = f" in {self.limit_seconds:.0f} s" if self.limit_seconds else ""
+        return f"{self.metric} {'<=' if self.is_most else '>='} {self.goal:g}{limit}"
 
 
 def nothing(folder: Path) -> None:
@@ -97,23 +116,22 @@ def run(row: Row, folder: Path) -> "tuple[str, bool]":
         print(f"  {line}", end="", flush=True)
         last = line.strip() or last
     seconds = time.perf_counter() - started
-    score = re.match(r"top-1 ([\d.]+) ", last)
-    if process.wait() != 0 or not score:
+    score = row.score(last)
+    if process.wait() != 0 or score is None:
         return f"failed with exit code {process.returncode}", False
-    reached = float(score.group(1)) >= row.goal and (row.limit_seconds is None or seconds <= row.limit_seconds)
-    return f"{last}, {seconds:.0f} s", reached
+    reached = score <= row.goal if row.is_most else score >= row.goal
+    return f"{last}, {seconds:.0f} s", reached and (row.limit_seconds is None or seconds <= row.limit_seconds)
 
 
 def main() -> int:
     lines, all_reached = [], True
     for row in ROWS:
-        limit = f" in {row.limit_seconds:.0f} s" if row.limit_seconds else ""
         print(f"== {row.name}: {' '.join(row.command)}", flush=True)
         with tempfile.TemporaryDirectory() as folder:
             result, reached = run(row, Path(folder))
         all_reached &= reached
         verdict = "reached" if reached else "NOT REACHED"
-        lines.append(f"{row.name:55} goal top-1 >= {row.goal:g}{limit:10} {verdict:12} {result}")
+        lines.append(f"{row.name:55} {row.goal_text():24} {verdict:12} {result}")
     print("\n" + "\n".join(lines))
     return 0 if all_reached else 1
 

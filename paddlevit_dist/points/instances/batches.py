@@ -1,0 +1,103 @@
+"""Batches of scenes: with the original's fields, and with what the network reads of them.
+
+Source: the data pipeline of the published program of L. Jiang et al., "PointGroup", CVPR 2020, arXiv 2004.01658.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Sequence
+
+import numpy as np
+
+from ..scene import IGNORED
+from ..sparse import PlanSpec, build_plan
+from ..voxels import first_occurrences
+from .samples import InstanceSample
+from .voxelization import voxel_means, voxelize
+
+
+def collate_scenes(samples: Sequence[InstanceSample], smallest_shape: int = 128) -> Dict[str, Any]:
+    """A batch with the fields of the original; N points, M voxels, B scenes, I instances.
+
+    Args:
+        smallest_shape: least width of ``spatial_shape``.
+
+    Returns:
+        ``locs`` int64 (N, 4), number of the scene and voxel coordinates, in the order of the scenes;
+        ``voxel_locs`` int64 (M, 4), the different rows of ``locs`` in the order of their first points;
+        ``p2v_map`` int32 (N,), row of ``voxel_locs`` of each point;
+        ``v2p_map`` int32 (M, 1 + most points of a voxel), number of points and which ones, then zeros;
+        ``locs_float`` float32 (N, 3), metres;
+        ``feats`` float32 (N, 3), colours from -1 to 1;
+        ``labels`` int64 (N,), class or -100;
+        ``instance_labels`` int64 (N,), instance from 0 to I - 1 over all scenes, or -100;
+        ``instance_info`` float32 (N, 9), mean, minimum and maximum (x, y, z each, metres) of the point's instance, -100
+        throughout where it has none;
+        ``instance_pointnum`` int32 (I,), points of each instance;
+        ``id`` list of B names;
+        ``offsets`` int32 (B + 1,), where each scene begins;
+        ``spatial_shape`` int64 (3,), voxels from 0 to the largest coordinate, at least ``smallest_shape``.
+    """
+    sizes = [len(sample.voxels) for sample in samples]
+    locs = np.empty((sum(sizes), 4), np.int64)
+    locs[:, 0] = np.repeat(np.arange(len(samples)), sizes)
+    locs[:, 1:] = np.concatenate([sample.voxels for sample in samples])
+    maps = voxelize(locs)
+    extent = locs[:, 1:].max(axis=0, initial=0) + 1
+    return {
+        "locs": locs,
+        "voxel_locs": maps.voxel_locs,
+        "p2v_map": maps.p2v_map,
+        "v2p_map": maps.v2p_map,
+        "locs_float": np.concatenate([sample.xyz for sample in samples]),
+        "feats": np.concatenate([sample.colors for sample in samples]),
+        "labels": np.concatenate([sample.semantic for sample in samples]).astype(np.int64),
+        "instance_labels": _shifted_instances(samples).astype(np.int64),
+        "instance_info": np.concatenate([sample.table.info for sample in samples]),
+        "instance_pointnum": np.concatenate([sample.table.sizes for sample in samples]),
+        "id": [sample.name for sample in samples],
+        "offsets": np.cumsum([0, *sizes], dtype=np.int32),
+        "spatial_shape": np.maximum(extent, smallest_shape),
+    }
+
+
+def network_batch(samples: Sequence[InstanceSample], spec: PlanSpec, use_positions: bool = True) -> Dict[str, Any]:
+    """What the network and its losses read of a batch, with the work on voxels done; at least one point.
+
+    Args:
+        spec: of the network.
+        use_positions: the voxels show the positions of their points beside the colours.
+
+    Returns:
+        ``voxel_feats`` float32 (M, 6 or 3), means over the points of each voxel; ``plan_pairs`` and ``plan_header`` of
+        its coordinate plan; ``instance_centres`` float32 (N, 3), the first columns of ``instance_info``; and of
+        ``collate_scenes`` the fields ``p2v_map``, ``locs_float``, ``labels``, ``offsets`` and, in int32,
+        ``instance_labels``.
+    """
+    sizes = [len(sample.voxels) for sample in samples]
+    rows = np.empty((sum(sizes), 4), np.int32)
+    rows[:, 0] = np.repeat(np.arange(len(samples), dtype=np.int32), sizes)
+    rows[:, 1:] = np.concatenate([sample.voxels for sample in samples])
+    first, inverse = first_occurrences(rows)
+    xyz = np.concatenate([sample.xyz for sample in samples])
+    shown = [np.concatenate([sample.colors for sample in samples])] + ([xyz] if use_positions else [])
+    return {
+        "voxel_feats": voxel_means(np.concatenate(shown, axis=1), inverse, len(first)),
+        "p2v_map": inverse.astype(np.int32),
+        "locs_float": xyz,
+        "labels": np.concatenate([sample.semantic for sample in samples]).astype(np.int64),
+        "instance_labels": _shifted_instances(samples),
+        "instance_centres": np.concatenate([sample.table.info[:, :3] for sample in samples]),
+        "offsets": np.cumsum([0, *sizes], dtype=np.int32),
+        **build_plan(rows[first], spec, len(samples)),
+    }
+
+
+def _shifted_instances(samples: Sequence[InstanceSample]) -> np.ndarray:
+    """Instances numbered over all scenes, int32 (N,)."""
+    parts: List[np.ndarray] = []
+    before = 0
+    for sample in samples:
+        parts.append(np.where(sample.instance >= 0, sample.instance + np.int32(before), np.int32(IGNORED)))
+        before += len(sample.table.sizes)
+    return np.concatenate(parts)

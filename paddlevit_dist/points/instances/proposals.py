@@ -1,0 +1,108 @@
+"""Clusters as the score network sees them, and which of them are kept as predictions.
+
+Source: L. Jiang et al., "PointGroup", CVPR 2020, arXiv 2004.01658, sections 3.4 and 3.5, and its published program.
+"""
+
+from __future__ import annotations
+
+from typing import List, NamedTuple
+
+import numpy as np
+
+from ..voxels import first_occurrences
+from .grouping import Clusters
+from .matching import Prediction
+
+_MARGIN = 0.001  # voxels between a cluster and the border of its grid
+
+
+class ClusterVoxels(NamedTuple):
+    """The voxels of clusters, each cluster in a grid of its own.
+
+    Attributes:
+        coordinates: int32 (M, 4), number of the cluster (ascending) and place in its grid.
+        voxel_of: int32 (S,), the voxel of each member of the clusters.
+    """
+
+    coordinates: np.ndarray
+    voxel_of: np.ndarray
+
+
+def voxelize_clusters(
+    clusters: Clusters, xyz: np.ndarray, full_scale: int, scale: float, shares: np.ndarray
+) -> ClusterVoxels:
+    """Put each cluster into a cube of ``full_scale`` voxels, as large as it fits but at most ``scale`` voxels a metre.
+
+    Args:
+        xyz: float (N, 3), metres, of all points.
+        full_scale: edge of the cube in voxels.
+        scale: most voxels per metre.
+        shares: float (3,) from 0 to 1, which part of the room that a cluster leaves in its cube lies before it; the
+            same for all clusters. Random in training, one half otherwise.
+    """
+    if not clusters.number:
+        return ClusterVoxels(np.zeros((0, 4), np.int32), np.zeros(0, np.int32))
+    places = xyz[clusters.points].astype(np.float64)  # (S, 3)
+    starts = clusters.offsets[:-1]
+    low, high = np.minimum.reduceat(places, starts), np.maximum.reduceat(places, starts)  # (clusters, 3)
+    extent = (high - low).max(axis=1)
+    with np.errstate(divide="ignore"):
+        own_scale = np.minimum(full_scale / extent - 0.01, scale)[:, None]  # (clusters, 1), voxels per metre
+    free = np.maximum(full_scale - (high - low) * own_scale - _MARGIN, 0.0)
+    of_member = clusters.cluster_of
+    voxels = (places - low[of_member]) * own_scale[of_member] + (free * shares)[of_member]
+    voxels = np.clip(np.floor(voxels), 0, full_scale - 1).astype(np.int32)  # the clip takes what rounding may add
+    rows = np.concatenate([of_member[:, None], voxels], axis=1)
+    first, inverse = first_occurrences(rows)
+    return ClusterVoxels(rows[first], inverse.astype(np.int32))
+
+
+def score_targets(ious: np.ndarray, background_iou: float, foreground_iou: float) -> np.ndarray:
+    """What the scores of clusters should be, float32 (clusters,): 0 below ``background_iou`` with the best true
+    instance, 1 above ``foreground_iou``, and linear in between.
+
+    Args:
+        ious: float (clusters, instances); without instances all targets are 0.
+    """
+    best = ious.max(axis=1, initial=0.0)
+    share = (best - background_iou) / (foreground_iou - background_iou)
+    return np.clip(share, 0.0, 1.0).astype(np.float32)
+
+
+def select_predictions(
+    clusters: Clusters, scores: np.ndarray, classes: np.ndarray, threshold: float, smallest: int, nms_iou: float
+) -> List[Prediction]:
+    """The clusters that are predicted as instances, best first.
+
+    Clusters with a score above ``threshold`` and at least ``smallest`` points stand for themselves unless one with a
+    better score, which does, overlaps them with an IoU above ``nms_iou``; whatever their classes are.
+
+    Args:
+        scores: float (clusters,), from 0 to 1.
+        classes: integers (N,), predicted class of every point; a cluster has that of its first point.
+    """
+    sizes = np.diff(clusters.offsets)
+    shared = _shared_points(clusters)
+    order = np.argsort(-scores, kind="stable")
+    kept: List[int] = []
+    for number in order[(scores[order] > threshold) & (sizes[order] >= smallest)].tolist():
+        common = shared[number, kept]
+        if not (common > nms_iou * (sizes[number] + sizes[kept] - common)).any():
+            kept.append(number)
+    members = [clusters.points[clusters.offsets[n] : clusters.offsets[n + 1]].astype(np.int64) for n in kept]
+    return [Prediction(int(classes[points[0]]), float(scores[n]), points) for n, points in zip(kept, members)]
+
+
+def _shared_points(clusters: Clusters) -> np.ndarray:
+    """How many points each two clusters have in common, int64 (clusters, clusters); 0 of a cluster with itself."""
+    order = np.argsort(clusters.points, kind="stable")
+    points, cluster = clusters.points[order], clusters.cluster_of[order].astype(np.int64)
+    shared = np.zeros((clusters.number, clusters.number), np.int64)
+    distance = 1
+    while distance < len(points):  # a point is in few clusters: its entries follow one another
+        same = np.flatnonzero(points[distance:] == points[:-distance])
+        if not len(same):
+            break
+        np.add.at(shared, (cluster[same], cluster[same + distance]), 1)
+        distance += 1
+    return shared + shared.T

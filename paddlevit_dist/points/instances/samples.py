@@ -1,0 +1,140 @@
+"""From a scene to what PointGroup reads of it, in a loader process, with one generator for each reading.
+
+Source: the data pipeline of the published program of L. Jiang et al., "PointGroup", CVPR 2020, arXiv 2004.01658. Its
+evaluation turns and mirrors scenes at random too; ours takes them as they are, so that it gives the same result again.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Optional
+
+import numpy as np
+
+from ..augment import affine_matrix
+from ..elastic import elastic_distortion
+from ..scene import Scene
+from .scene_parts import InstanceTable, crop, instance_table, without_gaps
+
+_REFERENCE_SCALE = 50  # voxels per metre that the granularities and magnitudes are meant for
+_ELASTIC = ((6, 40.0), (20, 160.0))  # granularity and magnitude of each pass, in voxels of that size
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What training changes at random about a scene.
+
+    Args:
+        distortion: standard deviation of what is added to each element of the matrix that maps the points.
+        flip: probability of mirroring x.
+        rotation: turn around z by any angle.
+        elastic: distort the voxel coordinates, finely and then coarsely.
+        color_noise: standard deviation of a common shift of each channel, of colours from -1 to 1.
+        max_points: a larger scene is cropped to this many points; None: never.
+    """
+
+    distortion: float = 0.1
+    flip: float = 0.5
+    rotation: bool = True
+    elastic: bool = True
+    color_noise: float = 0.1
+    max_points: Optional[int] = 250_000
+
+    def matrix(self, generator: np.random.Generator) -> np.ndarray:
+        """A random matrix for ``xyz @ matrix``, float64 (3, 3)."""
+        noise = generator.standard_normal((3, 3)) * self.distortion
+        is_flipped = bool(generator.random() < self.flip)
+        angle = 2.0 * math.pi * generator.random()
+        return affine_matrix(noise, is_flipped, angle=angle if self.rotation else 0.0)
+
+
+class InstanceSample(NamedTuple):
+    """A scene of n points as the network reads it.
+
+    Attributes:
+        name: of the scene.
+        voxels: int32 (n, 3), from 0.
+        xyz: float32 (n, 3), metres, mapped but not distorted.
+        colors: float32 (n, 3), from -1 to 1.
+        semantic: int16 (n,), class or -100.
+        instance: int32 (n,), from 0 without gaps, or -100.
+        table: where the instances lie.
+    """
+
+    name: str
+    voxels: np.ndarray
+    xyz: np.ndarray
+    colors: np.ndarray
+    semantic: np.ndarray
+    instance: np.ndarray
+    table: InstanceTable
+
+
+@dataclass(frozen=True)
+class InstanceSamples:
+    """A data set of scenes with everything that is done to them: what a loader process reads.
+
+    Args:
+        dataset: has ``__len__``, ``read(index)``, ``describe(index)``, ``class_names``.
+        scale: voxels per metre.
+        full_scale: width of the box that a scene is first cropped to, in voxels.
+        changes: of training scenes; None takes them as they are, whole.
+    """
+
+    dataset: Any
+    scale: float
+    full_scale: int = 512
+    changes: Optional[Changes] = None
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def describe(self, index: int) -> str:
+        return self.dataset.describe(index)
+
+    def sample(self, index: int, generator: np.random.Generator) -> InstanceSample:
+        """Scene ``index``; all that is random comes from ``generator``."""
+        scene = self.dataset.read(index)
+        return prepare_scene(scene, self.scale, self.full_scale, self.changes, generator)
+
+
+def prepare_scene(
+    scene: Scene, scale: float, full_scale: int, changes: Optional[Changes], generator: np.random.Generator
+) -> InstanceSample:
+    """Map, scale, distort, move to the origin, crop, number the instances anew, and locate them."""
+    xyz = scene.xyz
+    if changes is not None:
+        xyz = (xyz.astype(np.float64) @ changes.matrix(generator)).astype(np.float32)
+    voxels = voxel_coordinates(xyz, scale, changes is not None and changes.elastic, generator)  # (n, 3) float64
+    colors = scene.rgb.astype(np.float32)
+    colors *= np.float32(1 / 127.5)
+    colors -= np.float32(1)
+    semantic, instance = scene.semantic, scene.instance.astype(np.int32)
+    if changes is not None and changes.max_points is not None and len(xyz) > changes.max_points:
+        voxels, kept = crop(voxels, changes.max_points, full_scale, generator)
+        voxels, xyz, colors, semantic, instance = (a[kept] for a in (voxels, xyz, colors, semantic, instance))
+    if changes is not None and changes.color_noise:
+        colors += (generator.standard_normal(3) * changes.color_noise).astype(np.float32)
+    instance = without_gaps(instance)
+    # No coordinate is negative: the conversion rounds down.
+    return InstanceSample(
+        scene.name, voxels.astype(np.int32), xyz, colors, semantic, instance, instance_table(xyz, instance)
+    )
+
+
+def voxel_coordinates(xyz: np.ndarray, scale: float, elastic: bool, generator: np.random.Generator) -> np.ndarray:
+    """Coordinates in voxels with the scene's minimum at 0, float64 (n, 3).
+
+    Args:
+        xyz: float (n, 3), metres.
+        elastic: distort them on the way.
+    """
+    voxels = xyz.astype(np.float64) * scale
+    if elastic:
+        for granularity, magnitude in _ELASTIC:
+            step = max(granularity * scale // _REFERENCE_SCALE, 1)
+            voxels = elastic_distortion(voxels, step, magnitude * scale / _REFERENCE_SCALE, generator)
+    for axis in range(3 if len(voxels) else 0):
+        voxels[:, axis] -= voxels[:, axis].min()
+    return voxels

@@ -1,0 +1,116 @@
+"""Parts of a scene and the instances in them: the crop, labels without gaps, and where each instance lies.
+
+Source: the data pipeline of the published program of L. Jiang et al., "PointGroup", CVPR 2020, arXiv 2004.01658.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Tuple
+
+import numpy as np
+
+from ..scene import IGNORED
+
+_STEP_VOXELS = 32  # by which the crop gets narrower, for each try
+_SLACK = 0.001
+
+
+class InstanceTable(NamedTuple):
+    """Where the instances of a scene lie.
+
+    Attributes:
+        info: float32 (n, 9): mean, minimum and maximum of the instance that each point belongs to, -100 throughout
+            where it belongs to none.
+        sizes: int32 (instances,), points of each.
+    """
+
+    info: np.ndarray
+    sizes: np.ndarray
+
+
+def crop(
+    xyz: np.ndarray, max_points: int, full_scale: int, generator: np.random.Generator
+) -> Tuple[np.ndarray, np.ndarray]:
+    """Move the scene at random behind a box until at most ``max_points`` points are inside.
+
+    Each try draws three numbers; after it the box, ``full_scale`` voxels wide at first, is 32 voxels narrower in x and
+    y. A scene that has few enough points stays whole, however large it is.
+
+    A box that would leave nothing, for which the original has no rule, ends the search: of the points of the try before
+    it, ``max_points`` are chosen at random.
+
+    Args:
+        xyz: float (n, 3), voxels, none negative.
+
+    Returns:
+        The moved points (n, 3), which are not negative where they are kept, and which to keep, bool (n,).
+    """
+    moved, kept = xyz, np.ones(len(xyz), bool)
+    extent = np.array([np.ptp(column) if len(column) else 0.0 for column in xyz.T])
+    limits = np.full(3, float(full_scale))
+    while np.count_nonzero(kept) > max_points:
+        offset = np.minimum(limits - extent + _SLACK, 0.0) * generator.random(3)
+        tried = xyz + offset
+        inside = np.ones(len(xyz), bool)
+        for column, limit in zip(tried.T, limits):
+            inside &= (column >= 0.0) & (column < limit)
+        if not inside.any():
+            chosen = generator.choice(np.flatnonzero(kept), max_points, replace=False)
+            kept = np.zeros(len(xyz), bool)
+            kept[chosen] = True
+            break
+        moved, kept = tried, inside
+        limits[:2] -= _STEP_VOXELS
+    return moved, kept
+
+
+def without_gaps(instance: np.ndarray) -> np.ndarray:
+    """Instance numbers from 0 on, after some instances have lost all their points.
+
+    As the original does it: the largest number moves into the lowest gap, until there is none.
+
+    Args:
+        instance: integers (n,), -100 for none.
+    """
+    present = set(np.unique(instance[instance >= 0]).tolist())
+    moves = {}
+    gap = 0
+    while present and gap < max(present):
+        if gap not in present:
+            largest = max(present)
+            present.remove(largest)
+            present.add(gap)
+            moves[largest] = gap
+        gap += 1
+    if not moves:
+        return instance
+    renumbered = np.arange(max(moves) + 1, dtype=instance.dtype)
+    renumbered[list(moves)] = list(moves.values())
+    return np.where(instance >= 0, renumbered[np.maximum(instance, 0)], instance)
+
+
+def instance_table(xyz: np.ndarray, instance: np.ndarray) -> InstanceTable:
+    """Mean, minimum, maximum and number of points of each instance; the numbers have no gaps.
+
+    A scene without instances has no sizes. (The original reports -99 instances there.)
+
+    Args:
+        xyz: float (n, 3).
+        instance: integers (n,), from 0 or -100.
+    """
+    info = np.full((len(xyz), 9), IGNORED, np.float32)
+    members = np.flatnonzero(instance >= 0)
+    if not len(members):
+        return InstanceTable(info, np.zeros(0, np.int32))
+    own = instance[members]
+    sizes = np.bincount(own)
+    order = members[np.argsort(own, kind="stable")]
+    starts = np.cumsum(sizes) - sizes
+    table = np.empty((len(sizes), 9), np.float32)
+    for axis in range(3):
+        column = xyz[order, axis].astype(np.float64)
+        table[:, axis] = np.add.reduceat(column, starts) / sizes
+        table[:, 3 + axis] = np.minimum.reduceat(column, starts)
+        table[:, 6 + axis] = np.maximum.reduceat(column, starts)
+    info[members] = table[own]
+    return InstanceTable(info, sizes.astype(np.int32))

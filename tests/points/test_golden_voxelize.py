@@ -1,0 +1,53 @@
+"""PointGroup's voxels, the maps both ways, and its mean pooling with gradient, reproduced."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import paddle
+import pytest
+
+from paddlevit_dist.points.instances.voxelization import pool_to_voxels, voxel_means, voxelize
+
+FOLDER = Path(os.environ.get("GOLDEN_DIR", Path(__file__).resolve().parents[1] / "golden"))
+ABOUT = json.loads((FOLDER / "pointgroup_voxelize.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def golden():
+    with np.load(FOLDER / "pointgroup_voxelize.npz") as arrays:
+        return {name: arrays[name] for name in arrays.files}
+
+
+def test_golden_maps(golden):
+    maps = voxelize(golden["locs"].astype(np.int64))
+    assert (len(maps.p2v_map), len(maps.voxel_locs)) == (ABOUT["points"], ABOUT["voxels"])
+    assert maps.v2p_map.shape[1] == 1 + ABOUT["max_active"]
+    for name, dtype in (("voxel_locs", np.int64), ("p2v_map", np.int32), ("v2p_map", np.int32)):
+        found = getattr(maps, name)
+        assert found.dtype == dtype and np.array_equal(found, golden[name]), name
+
+
+def test_golden_means_in_the_loader(golden):
+    means = voxel_means(golden["feats"], golden["p2v_map"], len(golden["voxel_locs"]))
+    assert means.dtype == np.float32
+    np.testing.assert_allclose(means, golden["voxel_feats"], rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_golden_means_and_their_gradient(golden, dtype):
+    features = paddle.to_tensor(golden["feats"], dtype=dtype, stop_gradient=False)
+    pooled = pool_to_voxels(features, paddle.to_tensor(golden["p2v_map"]), len(golden["voxel_locs"]))
+    np.testing.assert_allclose(pooled.numpy(), golden["voxel_feats"], rtol=1e-5, atol=1e-5)
+    pooled.backward(paddle.to_tensor(golden["grad_voxel_feats"], dtype=dtype))
+    np.testing.assert_allclose(features.grad.numpy(), golden["grad_feats"], rtol=1e-5, atol=1e-6)
+
+
+def test_no_points_have_no_voxels():
+    maps = voxelize(np.zeros((0, 4), np.int64))
+    assert maps.voxel_locs.shape == (0, 4) and maps.v2p_map.shape == (0, 1)
+    assert voxel_means(np.zeros((0, 5), np.float32), maps.p2v_map, 0).shape == (0, 5)
+    assert pool_to_voxels(paddle.zeros([0, 3]), paddle.to_tensor(maps.p2v_map), 0).shape == [0, 3]

@@ -1,0 +1,148 @@
+"""A scene and a batch as PointGroup reads them: against a plain version with the same random numbers."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from paddlevit_dist.points.augment import affine_matrix
+from paddlevit_dist.points.elastic import displace, grid_shape
+from paddlevit_dist.points.instances.batches import collate_scenes, network_batch
+from paddlevit_dist.points.instances.samples import Changes, InstanceSamples, prepare_scene
+from paddlevit_dist.points.instances.scene_parts import crop
+from paddlevit_dist.points.rooms.dataset import SyntheticRooms
+from paddlevit_dist.points.scene import Scene
+from paddlevit_dist.points.sparse import PlanSpec
+
+
+def room(index=0, spacing_m=0.08):
+    return SyntheticRooms(None, "train", None, num_train=4, spacing_m=spacing_m).read(index)
+
+
+def plain(scene, scale, changes, generator):
+    """The same steps one after the other, without what makes them fast."""
+    noise = generator.standard_normal((3, 3))
+    matrix = affine_matrix(changes.distortion * noise, bool(generator.random() < changes.flip))
+    angle = 2 * math.pi * generator.random()
+    turn = [[math.cos(angle), math.sin(angle), 0], [-math.sin(angle), math.cos(angle), 0], [0, 0, 1]]
+    xyz = (scene.xyz.astype(np.float64) @ matrix @ turn).astype(np.float32)
+    voxels = xyz.astype(np.float64) * scale
+    for granularity, magnitude in ((6 * scale // 50, 40 * scale / 50), (20 * scale // 50, 160 * scale / 50)):
+        noise = generator.standard_normal((3, *grid_shape(voxels, granularity)), dtype=np.float32)
+        voxels = displace(voxels, noise, granularity, magnitude)
+    voxels -= voxels.min(axis=0)
+    kept = np.ones(len(voxels), bool)
+    limits = np.array([512.0] * 3)
+    moved = voxels
+    while kept.sum() > changes.max_points:
+        moved = voxels + np.minimum(limits - np.ptp(voxels, axis=0) + 0.001, 0) * generator.random(3)
+        kept = (moved >= 0).all(axis=1) & (moved < limits).all(axis=1)
+        limits[:2] -= 32
+    colors = scene.rgb / 127.5 - 1 + changes.color_noise * generator.standard_normal(3)
+    return matrix @ turn, np.floor(moved[kept]).astype(int), xyz[kept], colors[kept], kept
+
+
+@pytest.mark.parametrize("max_points", [10**6, 1500])
+def test_a_training_scene_is_that_of_the_plain_steps(max_points):
+    scene, changes = room(), Changes(max_points=max_points)
+    found = prepare_scene(scene, 50.0, 512, changes, np.random.default_rng(3))
+    _, voxels, xyz, colors, kept = plain(scene, 50.0, changes, np.random.default_rng(3))
+    assert 0 < len(found.voxels) <= max_points and (max_points < len(scene.xyz)) == (kept.sum() < len(kept))
+    # An equal product in another order rounds differently, which may carry a point over a voxel's border.
+    assert (abs(found.voxels - voxels).max(axis=1) == 0).mean() > 0.999
+    np.testing.assert_allclose(found.xyz, xyz, atol=1e-5)
+    np.testing.assert_allclose(found.colors, colors, atol=1e-5)
+    assert np.array_equal(found.semantic, scene.semantic[kept])
+    old, new = scene.instance[kept], found.instance
+    assert np.array_equal(old < 0, new < 0)
+    assert len(set(zip(old.tolist(), new.tolist()))) == len(set(old.tolist())) == len(set(new.tolist()))
+    assert sorted(set(new[new >= 0].tolist())) == list(range(len(found.table.sizes)))
+
+
+def test_an_evaluation_scene_is_the_scene():
+    scene = room()
+    found = prepare_scene(scene, 20.0, 512, None, np.random.default_rng(0))
+    assert np.array_equal(found.xyz, scene.xyz) and np.array_equal(found.semantic, scene.semantic)
+    low = (scene.xyz.astype(np.float64) * 20).min(axis=0)
+    assert np.array_equal(found.voxels, np.floor(scene.xyz.astype(np.float64) * 20 - low))
+
+
+def test_samples_depend_on_their_generator_alone():
+    samples = InstanceSamples(SyntheticRooms(None, "train", None, num_train=2, spacing_m=0.1), 50.0, changes=Changes())
+    one, same, other = (samples.sample(1, np.random.default_rng(seed)) for seed in (5, 5, 6))
+    assert np.array_equal(one.voxels, same.voxels) and not np.array_equal(one.voxels, other.voxels)
+
+
+def test_a_crop_that_would_leave_nothing_keeps_a_random_part_of_what_there_was():
+    xyz = np.zeros((500, 3)) + 0.5  # all in one place: a box has all of them or none
+    moved, kept = crop(xyz, 100, 512, np.random.default_rng(0))
+    assert np.count_nonzero(kept) == 100 and (moved[kept] >= 0).all()
+    columns = np.zeros((300, 3))
+    columns[:, 0] = np.repeat([0.0, 9000.0], 150)  # the box falls between the two, sooner or later
+    for seed in range(10):
+        moved, kept = crop(columns, 20, 512, np.random.default_rng(seed))
+        assert np.count_nonzero(kept) == 20 and (moved[kept] >= 0).all()
+
+
+def test_the_fields_of_a_batch():
+    scenes = [prepare_scene(room(i), 20.0, 512, Changes(), np.random.default_rng(i)) for i in range(2)]
+    batch = collate_scenes(scenes)
+    points, voxels = len(batch["locs"]), len(batch["voxel_locs"])
+    instances = sum(len(sample.table.sizes) for sample in scenes)
+    expected = {
+        "locs": (np.int64, (points, 4)),
+        "voxel_locs": (np.int64, (voxels, 4)),
+        "p2v_map": (np.int32, (points,)),
+        "v2p_map": (np.int32, (voxels, 1 + np.bincount(batch["p2v_map"]).max())),
+        "locs_float": (np.float32, (points, 3)),
+        "feats": (np.float32, (points, 3)),
+        "labels": (np.int64, (points,)),
+        "instance_labels": (np.int64, (points,)),
+        "instance_info": (np.float32, (points, 9)),
+        "instance_pointnum": (np.int32, (instances,)),
+        "offsets": (np.int32, (3,)),
+        "spatial_shape": (np.int64, (3,)),
+    }
+    assert set(batch) == {*expected, "id"} and batch["id"] == [sample.name for sample in scenes]
+    for name, (dtype, shape) in expected.items():
+        assert (batch[name].dtype, batch[name].shape) == (dtype, shape), name
+    assert batch["offsets"].tolist() == [0, len(scenes[0].voxels), points]
+    assert np.array_equal(batch["voxel_locs"][batch["p2v_map"]], batch["locs"])
+    assert (batch["spatial_shape"] >= 128).all() and (batch["spatial_shape"] > batch["locs"][:, 1:].max(axis=0)).all()
+    for number, size in enumerate(batch["instance_pointnum"]):
+        members = np.flatnonzero(batch["instance_labels"] == number)
+        assert len(members) == size and len(set(batch["locs"][members, 0].tolist())) == 1
+        own = batch["locs_float"][members]
+        about = np.concatenate([own.mean(axis=0, dtype=np.float64), own.min(axis=0), own.max(axis=0)])
+        np.testing.assert_allclose(batch["instance_info"][members], np.tile(about, (size, 1)), atol=1e-4)
+    assert (batch["instance_info"][batch["instance_labels"] < 0] == -100).all()
+
+
+def test_the_networks_batch_says_the_same():
+    scenes = [prepare_scene(room(i), 20.0, 512, Changes(), np.random.default_rng(i)) for i in range(2)]
+    full, batch = collate_scenes(scenes), network_batch(scenes, PlanSpec())
+    for name in ("p2v_map", "locs_float", "labels", "offsets", "instance_labels"):
+        assert np.array_equal(batch[name], full[name]), name
+    assert np.array_equal(batch["instance_centres"], full["instance_info"][:, :3])
+    shown = np.concatenate([full["feats"], full["locs_float"]], axis=1)
+    for voxel in (0, 17, len(full["voxel_locs"]) - 1):
+        members = full["v2p_map"][voxel, 1 : 1 + full["v2p_map"][voxel, 0]]
+        np.testing.assert_allclose(batch["voxel_feats"][voxel], shown[members].mean(axis=0), atol=1e-5)
+    assert network_batch(scenes, PlanSpec(), use_positions=False)["voxel_feats"].shape[1] == 3
+
+
+def test_a_scene_without_instances_and_an_instance_of_one_point():
+    xyz = np.random.default_rng(0).random((50, 3), np.float32)
+    rgb = np.zeros((50, 3), np.uint8)
+    none = np.full(50, -100, np.int16)
+    single = none.copy()
+    single[7] = 4
+    bare = prepare_scene(Scene(xyz, rgb, none, none, "bare"), 20.0, 512, Changes(), np.random.default_rng(0))
+    lone = prepare_scene(Scene(xyz, rgb, single, single, "lone"), 20.0, 512, Changes(), np.random.default_rng(0))
+    assert len(bare.table.sizes) == 0 and (bare.table.info == -100).all()
+    assert lone.table.sizes.tolist() == [1] and lone.instance[7] == 0
+    np.testing.assert_allclose(lone.table.info[7], np.tile(lone.xyz[7], 3), atol=1e-6)
+    batch = collate_scenes([bare, lone, bare, lone])
+    assert batch["instance_pointnum"].tolist() == [1, 1] and sorted(set(batch["instance_labels"])) == [-100, 0, 1]

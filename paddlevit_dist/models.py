@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any, Dict, List, Optional, Tuple, Union
 
-from .registry import MODELS, resolve
+from .registry import MODELS, SPELLINGS, resolve
 
 
 def create_model(
@@ -21,8 +21,8 @@ def create_model(
         num_classes: outputs of the classifier; 0 builds a model that returns features.
         image_size: side of the square input or ``(height, width)`` in pixels; None is the size of the variant.
         **options: dimensions and regularisation that differ from the variant (``patch_size``, ``embed_dim``,
-            ``num_heads``, ``attn_head_size``, ``depth``, ``mlp_ratio``, ``qkv_bias``, ``in_channels``, ``dropout``,
-            ``attention_dropout``, ``drop_path``). An option that is None keeps the variant's value.
+            ``in_channels``, ``dropout``, ``drop_path`` and others that the model's class documents). An option that is
+            None keeps the variant's value.
 
     Returns:
         A ``paddle.nn.Layer`` with ``forward``, ``forward_features`` and ``reset_classifier``.
@@ -31,6 +31,7 @@ def create_model(
         UserError: unknown name or option, or dimensions that do not fit together.
     """
     chosen = {key: value for key, value in options.items() if value is not None}
+    name = SPELLINGS.get(name, name)
     return resolve("model", name)(name, num_classes=num_classes, image_size=image_size, **chosen)
 
 
@@ -45,5 +46,6 @@ def variant_options(name: str) -> Dict[str, Any]:
     Raises:
         UserError: unknown name.
     """
+    name = SPELLINGS.get(name, name)
     module = sys.modules[resolve("model", name).__module__]
     return dict(getattr(module, "VARIANTS", {}).get(name, {}))

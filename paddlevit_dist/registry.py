@@ -47,6 +47,31 @@ MODELS: Dict[str, Target] = {
     "minkunet_tutorial": "paddlevit_dist.points.models.minkunet:build_tutorial",
 }
 
+_IMAGE_MODELS = {  # module of paddlevit_dist.images.models -> its variants
+    "deit": "deit_tiny_patch16_224 deit_small_patch16_224 deit_base_patch16_224 deit_base_patch16_384 "
+    "deit_tiny_distilled_patch16_224 deit_small_distilled_patch16_224 deit_base_distilled_patch16_224 "
+    "deit_base_distilled_patch16_384",
+    "swin": "swin_tiny_patch4_window7_224 swin_small_patch4_window7_224 swin_base_patch4_window7_224 "
+    "swin_base_patch4_window12_384 swin_large_patch4_window7_224 swin_large_patch4_window12_384",
+    "cait": "cait_xxs24_224 cait_xxs24_384 cait_xxs36_224 cait_xxs36_384 cait_xs24_384 cait_s24_224 cait_s24_384 "
+    "cait_s36_384 cait_m36_384 cait_m48_448",
+    "pvt_v2": "pvt_v2_b0 pvt_v2_b1 pvt_v2_b2 pvt_v2_b2_li pvt_v2_b3 pvt_v2_b4 pvt_v2_b5 "
+    "pvtv2_b0 pvtv2_b1 pvtv2_b2 pvtv2_b2_linear pvtv2_b3 pvtv2_b4 pvtv2_b5",
+    "mlp_mixer": "mixer_s32_224 mixer_s16_224 mixer_b32_224 mixer_b16_224 mixer_l32_224 mixer_l16_224",
+    "convnext": "convnext_tiny convnext_small convnext_base convnext_large convnext_xlarge",
+}
+for _module, _names in _IMAGE_MODELS.items():
+    MODELS.update(dict.fromkeys(_names.split(), f"paddlevit_dist.images.models.{_module}:build"))
+
+# Other usual spellings of a model's name.
+SPELLINGS: Dict[str, str] = {
+    "pvt_v2_b2_linear": "pvt_v2_b2_li",
+    "pvtv2_b2_li": "pvtv2_b2_linear",
+    "swin_base_patch4_window7_224_21k_1k": "swin_base_patch4_window7_224",
+    "swin_base_patch4_window12_384_21k_1k": "swin_base_patch4_window12_384",
+}
+MODELS.update({spelling: MODELS[name] for spelling, name in SPELLINGS.items()})
+
 DATASETS: Dict[str, Target] = {
     "digits": "paddlevit_dist.images.datasets.digits:Digits",
     "mnist": "paddlevit_dist.images.datasets.idx:Mnist",

@@ -197,6 +197,8 @@ class Classification(Task):
     def build_model(self) -> paddle.nn.Layer:
         config = self.config
         options = {option: config.MODEL[key] for key, option in _MODEL_OPTIONS.items()}
+        for rate in ("dropout", "attention_dropout", "drop_path"):
+            options[rate] = options[rate] or None  # 0 is every model's default, and not every model has all three
         return create_model(
             config.MODEL.NAME,
             num_classes=self.num_classes,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Tuple, Union
+from typing import List, Tuple, Union
 
 import paddle
 from paddle import nn
@@ -38,15 +38,63 @@ class TruncatedNormal(nn.initializer.Initializer):
             var.set_value(var * (self.standard_deviation / self._AFTER_THE_CUT))
 
 
-def linear(in_features: int, out_features: int, bias: bool = True) -> nn.Linear:
-    """Linear layer with truncated normal weights (.02) and zero bias."""
+def linear(in_features: int, out_features: int, bias: bool = True, standard_deviation: float = 0.02) -> nn.Linear:
+    """Linear layer with truncated normal weights (.02 unless given) and zero bias."""
     bias_attr = paddle.ParamAttr(initializer=nn.initializer.Constant(0.0)) if bias else False
     return nn.Linear(
         in_features,
         out_features,
-        weight_attr=paddle.ParamAttr(initializer=TruncatedNormal()),
+        weight_attr=paddle.ParamAttr(initializer=TruncatedNormal(standard_deviation)),
         bias_attr=bias_attr,
     )
+
+
+def convolution(
+    in_channels: int, out_channels: int, kernel_size: int, standard_deviation: float, **geometry: int
+) -> nn.Conv2D:
+    """Convolution with truncated normal weights and zero bias; ``geometry`` is stride, padding and groups."""
+    return nn.Conv2D(
+        in_channels,
+        out_channels,
+        kernel_size,
+        weight_attr=paddle.ParamAttr(initializer=TruncatedNormal(standard_deviation)),
+        bias_attr=paddle.ParamAttr(initializer=nn.initializer.Constant(0.0)),
+        **geometry,
+    )
+
+
+class MatrixProduct(nn.Layer):
+    """``x @ y`` of two activations, as a layer so that a hook can count its multiplications."""
+
+    def __init__(self, transpose_x: bool = False, transpose_y: bool = False):
+        super().__init__()
+        self.transpose_x = transpose_x
+        self.transpose_y = transpose_y
+
+    def forward(self, x, y):
+        return paddle.matmul(x, y, transpose_x=self.transpose_x, transpose_y=self.transpose_y)
+
+
+def drop_path_rates(last_rate: float, depth: int) -> List[float]:
+    """A rate for each of ``depth`` blocks: linear from 0 in the first to ``last_rate`` in the last."""
+    return [last_rate * (1.0 - (depth - 1 - index) / max(depth - 1, 1)) for index in range(depth)]
+
+
+def rates_of_stages(last_rate: float, depths: Tuple[int, ...]) -> List[List[float]]:
+    """``drop_path_rates`` over the blocks of all stages, cut into stages."""
+    rates = iter(drop_path_rates(last_rate, sum(depths)))
+    return [[next(rates) for _ in range(depth)] for depth in depths]
+
+
+def head_dim(name: str, dim: int, num_heads: int) -> int:
+    """Channels of one attention head.
+
+    Raises:
+        UserError: the heads cannot share the channels; ``name`` says which they are.
+    """
+    if dim % num_heads:
+        raise UserError(f"{name} {dim} is not divisible by its number of heads {num_heads}: change one")
+    return dim // num_heads
 
 
 class DropPath(nn.Layer):

@@ -1,4 +1,4 @@
-"""Position embeddings for another number of patches."""
+"""Position embeddings for another number of patches, and biases of relative positions for other windows."""
 
 from __future__ import annotations
 
@@ -36,6 +36,27 @@ def resize_position_embedding(
     patches = np.einsum("yh,xw,hwc->yxc", down, across, patches, optimize=True)  # (height, width, channels)
     patches = patches.reshape(1, grid[0] * grid[1], -1)
     return np.concatenate([prefix, patches], axis=1).astype(np.float32)
+
+
+def resize_relative_position_bias(table: np.ndarray, window: Tuple[int, int]) -> Optional[np.ndarray]:
+    """Resample a Swin Transformer's biases of relative positions to another window, as ``resize_position_embedding``.
+
+    Args:
+        table: (offsets down * offsets across, heads) of a square window, which has 2 * side - 1 offsets each way.
+        window: new (height, width) in tokens.
+
+    Returns:
+        float32 ((2 * height - 1) * (2 * width - 1), heads), or None if the table is not that of a square window.
+    """
+    if table.ndim != 2:
+        return None
+    side = math.isqrt(table.shape[0])
+    if side * side != table.shape[0] or side % 2 == 0:
+        return None
+    down, across = (bicubic_matrix(side, 2 * length - 1) for length in window)
+    biases = table.astype(np.float64).reshape(side, side, -1)
+    biases = np.einsum("yh,xw,hwc->yxc", down, across, biases, optimize=True)
+    return biases.reshape(-1, table.shape[1]).astype(np.float32)
 
 
 def bicubic_matrix(old_size: int, new_size: int) -> np.ndarray:

@@ -12,10 +12,10 @@ import paddle
 from paddle import nn
 
 from ...errors import UserError
-from .layers import DropPath, Mlp, PatchEmbedding, TruncatedNormal, linear
+from .layers import DropPath, MatrixProduct, Mlp, PatchEmbedding, TruncatedNormal, drop_path_rates, linear
 from .resampling import resize_position_embedding
 from .variants import build_variant
-from .vit_keys import from_paddlevit
+from .vit_keys import from_google, from_huggingface, from_paddlevit
 
 _TINY = {"embed_dim": 192, "depth": 12, "num_heads": 3, "mlp_ratio": 4.0, "qkv_bias": True}
 _SMALL = {"embed_dim": 384, "depth": 12, "num_heads": 6, "mlp_ratio": 4.0, "qkv_bias": True}
@@ -61,6 +61,8 @@ class Attention(nn.Layer):
         self.scale = head_dim**-0.5
         self.qkv = linear(dim, 3 * num_heads * head_dim, bias=qkv_bias)
         self.proj = linear(num_heads * head_dim, dim)
+        self.query_key = MatrixProduct(transpose_y=True)
+        self.attention_value = MatrixProduct()
         self.attention_dropout = nn.Dropout(attention_dropout)
         self.dropout = nn.Dropout(dropout)
 
@@ -70,8 +72,8 @@ class Attention(nn.Layer):
         # One transposition for q, k and v together, then a split of whole heads: the cheapest order measured.
         qkv = self.qkv(x).reshape([-1, tokens, 3 * heads, self.head_dim]).transpose([0, 2, 1, 3])
         q, k, v = qkv.split(3, axis=1)  # each (batch, heads, tokens, head_dim)
-        attention = nn.functional.softmax(paddle.matmul(q * self.scale, k, transpose_y=True), axis=-1)
-        x = paddle.matmul(self.attention_dropout(attention), v)  # (batch, heads, tokens, head_dim)
+        attention = nn.functional.softmax(self.query_key(q * self.scale, k), axis=-1)
+        x = self.attention_value(self.attention_dropout(attention), v)  # (batch, heads, tokens, head_dim)
         x = x.transpose([0, 2, 1, 3]).reshape([-1, tokens, heads * self.head_dim])
         return self.dropout(self.proj(x))  # (batch, tokens, dim)
 
@@ -107,8 +109,9 @@ class VisionTransformer(nn.Layer):
         drop_path: rate of stochastic depth in the last block; it grows linearly from 0 in the first.
     """
 
-    key_maps = {"PaddleViT": from_paddlevit}
+    key_maps = {"PaddleViT": from_paddlevit, "Hugging Face": from_huggingface, "Google": from_google}
     classifier_layers = ("head",)
+    num_prefix_tokens = 1  # learnt tokens in front of the patches
 
     def __init__(
         self,
@@ -129,10 +132,12 @@ class VisionTransformer(nn.Layer):
         super().__init__()
         self.embed_dim = embed_dim
         self.patch_embed = PatchEmbedding(image_size, patch_size, in_channels, embed_dim)
+        self.image_size = self.patch_embed.image_size
+        self.in_channels = in_channels
         self.num_patches = self.patch_embed.grid[0] * self.patch_embed.grid[1]
-        self.cls_token = self.create_parameter([1, 1, embed_dim], default_initializer=TruncatedNormal())
+        self.create_tokens()
         self.pos_embed = self.create_parameter(
-            [1, 1 + self.num_patches, embed_dim], default_initializer=TruncatedNormal()
+            [1, self.num_prefix_tokens + self.num_patches, embed_dim], default_initializer=TruncatedNormal()
         )
         self.pos_drop = nn.Dropout(dropout)
         self.blocks = nn.LayerList(
@@ -145,22 +150,34 @@ class VisionTransformer(nn.Layer):
                     qkv_bias=qkv_bias,
                     dropout=dropout,
                     attention_dropout=attention_dropout,
-                    drop_path=_drop_path_rate(drop_path, index, depth),
+                    drop_path=rate,
                 )
-                for index in range(depth)
+                for rate in drop_path_rates(drop_path, depth)
             ]
         )
         self.norm = nn.LayerNorm(embed_dim, epsilon=1e-6)
         self.reset_classifier(num_classes)
 
+    def create_tokens(self) -> None:
+        """Make the learnt tokens that stand in front of the patches."""
+        self.cls_token = self.create_parameter([1, 1, self.embed_dim], default_initializer=TruncatedNormal())
+
     def forward_features(self, x):
         """The normalised class token (batch, embed_dim) of images (batch, in_channels, height, width)."""
+        return self.norm(self.encode(x)[:, 0])  # normalising only the token that is read
+
+    def encode(self, x):
+        """All tokens (batch, prefix tokens + patches, embed_dim) after the last block, not normalised."""
         x = self.patch_embed(x)  # (batch, patches, embed_dim)
-        token = self.cls_token.astype(x.dtype).expand([x.shape[0], -1, -1])  # (batch, 1, embed_dim)
-        x = self.pos_drop(paddle.concat([token, x], axis=1) + self.pos_embed)  # (batch, 1 + patches, embed_dim)
+        tokens = [token.astype(x.dtype).expand([x.shape[0], -1, -1]) for token in self.prefix_tokens()]
+        x = self.pos_drop(paddle.concat([*tokens, x], axis=1) + self.pos_embed)  # (batch, tokens, embed_dim)
         for block in self.blocks:
             x = block(x)
-        return self.norm(x[:, 0])  # normalising only the token that is read
+        return x
+
+    def prefix_tokens(self):
+        """The learnt tokens (1, 1, embed_dim) that stand in front of the patches, in their order."""
+        return [self.cls_token]
 
     def forward(self, x):
         """Logits (batch, num_classes), or the features when the model has no classes."""
@@ -181,7 +198,7 @@ class VisionTransformer(nn.Layer):
         """
         if name != "pos_embed":
             return None
-        return resize_position_embedding(value, self.patch_embed.grid, num_prefix_tokens=1)
+        return resize_position_embedding(value, self.patch_embed.grid, self.num_prefix_tokens)
 
 
 def _head_dim(embed_dim: int, num_heads: int, attn_head_size: Optional[int]) -> int:
@@ -192,8 +209,3 @@ def _head_dim(embed_dim: int, num_heads: int, attn_head_size: Optional[int]) -> 
             f"EMBED_DIM {embed_dim} is not divisible by NUM_HEADS {num_heads}: change one, or give ATTN_HEAD_SIZE"
         )
     return embed_dim // num_heads
-
-
-def _drop_path_rate(last_rate: float, index: int, depth: int) -> float:
-    """Linear from 0 in the first block to ``last_rate`` in the last."""
-    return last_rate * (1.0 - (depth - 1 - index) / max(depth - 1, 1))

@@ -1,0 +1,227 @@
+"""CaiT: a deep ViT with scaled residual branches and mixed attention heads; the class token joins in the last blocks.
+
+Source: Touvron et al., Going deeper with Image Transformers, 2021 (sections 2 and 3, tables 3 and 5), and Shazeer et
+al., Talking-Heads Attention, 2020. Parameter names are timm's; Linear weights are (in, out) as Paddle stores them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Tuple, Union
+
+import paddle
+from paddle import nn
+
+from .cait_keys import from_paddlevit
+from .layers import DropPath, MatrixProduct, Mlp, PatchEmbedding, TruncatedNormal, head_dim, linear
+from .resampling import resize_position_embedding
+from .variants import build_variant
+
+_XXS24 = {"patch_size": 16, "embed_dim": 192, "depth": 24, "num_heads": 4, "init_values": 1e-5}
+_XXS36 = {"patch_size": 16, "embed_dim": 192, "depth": 36, "num_heads": 4, "init_values": 1e-5}
+_XS24 = {"patch_size": 16, "embed_dim": 288, "depth": 24, "num_heads": 6, "init_values": 1e-5}
+_S24 = {"patch_size": 16, "embed_dim": 384, "depth": 24, "num_heads": 8, "init_values": 1e-5}
+_S36 = {"patch_size": 16, "embed_dim": 384, "depth": 36, "num_heads": 8, "init_values": 1e-6}
+_M36 = {"patch_size": 16, "embed_dim": 768, "depth": 36, "num_heads": 16, "init_values": 1e-6}
+_M48 = {"patch_size": 16, "embed_dim": 768, "depth": 48, "num_heads": 16, "init_values": 1e-6}
+
+VARIANTS: Dict[str, Dict[str, Any]] = {
+    "cait_xxs24_224": dict(image_size=224, **_XXS24),
+    "cait_xxs24_384": dict(image_size=384, **_XXS24),
+    "cait_xxs36_224": dict(image_size=224, **_XXS36),
+    "cait_xxs36_384": dict(image_size=384, **_XXS36),
+    "cait_xs24_384": dict(image_size=384, **_XS24),
+    "cait_s24_224": dict(image_size=224, **_S24),
+    "cait_s24_384": dict(image_size=384, **_S24),
+    "cait_s36_384": dict(image_size=384, **_S36),
+    "cait_m36_384": dict(image_size=384, **_M36),
+    "cait_m48_448": dict(image_size=448, **_M48),
+}
+
+
+def build(name: str, num_classes: int = 1000, image_size=None, **options: Any) -> CaiT:
+    """The CaiT that ``name`` stands for, with the options that differ from its variant."""
+    return build_variant(CaiT, VARIANTS, name, num_classes, image_size, options)
+
+
+class TalkingHeadsAttention(nn.Layer):
+    """Multi-head self-attention whose heads are mixed linearly before and after the softmax."""
+
+    def __init__(self, dim: int, num_heads: int, qkv_bias: bool, dropout: float, attention_dropout: float):
+        super().__init__()
+        self.num_heads = num_heads
+        self.head_dim = head_dim("EMBED_DIM", dim, num_heads)
+        self.scale = self.head_dim**-0.5
+        self.qkv = linear(dim, 3 * dim, bias=qkv_bias)
+        self.proj_l = linear(num_heads, num_heads)
+        self.proj_w = linear(num_heads, num_heads)
+        self.proj = linear(dim, dim)
+        self.query_key = MatrixProduct(transpose_y=True)
+        self.mix_heads = MatrixProduct(transpose_x=True)
+        self.attention_value = MatrixProduct()
+        self.attention_dropout = nn.Dropout(attention_dropout)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x):
+        tokens, heads = x.shape[1], self.num_heads
+        qkv = self.qkv(x).reshape([-1, tokens, 3 * heads, self.head_dim]).transpose([0, 2, 1, 3])
+        q, k, v = qkv.split(3, axis=1)  # each (batch, heads, tokens, head_dim)
+        attention = self._mixed(self.query_key(q * self.scale, k), self.proj_l)
+        attention = self._mixed(nn.functional.softmax(attention, axis=-1), self.proj_w)
+        x = self.attention_value(self.attention_dropout(attention), v)  # (batch, heads, tokens, head_dim)
+        x = x.transpose([0, 2, 1, 3]).reshape([-1, tokens, heads * self.head_dim])
+        return self.dropout(self.proj(x))  # (batch, tokens, dim)
+
+    def _mixed(self, attention, layer: nn.Linear):
+        """``layer`` over the heads, without moving them to the last axis: (batch, heads, tokens, tokens)."""
+        tokens = attention.shape[-1]
+        flat = attention.reshape([-1, self.num_heads, tokens * tokens])
+        flat = self.mix_heads(layer.weight.astype(flat.dtype), flat) + layer.bias.astype(flat.dtype).unsqueeze(-1)
+        return flat.reshape([-1, self.num_heads, tokens, tokens])
+
+
+class ClassAttention(nn.Layer):
+    """Attention of the class token, the first, to itself and all others (section 3)."""
+
+    def __init__(self, dim: int, num_heads: int, qkv_bias: bool, dropout: float, attention_dropout: float):
+        super().__init__()
+        self.num_heads = num_heads
+        self.head_dim = head_dim("EMBED_DIM", dim, num_heads)
+        self.scale = self.head_dim**-0.5
+        self.q = linear(dim, dim, bias=qkv_bias)
+        self.k = linear(dim, dim, bias=qkv_bias)
+        self.v = linear(dim, dim, bias=qkv_bias)
+        self.proj = linear(dim, dim)
+        self.query_key = MatrixProduct(transpose_y=True)
+        self.attention_value = MatrixProduct()
+        self.attention_dropout = nn.Dropout(attention_dropout)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x):
+        q = self._heads(self.q(x[:, :1])) * self.scale  # (batch, heads, 1, head_dim)
+        k, v = self._heads(self.k(x)), self._heads(self.v(x))  # (batch, heads, tokens, head_dim)
+        attention = self.attention_dropout(nn.functional.softmax(self.query_key(q, k), axis=-1))
+        x = self.attention_value(attention, v).reshape([-1, 1, self.num_heads * self.head_dim])
+        return self.dropout(self.proj(x))  # (batch, 1, dim)
+
+    def _heads(self, x):
+        return x.reshape([-1, x.shape[1], self.num_heads, self.head_dim]).transpose([0, 2, 1, 3])
+
+
+class Block(nn.Layer):
+    """Attention, then MLP, each on normalised input, scaled by channel (LayerScale) and added to what came in."""
+
+    def __init__(
+        self, attention: nn.Layer, dim: int, mlp_dim: int, init_values: float, dropout: float, drop_path: float
+    ):
+        super().__init__()
+        start = nn.initializer.Constant(init_values)
+        self.norm1 = nn.LayerNorm(dim, epsilon=1e-6)
+        self.attn = attention
+        self.norm2 = nn.LayerNorm(dim, epsilon=1e-6)
+        self.mlp = Mlp(dim, mlp_dim, dropout)
+        self.gamma_1 = self.create_parameter([dim], default_initializer=start)
+        self.gamma_2 = self.create_parameter([dim], default_initializer=start)
+        self.drop_path = DropPath(drop_path)
+
+    def forward(self, x):
+        x = x + self.drop_path(self.gamma_1 * self.attn(self.norm1(x)))
+        return x + self.drop_path(self.gamma_2 * self.mlp(self.norm2(x)))  # (batch, tokens, dim)
+
+
+class ClassBlock(Block):
+    """A block that changes only the class token."""
+
+    def forward(self, x, token):
+        everything = self.norm1(paddle.concat([token, x], axis=1))  # (batch, 1 + patches, dim)
+        token = token + self.drop_path(self.gamma_1 * self.attn(everything))
+        return token + self.drop_path(self.gamma_2 * self.mlp(self.norm2(token)))  # (batch, 1, dim)
+
+
+class CaiT(nn.Layer):
+    """CaiT classifier.
+
+    Args:
+        num_classes: outputs; 0 for the features alone.
+        image_size: pixels, one number or (height, width), each a multiple of ``patch_size``.
+        patch_size: side of a patch in pixels.
+        embed_dim, num_heads, mlp_ratio, qkv_bias: dimensions of all blocks.
+        depth: blocks of the patches; ``class_depth`` blocks of the class token follow.
+        init_values: where the scales of the residual branches start.
+        in_channels: channels of the images.
+        dropout: rate after the position embedding, the attention's output and both layers of the MLP.
+        attention_dropout: rate on the attention weights.
+        drop_path: rate of stochastic depth, the same in all blocks of the patches and 0 in those of the class token.
+    """
+
+    key_maps = {"PaddleViT": from_paddlevit}
+    classifier_layers = ("head",)
+
+    def __init__(
+        self,
+        num_classes: int = 1000,
+        image_size: Union[int, Tuple[int, int]] = 224,
+        patch_size: int = 16,
+        embed_dim: int = 192,
+        depth: int = 24,
+        num_heads: int = 4,
+        class_depth: int = 2,
+        init_values: float = 1e-5,
+        mlp_ratio: float = 4.0,
+        qkv_bias: bool = True,
+        in_channels: int = 3,
+        dropout: float = 0.0,
+        attention_dropout: float = 0.0,
+        drop_path: float = 0.0,
+    ):
+        super().__init__()
+        self.embed_dim = embed_dim
+        self.patch_embed = PatchEmbedding(image_size, patch_size, in_channels, embed_dim)
+        self.image_size, self.in_channels = self.patch_embed.image_size, in_channels
+        num_patches = self.patch_embed.grid[0] * self.patch_embed.grid[1]
+        self.cls_token = self.create_parameter([1, 1, embed_dim], default_initializer=TruncatedNormal())
+        self.pos_embed = self.create_parameter([1, num_patches, embed_dim], default_initializer=TruncatedNormal())
+        self.pos_drop = nn.Dropout(dropout)
+        heads = {"dim": embed_dim, "num_heads": num_heads, "qkv_bias": qkv_bias}
+        block = {"dim": embed_dim, "mlp_dim": int(embed_dim * mlp_ratio), "init_values": init_values}
+        self.blocks = nn.LayerList()
+        for _ in range(depth):
+            attention = TalkingHeadsAttention(dropout=dropout, attention_dropout=attention_dropout, **heads)
+            self.blocks.append(Block(attention, dropout=dropout, drop_path=drop_path, **block))
+        self.blocks_token_only = nn.LayerList()
+        for _ in range(class_depth):
+            attention = ClassAttention(dropout=0.0, attention_dropout=0.0, **heads)
+            self.blocks_token_only.append(ClassBlock(attention, dropout=0.0, drop_path=0.0, **block))
+        self.norm = nn.LayerNorm(embed_dim, epsilon=1e-6)
+        self.reset_classifier(num_classes)
+
+    def forward_features(self, x):
+        """The normalised class token (batch, embed_dim) of images (batch, in_channels, height, width)."""
+        x = self.pos_drop(self.patch_embed(x) + self.pos_embed)  # (batch, patches, embed_dim)
+        for block in self.blocks:
+            x = block(x)
+        token = self.cls_token.astype(x.dtype).expand([x.shape[0], -1, -1])  # (batch, 1, embed_dim)
+        for block in self.blocks_token_only:
+            token = block(x, token)
+        return self.norm(token[:, 0])
+
+    def forward(self, x):
+        """Logits (batch, num_classes), or the features when the model has no classes."""
+        return self.head(self.forward_features(x))
+
+    def reset_classifier(self, num_classes: int) -> None:
+        """Replace the last layer by a fresh one for ``num_classes``, or by nothing for 0."""
+        self.num_classes = num_classes
+        self.head = linear(self.embed_dim, num_classes) if num_classes > 0 else nn.Identity()
+
+    def no_weight_decay(self) -> Tuple[str, ...]:
+        """Parameters with several axes that are not decayed, as in the authors' code."""
+        return ("pos_embed", "cls_token")
+
+    def resize_parameter(self, name: str, value):
+        """``value`` of the parameter ``name`` made to fit this model, or None if it cannot be.
+
+        The position embedding, which has no part for the class token, is resampled to the grid of this image size.
+        """
+        if name != "pos_embed":
+            return None
+        return resize_position_embedding(value, self.patch_embed.grid, num_prefix_tokens=0)

@@ -1,0 +1,139 @@
+"""ConvNeXt: a convolutional network built from what made transformers good.
+
+Source: Liu et al., A ConvNet for the 2020s, 2022 (section 2, appendix A). Parameter names are timm's; Linear weights
+are (in, out) as Paddle stores them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Sequence, Tuple, Union
+
+from paddle import nn
+
+from .convnext_keys import from_authors, from_huggingface
+from .layers import DropPath, Mlp, as_pair, convolution, linear, rates_of_stages
+from .variants import build_variant
+
+_DEVIATION = 0.02  # of the initial weights
+
+VARIANTS: Dict[str, Dict[str, Any]] = {
+    "convnext_tiny": {"depths": (3, 3, 9, 3), "dims": (96, 192, 384, 768)},
+    "convnext_small": {"depths": (3, 3, 27, 3), "dims": (96, 192, 384, 768)},
+    "convnext_base": {"depths": (3, 3, 27, 3), "dims": (128, 256, 512, 1024)},
+    "convnext_large": {"depths": (3, 3, 27, 3), "dims": (192, 384, 768, 1536)},
+    "convnext_xlarge": {"depths": (3, 3, 27, 3), "dims": (256, 512, 1024, 2048)},
+}
+
+
+def build(name: str, num_classes: int = 1000, image_size=None, **options: Any) -> ConvNeXt:
+    """The ConvNeXt that ``name`` stands for, with the options that differ from its variant."""
+    return build_variant(ConvNeXt, VARIANTS, name, num_classes, image_size, options)
+
+
+class ChannelNorm(nn.LayerNorm):
+    """Layer norm over the channels of (batch, channels, height, width)."""
+
+    def __init__(self, dim: int):
+        super().__init__(dim, epsilon=1e-6)
+
+    def forward(self, x):
+        return super().forward(x.transpose([0, 2, 3, 1])).transpose([0, 3, 1, 2])
+
+
+class Block(nn.Layer):
+    """A depth-wise 7 x 7 convolution, a norm and an MLP over the channels, scaled and added to what came in."""
+
+    def __init__(self, dim: int, init_values: float, drop_path: float):
+        super().__init__()
+        self.conv_dw = convolution(dim, dim, 7, _DEVIATION, padding=3, groups=dim)
+        self.norm = nn.LayerNorm(dim, epsilon=1e-6)
+        self.mlp = Mlp(dim, 4 * dim)
+        self.gamma = self.create_parameter([dim], default_initializer=nn.initializer.Constant(init_values))
+        self.drop_path = DropPath(drop_path)
+
+    def forward(self, x):
+        branch = self.norm(self.conv_dw(x).transpose([0, 2, 3, 1]))  # (batch, height, width, dim)
+        branch = (self.gamma * self.mlp(branch)).transpose([0, 3, 1, 2])
+        return x + self.drop_path(branch)  # (batch, dim, height, width)
+
+
+class Stage(nn.Layer):
+    """Blocks at one resolution, behind a norm and a convolution of stride 2 in all stages but the first."""
+
+    def __init__(self, in_channels: int, dim: int, halves: bool, init_values: float, drop_path: Sequence[float]):
+        super().__init__()
+        self.downsample = nn.Identity()
+        if halves:
+            self.downsample = nn.Sequential(
+                ChannelNorm(in_channels), convolution(in_channels, dim, 2, _DEVIATION, stride=2)
+            )
+        self.blocks = nn.LayerList([Block(dim, init_values, rate) for rate in drop_path])
+
+    def forward(self, x):
+        x = self.downsample(x)
+        for block in self.blocks:
+            x = block(x)
+        return x  # (batch, dim, height, width)
+
+
+class ConvNeXt(nn.Layer):
+    """ConvNeXt classifier.
+
+    Args:
+        num_classes: outputs; 0 for the features alone.
+        image_size: pixels, one number or (height, width); no weight depends on it, and other sizes can be given to a
+            built model.
+        patch_size: kernel and stride of the first convolution.
+        depths, dims: blocks and channels of each stage.
+        init_values: where the scales of the residual branches start.
+        in_channels: channels of the images.
+        dropout: rate before the classifier.
+        drop_path: rate of stochastic depth in the last block; it grows linearly from 0 in the first.
+    """
+
+    key_maps = {"Hugging Face": from_huggingface, "the authors'": from_authors}  # PaddleViT's names are timm's
+    classifier_layers = ("head.fc",)
+
+    def __init__(
+        self,
+        num_classes: int = 1000,
+        image_size: Union[int, Tuple[int, int]] = 224,
+        patch_size: int = 4,
+        depths: Sequence[int] = (3, 3, 9, 3),
+        dims: Sequence[int] = (96, 192, 384, 768),
+        init_values: float = 1e-6,
+        in_channels: int = 3,
+        dropout: float = 0.0,
+        drop_path: float = 0.0,
+    ):
+        super().__init__()
+        self.image_size, self.in_channels = as_pair(image_size), in_channels
+        self.stem = nn.Sequential(
+            convolution(in_channels, dims[0], patch_size, _DEVIATION, stride=patch_size), ChannelNorm(dims[0])
+        )
+        self.stages = nn.LayerList(
+            [
+                Stage(dims[max(index - 1, 0)], dims[index], index > 0, init_values, rates)
+                for index, rates in enumerate(rates_of_stages(drop_path, tuple(depths)))
+            ]
+        )
+        self.embed_dim = dims[-1]
+        self.dropout = nn.Dropout(dropout)
+        self.head = nn.LayerDict({"norm": nn.LayerNorm(self.embed_dim, epsilon=1e-6)})
+        self.reset_classifier(num_classes)
+
+    def forward_features(self, x):
+        """The normalised mean (batch, embed_dim) over the positions of images (batch, in_channels, height, width)."""
+        x = self.stem(x)
+        for stage in self.stages:
+            x = stage(x)
+        return self.head["norm"](x.mean(axis=[2, 3]))
+
+    def forward(self, x):
+        """Logits (batch, num_classes), or the features when the model has no classes."""
+        return self.head["fc"](self.dropout(self.forward_features(x)))
+
+    def reset_classifier(self, num_classes: int) -> None:
+        """Replace the last layer by a fresh one for ``num_classes``, or by nothing for 0."""
+        self.num_classes = num_classes
+        self.head["fc"] = linear(self.embed_dim, num_classes) if num_classes > 0 else nn.Identity()

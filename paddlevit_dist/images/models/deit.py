@@ -1,0 +1,87 @@
+"""DeiT: a ViT trained with little data, and its distilled form with a second token that learns from a teacher.
+
+Source: Touvron et al., Training data-efficient image transformers & distillation through attention, 2021 (section 4,
+table 1). Parameter names are timm's; Linear weights are (in, out) as Paddle stores them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Tuple
+
+from paddle import nn
+
+from .layers import TruncatedNormal, linear
+from .variants import build_variant
+from .vit import VisionTransformer
+
+_TINY = {"patch_size": 16, "embed_dim": 192, "depth": 12, "num_heads": 3, "mlp_ratio": 4.0, "qkv_bias": True}
+_SMALL = {"patch_size": 16, "embed_dim": 384, "depth": 12, "num_heads": 6, "mlp_ratio": 4.0, "qkv_bias": True}
+_BASE = {"patch_size": 16, "embed_dim": 768, "depth": 12, "num_heads": 12, "mlp_ratio": 4.0, "qkv_bias": True}
+
+VARIANTS: Dict[str, Dict[str, Any]] = {
+    "deit_tiny_patch16_224": dict(image_size=224, **_TINY),
+    "deit_small_patch16_224": dict(image_size=224, **_SMALL),
+    "deit_base_patch16_224": dict(image_size=224, **_BASE),
+    "deit_base_patch16_384": dict(image_size=384, **_BASE),
+    "deit_tiny_distilled_patch16_224": dict(image_size=224, **_TINY),
+    "deit_small_distilled_patch16_224": dict(image_size=224, **_SMALL),
+    "deit_base_distilled_patch16_224": dict(image_size=224, **_BASE),
+    "deit_base_distilled_patch16_384": dict(image_size=384, **_BASE),
+}
+
+
+def build(name: str, num_classes: int = 1000, image_size=None, **options: Any) -> DeiT:
+    """The DeiT that ``name`` stands for, with the options that differ from its variant."""
+    model = DistilledDeiT if "_distilled_" in name else DeiT
+    return build_variant(model, VARIANTS, name, num_classes, image_size, options)
+
+
+class DeiT(VisionTransformer):
+    """DeiT without distillation: a ViT whose tokens and positions are not decayed."""
+
+    def no_weight_decay(self) -> Tuple[str, ...]:
+        """Parameters with several axes that are not decayed, as in the authors' code."""
+        return ("pos_embed", "cls_token")
+
+
+class DistilledDeiT(DeiT):
+    """DeiT with a distillation token and a second classifier on it.
+
+    Evaluation averages the two classifiers' logits. In training it does so too, unless ``distilled_training`` is set:
+    then ``forward`` returns both, for the labels and for the teacher (section 4, "fine-tuning with distillation").
+    The arguments are those of ``VisionTransformer``.
+    """
+
+    classifier_layers = ("head", "head_dist")
+    num_prefix_tokens = 2
+    distilled_training = False
+
+    def create_tokens(self) -> None:
+        super().create_tokens()
+        self.dist_token = self.create_parameter([1, 1, self.embed_dim], default_initializer=TruncatedNormal())
+
+    def prefix_tokens(self):
+        return [self.cls_token, self.dist_token]
+
+    def forward_features(self, x):
+        """The normalised class and distillation token, averaged: (batch, embed_dim)."""
+        return self._both_tokens(x).mean(axis=1)
+
+    def forward(self, x):
+        """Logits (batch, num_classes); two of them in distilled training, of the labels' and the teacher's head."""
+        tokens = self._both_tokens(x)  # (batch, 2, embed_dim)
+        of_labels, of_teacher = self.head(tokens[:, 0]), self.head_dist(tokens[:, 1])
+        if self.distilled_training and self.training:
+            return of_labels, of_teacher
+        return (of_labels + of_teacher) / 2
+
+    def _both_tokens(self, x):
+        return self.norm(self.encode(x)[:, :2])
+
+    def reset_classifier(self, num_classes: int) -> None:
+        """Replace both classifiers by fresh ones for ``num_classes``, or by nothing for 0."""
+        super().reset_classifier(num_classes)
+        self.head_dist = linear(self.embed_dim, num_classes) if num_classes > 0 else nn.Identity()
+
+    def no_weight_decay(self) -> Tuple[str, ...]:
+        return (*super().no_weight_decay(), "dist_token")

@@ -1,0 +1,258 @@
+"""PVTv2: a pyramid of four stages with overlapping patches; keys and values are taken from a smaller picture.
+
+Source: Wang et al., PVT v2: Improved Baselines with Pyramid Vision Transformer, 2022 (section 3, table 1).
+Parameter names are timm's; Linear weights are (in, out) as Paddle stores them.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Dict, Sequence, Tuple, Union
+
+from paddle import nn
+
+from .layers import DropPath, MatrixProduct, as_pair, convolution, head_dim, linear, rates_of_stages
+from .pvt_v2_keys import from_authors, from_paddlevit
+from .variants import build_variant
+
+_POOLED = 7  # side of the picture that keys and values are taken from in the linear form
+
+_WIDE = {"embed_dims": (64, 128, 320, 512), "num_heads": (1, 2, 5, 8)}
+
+VARIANTS: Dict[str, Dict[str, Any]] = {
+    "pvt_v2_b0": {"embed_dims": (32, 64, 160, 256), "num_heads": (1, 2, 5, 8), "depths": (2, 2, 2, 2)},
+    "pvt_v2_b1": dict(depths=(2, 2, 2, 2), **_WIDE),
+    "pvt_v2_b2": dict(depths=(3, 4, 6, 3), **_WIDE),
+    "pvt_v2_b2_li": dict(depths=(3, 4, 6, 3), is_linear=True, **_WIDE),
+    "pvt_v2_b3": dict(depths=(3, 4, 18, 3), **_WIDE),
+    "pvt_v2_b4": dict(depths=(3, 8, 27, 3), **_WIDE),
+    "pvt_v2_b5": dict(depths=(3, 6, 40, 3), mlp_ratios=(4, 4, 4, 4), **_WIDE),
+}
+# PaddleViT's have another epsilon in the norms that follow a convolution, which moves logits by up to 6e-5.
+VARIANTS.update({name.replace("pvt_v2", "pvtv2"): dict(VARIANTS[name], patch_epsilon=1e-6) for name in [*VARIANTS]})
+VARIANTS["pvtv2_b2_linear"] = VARIANTS.pop("pvtv2_b2_li")
+
+
+def build(name: str, num_classes: int = 1000, image_size=None, **options: Any) -> PyramidVisionTransformer:
+    """The PVTv2 that ``name`` stands for, with the options that differ from its variant."""
+    return build_variant(PyramidVisionTransformer, VARIANTS, name, num_classes, image_size, options)
+
+
+def _fan_out_convolution(in_channels: int, out_channels: int, kernel_size: int, **geometry: int) -> nn.Conv2D:
+    """Convolution whose weights start with the variance 2 / fan-out (He et al., 2015), as in the authors' code."""
+    fan_out = kernel_size * kernel_size * out_channels // geometry.get("groups", 1)
+    return convolution(in_channels, out_channels, kernel_size, math.sqrt(2.0 / fan_out), **geometry)
+
+
+class SpatialReductionAttention(nn.Layer):
+    """Multi-head attention whose keys and values come from a smaller picture.
+
+    Args:
+        reduction: by how much each side shrinks, by a convolution of that stride; 1 is ordinary attention.
+        is_linear: the picture is averaged to 7 x 7 instead, whatever its size: cost linear in the number of tokens.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        num_heads: int,
+        reduction: int,
+        is_linear: bool,
+        patch_epsilon: float,
+        qkv_bias: bool,
+        dropout: float,
+        attention_dropout: float,
+    ):
+        super().__init__()
+        self.dim, self.num_heads = dim, num_heads
+        self.head_dim = head_dim("EMBED_DIM of a stage", dim, num_heads)
+        self.scale = self.head_dim**-0.5
+        self.q = linear(dim, dim, bias=qkv_bias)
+        self.kv = linear(dim, 2 * dim, bias=qkv_bias)
+        self.proj = linear(dim, dim)
+        self.is_linear, self.is_reduced = is_linear, is_linear or reduction > 1
+        if self.is_reduced:
+            side = 1 if is_linear else reduction
+            self.sr = _fan_out_convolution(dim, dim, side, stride=side)
+            self.norm = nn.LayerNorm(dim, epsilon=patch_epsilon)
+        self.query_key = MatrixProduct(transpose_y=True)
+        self.attention_value = MatrixProduct()
+        self.attention_dropout = nn.Dropout(attention_dropout)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x, grid: Tuple[int, int]):
+        tokens, heads = grid[0] * grid[1], self.num_heads
+        q = self.q(x).reshape([-1, tokens, heads, self.head_dim]).transpose([0, 2, 1, 3])
+        x = self._reduced(x, grid) if self.is_reduced else x  # (batch, reduced tokens, dim)
+        kv = self.kv(x).reshape([-1, x.shape[1], 2 * heads, self.head_dim]).transpose([0, 2, 1, 3])
+        k, v = kv.split(2, axis=1)  # each (batch, heads, reduced tokens, head_dim)
+        attention = nn.functional.softmax(self.query_key(q * self.scale, k), axis=-1)
+        x = self.attention_value(self.attention_dropout(attention), v)  # (batch, heads, tokens, head_dim)
+        x = x.transpose([0, 2, 1, 3]).reshape([-1, tokens, self.dim])
+        return self.dropout(self.proj(x))  # (batch, tokens, dim)
+
+    def _reduced(self, x, grid: Tuple[int, int]):
+        picture = x.transpose([0, 2, 1]).reshape([-1, self.dim, *grid])
+        if self.is_linear:
+            picture = nn.functional.adaptive_avg_pool2d(picture, _POOLED)
+        x = self.norm(self.sr(picture).flatten(2).transpose([0, 2, 1]))
+        return nn.functional.gelu(x) if self.is_linear else x
+
+
+class ConvolutionalMlp(nn.Layer):
+    """Two linear layers with a depth-wise 3 x 3 convolution and a GELU between them; the linear form adds a ReLU."""
+
+    def __init__(self, dim: int, hidden_dim: int, is_linear: bool, dropout: float):
+        super().__init__()
+        self.hidden_dim, self.is_linear = hidden_dim, is_linear
+        self.fc1 = linear(dim, hidden_dim)
+        self.dwconv = _fan_out_convolution(hidden_dim, hidden_dim, 3, padding=1, groups=hidden_dim)
+        self.fc2 = linear(hidden_dim, dim)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x, grid: Tuple[int, int]):
+        x = self.fc1(x)
+        x = nn.functional.relu(x) if self.is_linear else x
+        picture = x.transpose([0, 2, 1]).reshape([-1, self.hidden_dim, *grid])
+        x = self.dwconv(picture).flatten(2).transpose([0, 2, 1])  # (batch, tokens, hidden_dim)
+        return self.dropout(self.fc2(self.dropout(nn.functional.gelu(x))))
+
+
+class Block(nn.Layer):
+    """Attention, then MLP, each on normalised input and added to what came in."""
+
+    def __init__(self, dim: int, mlp_ratio: float, is_linear: bool, dropout: float, drop_path: float, **attention: Any):
+        super().__init__()
+        self.norm1 = nn.LayerNorm(dim, epsilon=1e-6)
+        self.attn = SpatialReductionAttention(dim, is_linear=is_linear, dropout=dropout, **attention)
+        self.norm2 = nn.LayerNorm(dim, epsilon=1e-6)
+        self.mlp = ConvolutionalMlp(dim, int(dim * mlp_ratio), is_linear, dropout)
+        self.drop_path = DropPath(drop_path)
+
+    def forward(self, x, grid: Tuple[int, int]):
+        x = x + self.drop_path(self.attn(self.norm1(x), grid))
+        return x + self.drop_path(self.mlp(self.norm2(x), grid))  # (batch, tokens, dim)
+
+
+class OverlappingPatches(nn.Layer):
+    """A strided convolution whose kernels overlap, then a norm over the channels."""
+
+    def __init__(self, in_channels: int, dim: int, kernel_size: int, stride: int, epsilon: float):
+        super().__init__()
+        self.proj = _fan_out_convolution(in_channels, dim, kernel_size, stride=stride, padding=kernel_size // 2)
+        self.norm = nn.LayerNorm(dim, epsilon=epsilon)
+
+    def forward(self, x):
+        return self.norm(self.proj(x).transpose([0, 2, 3, 1]))  # (batch, height, width, dim)
+
+
+class Stage(nn.Layer):
+    """Blocks at one resolution, behind overlapping patches in all stages but the first."""
+
+    def __init__(
+        self,
+        in_channels: int,
+        dim: int,
+        has_patches: bool,
+        patch_epsilon: float,
+        drop_path: Sequence[float],
+        **block: Any,
+    ):
+        super().__init__()
+        self.dim = dim
+        self.downsample = None
+        if has_patches:
+            self.downsample = OverlappingPatches(in_channels, dim, kernel_size=3, stride=2, epsilon=patch_epsilon)
+        self.blocks = nn.LayerList(
+            [Block(dim, drop_path=rate, patch_epsilon=patch_epsilon, **block) for rate in drop_path]
+        )
+        self.norm = nn.LayerNorm(dim, epsilon=1e-6)
+
+    def forward(self, x):
+        """(batch, height, width, dim), of (batch, channels, height, width) if the stage makes patches."""
+        x = x if self.downsample is None else self.downsample(x)
+        grid = (x.shape[1], x.shape[2])
+        x = x.flatten(1, 2)  # (batch, tokens, dim)
+        for block in self.blocks:
+            x = block(x, grid)
+        return self.norm(x).reshape([-1, *grid, self.dim])
+
+
+class PyramidVisionTransformer(nn.Layer):
+    """PVTv2 classifier.
+
+    Args:
+        num_classes: outputs; 0 for the features alone.
+        image_size: pixels, one number or (height, width); no weight depends on it, and other sizes can be given to a
+            built model.
+        embed_dims, depths, num_heads, mlp_ratios: width, blocks, heads and hidden width to width of each stage.
+        reductions: by how much each side shrinks before keys and values are taken, per stage.
+        is_linear: average to 7 x 7 instead.
+        patch_epsilon: epsilon of the norms that follow a convolution.
+        qkv_bias: whether queries, keys and values have a bias.
+        in_channels: channels of the images.
+        dropout: rate after the attention's output and both layers of the MLP.
+        attention_dropout: rate on the attention weights.
+        drop_path: rate of stochastic depth in the last block; it grows linearly from 0 in the first.
+    """
+
+    key_maps = {"PaddleViT": from_paddlevit, "the authors'": from_authors}
+    classifier_layers = ("head",)
+
+    def __init__(
+        self,
+        num_classes: int = 1000,
+        image_size: Union[int, Tuple[int, int]] = 224,
+        embed_dims: Sequence[int] = (64, 128, 320, 512),
+        depths: Sequence[int] = (3, 4, 6, 3),
+        num_heads: Sequence[int] = (1, 2, 5, 8),
+        mlp_ratios: Sequence[float] = (8, 8, 4, 4),
+        reductions: Sequence[int] = (8, 4, 2, 1),
+        is_linear: bool = False,
+        patch_epsilon: float = 1e-5,
+        qkv_bias: bool = True,
+        in_channels: int = 3,
+        dropout: float = 0.0,
+        attention_dropout: float = 0.0,
+        drop_path: float = 0.0,
+    ):
+        super().__init__()
+        self.image_size, self.in_channels = as_pair(image_size), in_channels
+        self.patch_embed = OverlappingPatches(
+            in_channels, embed_dims[0], kernel_size=7, stride=4, epsilon=patch_epsilon
+        )
+        self.stages = nn.LayerList()
+        for index, rates in enumerate(rates_of_stages(drop_path, tuple(depths))):
+            stage = Stage(
+                embed_dims[max(index - 1, 0)],
+                embed_dims[index],
+                has_patches=index > 0,
+                drop_path=rates,
+                num_heads=num_heads[index],
+                mlp_ratio=mlp_ratios[index],
+                reduction=reductions[index],
+                is_linear=is_linear,
+                patch_epsilon=patch_epsilon,
+                qkv_bias=qkv_bias,
+                dropout=dropout,
+                attention_dropout=attention_dropout,
+            )
+            self.stages.append(stage)
+        self.embed_dim = embed_dims[-1]
+        self.reset_classifier(num_classes)
+
+    def forward_features(self, x):
+        """The mean of the normalised tokens (batch, embed_dim) of images (batch, in_channels, height, width)."""
+        x = self.patch_embed(x)
+        for stage in self.stages:
+            x = stage(x if stage.downsample is None else x.transpose([0, 3, 1, 2]))
+        return x.mean(axis=[1, 2])
+
+    def forward(self, x):
+        """Logits (batch, num_classes), or the features when the model has no classes."""
+        return self.head(self.forward_features(x))
+
+    def reset_classifier(self, num_classes: int) -> None:
+        """Replace the last layer by a fresh one for ``num_classes``, or by nothing for 0."""
+        self.num_classes = num_classes
+        self.head = linear(self.embed_dim, num_classes) if num_classes > 0 else nn.Identity()

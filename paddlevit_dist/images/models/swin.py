@@ -1,0 +1,271 @@
+"""Swin Transformer: attention inside windows that shift from block to block, at four resolutions.
+
+Source: Liu et al., Swin Transformer: Hierarchical Vision Transformer using Shifted Windows, 2021 (section 3, table 7).
+Parameter names are timm's; Linear weights are (in, out) as Paddle stores them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Optional, Sequence, Tuple, Union
+
+import paddle
+from paddle import nn
+
+from .layers import DropPath, MatrixProduct, Mlp, PatchEmbedding, TruncatedNormal, head_dim, linear, rates_of_stages
+from .resampling import resize_relative_position_bias
+from .swin_keys import from_authors, from_huggingface, from_paddlevit
+from .variants import build_variant
+from .windows import attention_mask, merge_windows, relative_position_index, split_into_windows
+
+_EPSILON = 1e-5
+_TINY = {"embed_dim": 96, "depths": (2, 2, 6, 2), "num_heads": (3, 6, 12, 24)}
+_SMALL = {"embed_dim": 96, "depths": (2, 2, 18, 2), "num_heads": (3, 6, 12, 24)}
+_BASE = {"embed_dim": 128, "depths": (2, 2, 18, 2), "num_heads": (4, 8, 16, 32)}
+_LARGE = {"embed_dim": 192, "depths": (2, 2, 18, 2), "num_heads": (6, 12, 24, 48)}
+_AT_224 = {"image_size": 224, "patch_size": 4, "window_size": 7, "mlp_ratio": 4.0, "qkv_bias": True}
+_AT_384 = {"image_size": 384, "patch_size": 4, "window_size": 12, "mlp_ratio": 4.0, "qkv_bias": True}
+
+VARIANTS: Dict[str, Dict[str, Any]] = {
+    "swin_tiny_patch4_window7_224": dict(_AT_224, **_TINY),
+    "swin_small_patch4_window7_224": dict(_AT_224, **_SMALL),
+    "swin_base_patch4_window7_224": dict(_AT_224, **_BASE),
+    "swin_base_patch4_window12_384": dict(_AT_384, **_BASE),
+    "swin_large_patch4_window7_224": dict(_AT_224, **_LARGE),
+    "swin_large_patch4_window12_384": dict(_AT_384, **_LARGE),
+}
+
+Size = Tuple[int, int]
+
+
+def build(name: str, num_classes: int = 1000, image_size=None, **options: Any) -> SwinTransformer:
+    """The Swin Transformer that ``name`` stands for, with the options that differ from its variant."""
+    return build_variant(SwinTransformer, VARIANTS, name, num_classes, image_size, options)
+
+
+class WindowAttention(nn.Layer):
+    """Multi-head self-attention among the tokens of a window, with a learnt bias for each relative position."""
+
+    def __init__(
+        self, dim: int, window: Size, num_heads: int, qkv_bias: bool, dropout: float, attention_dropout: float
+    ):
+        super().__init__()
+        self.window = window
+        self.num_heads = num_heads
+        self.head_dim = head_dim("EMBED_DIM of a stage", dim, num_heads)
+        self.scale = self.head_dim**-0.5
+        self.qkv = linear(dim, 3 * dim, bias=qkv_bias)
+        self.proj = linear(dim, dim)
+        num_positions = (2 * window[0] - 1) * (2 * window[1] - 1)
+        self.relative_position_bias_table = self.create_parameter(
+            [num_positions, num_heads], default_initializer=TruncatedNormal()
+        )
+        index = paddle.to_tensor(relative_position_index(*window).reshape(-1))
+        self.register_buffer("relative_position_index", index, persistable=False)
+        self.query_key = MatrixProduct(transpose_y=True)
+        self.attention_value = MatrixProduct()
+        self.attention_dropout = nn.Dropout(attention_dropout)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x, mask: Optional[paddle.Tensor]):
+        """Attend in windows (batch * windows, tokens, dim), ``mask`` (windows, tokens, tokens) is added."""
+        tokens, heads = self.window[0] * self.window[1], self.num_heads
+        qkv = self.qkv(x).reshape([-1, tokens, 3 * heads, self.head_dim]).transpose([0, 2, 1, 3])
+        q, k, v = qkv.split(3, axis=1)  # each (batch * windows, heads, tokens, head_dim)
+        bias = paddle.gather(self.relative_position_bias_table, self.relative_position_index)  # (tokens ** 2, heads)
+        bias = bias.transpose([1, 0]).reshape([1, heads, tokens, tokens])
+        attention = self.query_key(q * self.scale, k) + bias.astype(q.dtype)
+        if mask is not None:
+            attention = attention.reshape([-1, mask.shape[0], heads, tokens, tokens])
+            attention = attention + mask.astype(q.dtype).unsqueeze(1)
+            attention = attention.reshape([-1, heads, tokens, tokens])
+        attention = self.attention_dropout(nn.functional.softmax(attention, axis=-1))
+        x = self.attention_value(attention, v)  # (batch * windows, heads, tokens, head_dim)
+        x = x.transpose([0, 2, 1, 3]).reshape([-1, tokens, heads * self.head_dim])
+        return self.dropout(self.proj(x))
+
+
+class SwinBlock(nn.Layer):
+    """Windowed attention, then MLP, each on normalised input and added to what came in.
+
+    Args:
+        grid: height and width of its input in tokens. A side that is not longer than the window's gets one window of
+            its own length, without a shift.
+        is_shifted: whether the windows are shifted by half their size.
+    """
+
+    def __init__(
+        self, dim: int, grid: Size, window_size: int, is_shifted: bool, mlp_ratio: float, drop_path: float, **attention
+    ):
+        super().__init__()
+        window = tuple(min(side, window_size) for side in grid)
+        shift = tuple(window_size // 2 if is_shifted and side > window_size else 0 for side in grid)
+        self.grid, self.window, self.shift = grid, window, shift
+        self.norm1 = nn.LayerNorm(dim, epsilon=_EPSILON)
+        self.attn = WindowAttention(dim, window, **attention)
+        self.norm2 = nn.LayerNorm(dim, epsilon=_EPSILON)
+        self.mlp = Mlp(dim, int(dim * mlp_ratio), attention["dropout"])
+        self.drop_path = DropPath(drop_path)
+        mask = paddle.to_tensor(attention_mask(grid, window, shift)) if any(shift) else None
+        self.register_buffer("attention_mask", mask, persistable=False)
+
+    def forward(self, x):
+        x = x + self.drop_path(self._attend(self.norm1(x)))
+        return x + self.drop_path(self.mlp(self.norm2(x)))  # (batch, height, width, dim)
+
+    def _attend(self, x):
+        down, across = self.shift
+        if any(self.shift):
+            x = paddle.roll(x, shifts=(-down, -across), axis=(1, 2))
+        windows, padded = split_into_windows(x, self.grid, self.window)  # (batch * windows, tokens, dim)
+        windows = self.attn(windows, self.attention_mask)
+        x = merge_windows(windows, self.grid, padded, self.window)
+        return paddle.roll(x, shifts=(down, across), axis=(1, 2)) if any(self.shift) else x
+
+
+class PatchMerging(nn.Layer):
+    """Four neighbouring tokens become one of twice the width; a missing row or column is filled with zeros."""
+
+    def __init__(self, dim: int, grid: Size):
+        super().__init__()
+        self.dim = dim
+        self.grid = grid
+        self.norm = nn.LayerNorm(4 * dim, epsilon=_EPSILON)
+        self.reduction = linear(4 * dim, 2 * dim, bias=False)
+
+    def forward(self, x):
+        height, width = self.grid
+        if height % 2 or width % 2:
+            x = nn.functional.pad(x, [0, width % 2, 0, height % 2], data_format="NHWC")
+        rows, columns = (height + 1) // 2, (width + 1) // 2
+        x = x.reshape([-1, rows, 2, columns, 2, self.dim]).transpose([0, 1, 3, 4, 2, 5])
+        x = x.reshape([-1, rows, columns, 4 * self.dim])  # upper left, lower left, upper right, lower right
+        return self.reduction(self.norm(x))  # (batch, rows, columns, 2 * dim)
+
+
+class Stage(nn.Layer):
+    """Blocks at one resolution, every other one shifted, behind a merging of patches in all stages but the first."""
+
+    def __init__(self, dim: int, grid: Size, merges: bool, drop_path: Sequence[float], **block: Any):
+        super().__init__()
+        self.downsample = nn.Identity()
+        if merges:
+            self.downsample = PatchMerging(dim // 2, grid)
+            grid = ((grid[0] + 1) // 2, (grid[1] + 1) // 2)
+        self.grid = grid
+        self.blocks = nn.LayerList(
+            [
+                SwinBlock(dim, grid, is_shifted=index % 2 == 1, drop_path=rate, **block)
+                for index, rate in enumerate(drop_path)
+            ]
+        )
+
+    def forward(self, x):
+        x = self.downsample(x)
+        for block in self.blocks:
+            x = block(x)
+        return x  # (batch, height, width, dim)
+
+
+class NormalisedPatches(PatchEmbedding):
+    """Patches as a normalised picture of vectors."""
+
+    def __init__(self, image_size: Union[int, Size], patch_size: int, in_channels: int, embed_dim: int):
+        super().__init__(image_size, patch_size, in_channels, embed_dim)
+        self.embed_dim = embed_dim
+        self.norm = nn.LayerNorm(embed_dim, epsilon=_EPSILON)
+
+    def forward(self, x):
+        return self.norm(super().forward(x)).reshape([-1, *self.grid, self.embed_dim])  # (batch, height, width, dim)
+
+
+class SwinTransformer(nn.Layer):
+    """Swin classifier.
+
+    Args:
+        num_classes: outputs; 0 for the features alone.
+        image_size: pixels, one number or (height, width), each a multiple of ``patch_size``.
+        patch_size: side of a patch in pixels.
+        embed_dim: width of a token in the first stage; it doubles from stage to stage.
+        depths, num_heads: blocks and attention heads of each stage.
+        window_size: side of a window in tokens.
+        mlp_ratio, qkv_bias: hidden width of an MLP to that of a token; whether queries, keys and values have a bias.
+        in_channels: channels of the images.
+        dropout: rate after the patch embedding, the attention's output and both layers of the MLP.
+        attention_dropout: rate on the attention weights.
+        drop_path: rate of stochastic depth in the last block; it grows linearly from 0 in the first.
+    """
+
+    key_maps = {"PaddleViT": from_paddlevit, "Hugging Face": from_huggingface, "the authors'": from_authors}
+    classifier_layers = ("head.fc",)
+
+    def __init__(
+        self,
+        num_classes: int = 1000,
+        image_size: Union[int, Size] = 224,
+        patch_size: int = 4,
+        embed_dim: int = 96,
+        depths: Sequence[int] = (2, 2, 6, 2),
+        num_heads: Sequence[int] = (3, 6, 12, 24),
+        window_size: int = 7,
+        mlp_ratio: float = 4.0,
+        qkv_bias: bool = True,
+        in_channels: int = 3,
+        dropout: float = 0.0,
+        attention_dropout: float = 0.0,
+        drop_path: float = 0.0,
+    ):
+        super().__init__()
+        self.patch_embed = NormalisedPatches(image_size, patch_size, in_channels, embed_dim)
+        self.image_size, self.in_channels = self.patch_embed.image_size, in_channels
+        self.pos_drop = nn.Dropout(dropout)
+        self.layers = nn.LayerList()
+        grid = self.patch_embed.grid
+        for index, (rates, heads) in enumerate(zip(rates_of_stages(drop_path, tuple(depths)), num_heads)):
+            stage = Stage(
+                embed_dim * 2**index,
+                grid,
+                merges=index > 0,
+                drop_path=rates,
+                window_size=window_size,
+                num_heads=heads,
+                mlp_ratio=mlp_ratio,
+                qkv_bias=qkv_bias,
+                dropout=dropout,
+                attention_dropout=attention_dropout,
+            )
+            grid = stage.grid
+            self.layers.append(stage)
+        self.embed_dim = embed_dim * 2 ** (len(depths) - 1)
+        self.norm = nn.LayerNorm(self.embed_dim, epsilon=_EPSILON)
+        self.head = nn.LayerDict()
+        self.reset_classifier(num_classes)
+
+    def forward_features(self, x):
+        """The mean of the normalised tokens (batch, embed_dim) of images (batch, in_channels, height, width)."""
+        x = self.pos_drop(self.patch_embed(x))
+        for stage in self.layers:
+            x = stage(x)
+        return self.norm(x).mean(axis=[1, 2])
+
+    def forward(self, x):
+        """Logits (batch, num_classes), or the features when the model has no classes."""
+        return self.head["fc"](self.forward_features(x))
+
+    def reset_classifier(self, num_classes: int) -> None:
+        """Replace the last layer by a fresh one for ``num_classes``, or by nothing for 0."""
+        self.num_classes = num_classes
+        self.head["fc"] = linear(self.embed_dim, num_classes) if num_classes > 0 else nn.Identity()
+
+    def no_weight_decay(self) -> Tuple[str, ...]:
+        """Parameters with several axes that are not decayed, as in the authors' code."""
+        return tuple(name for name, _ in self.named_parameters() if name.endswith("relative_position_bias_table"))
+
+    def resize_parameter(self, name: str, value):
+        """``value`` of the parameter ``name`` made to fit this model, or None if it cannot be.
+
+        Tables of relative position biases are resampled to this model's windows.
+        """
+        if not name.endswith(".relative_position_bias_table"):
+            return None
+        _, stage, _, block, *_ = name.split(".")
+        return resize_relative_position_bias(value, self.layers[int(stage)].blocks[int(block)].window)

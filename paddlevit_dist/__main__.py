@@ -18,6 +18,12 @@ COMMANDS = {
         "paddlevit_dist.images.prepare:run",
         "check pictures, or pack them as tar files of smaller ones",
     ),
+    "prepare scannet": (
+        "paddlevit_dist.points.prepare.command:run_scannet",
+        "write raw ScanNet v2 as memory-mapped scenes",
+    ),
+    "prepare ply": ("paddlevit_dist.points.prepare.command:run_ply", "write PLY files as memory-mapped scenes"),
+    "prepare pth": ("paddlevit_dist.points.prepare.command:run_pth", "the same for PointGroup's _inst_nostuff.pth"),
 }
 
 

@@ -1,0 +1,1 @@
+"""``python -m paddlevit_dist prepare scannet | ply | pth``: raw scenes become a store that training maps."""

@@ -1,0 +1,127 @@
+"""PointGroup's prepared scenes, ``NAME_inst_nostuff.pth``: torch files of (xyz, rgb, classes, instances), read without
+torch and without executing anything that they ask for."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from typing import Any, Dict, List, Optional, Tuple
+
+import numpy as np
+
+from ...checkpoint.unpickling import restricted_load
+from ...errors import UserError
+from ..scannet_classes import CLASS_NAMES
+from ..scene import IGNORED, Scene
+from .sources import (
+    Source,
+    check_classes,
+    find_files,
+    hold_out,
+    number_instances,
+    points_of,
+    split_scenes,
+    whole_labels,
+)
+
+SUFFIXES = ("_inst_nostuff.pth", ".pth")
+_LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
+_LEGACY_HEADER = 3  # pickles before the object: magic, version, sizes of numbers
+
+
+class PthReader:
+    """Reads files that ``torch.save`` wrote of two (test) or four numpy arrays.
+
+    Args:
+        class_names: None: ScanNet's twenty.
+    """
+
+    kind = "pth"
+
+    def __init__(self, class_names: Optional[List[str]] = None) -> None:
+        self.class_names = class_names or list(CLASS_NAMES)
+
+    @property
+    def settings(self) -> Tuple[object, ...]:
+        """What decides the prepared scenes beside their files."""
+        return (len(self.class_names),)
+
+    def sources(self, root: str, lists: Dict[str, Optional[str]]) -> Dict[str, List[Source]]:
+        """The scenes of each split; without lists and folders every fifth is held out."""
+        try:
+            found = find_files(root, SUFFIXES[0])
+        except UserError:
+            found = find_files(root, SUFFIXES[1])
+        splits = split_scenes(root, found, lists, "{}.txt") or hold_out(found)
+        return {
+            split: [Source(name, (found[name],), split != "test") for name in names] for split, names in splits.items()
+        }
+
+    def read(self, source: Source) -> Scene:
+        """A scene with its labels, if ``source`` is to have them. Colours from -1 to 1 become bytes."""
+        path = source.files[0]
+        arrays = load_arrays(path)
+        wanted = 4 if source.labelled else 2
+        if len(arrays) < wanted or len(arrays) not in (2, 4):
+            raise UserError(
+                f"{path} holds {len(arrays)} arrays, expected 4 (xyz, rgb, class, instance), or 2 for a test scene; "
+                "write it again with PointGroup's prepare_data_inst.py"
+            )
+        points = len(arrays[0])
+        shapes = ((points, 3), (points, 3), (points,), (points,))
+        for array, shape, what in zip(arrays, shapes, ("xyz", "rgb", "class", "instance")):
+            if array.shape != shape or array.dtype.kind not in "iuf":
+                raise UserError(f"{path}: its {what} is {array.dtype} {array.shape}, expected {shape}; write it again")
+        columns = dict(zip("xyz", np.asarray(arrays[0]).T))
+        colors = arrays[1] if arrays[1].dtype.kind != "f" else np.rint((arrays[1].astype(np.float64) + 1.0) * 127.5)
+        columns.update(zip(("red", "green", "blue"), np.asarray(colors, np.int64).T))
+        xyz, rgb = points_of(path, columns)
+        semantic = instance = np.full(points, IGNORED, np.int16)
+        if source.labelled:
+            semantic = check_classes(path, whole_labels(path, "label", arrays[2]), len(self.class_names))
+            instance = number_instances(path, whole_labels(path, "instance", arrays[3]))
+        return Scene(xyz, rgb, semantic, instance, source.name)
+
+
+def load_arrays(path: str) -> List[np.ndarray]:
+    """The tuple of numpy arrays in a file of ``torch.save``, of the zip form (since torch 1.6) or the one before.
+
+    Raises:
+        UserError: unreadable, damaged, or something else than numpy arrays; nothing was executed.
+    """
+    try:
+        value = _load(path)
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror or error}") from error
+    except zipfile.BadZipFile as error:
+        raise UserError(f"{path} is damaged: {error}; copy it again") from error
+    except UserError as error:
+        reason = str(error).split("; ")[0]
+        raise UserError(
+            f"{reason}; nothing was executed; a scene is a tuple of numpy arrays in a file of torch.save, as "
+            "PointGroup's preparation writes it: write or copy it again"
+        ) from error
+    if not isinstance(value, (tuple, list)) or not all(isinstance(item, np.ndarray) for item in value):
+        raise UserError(f"{path} is no tuple of numpy arrays as PointGroup writes it; convert it to that or to PLY")
+    return list(value)
+
+
+def _load(path: str) -> Any:
+    with open(path, "rb") as stream:
+        if zipfile.is_zipfile(stream):
+            with zipfile.ZipFile(stream) as archive:
+                return restricted_load(_pickle_of(archive, path))
+        stream.seek(0)
+        header = [restricted_load(stream) for _ in range(_LEGACY_HEADER)]
+        if header[0] != _LEGACY_MAGIC:
+            raise UserError(f"{path} is no file of torch.save")
+        return restricted_load(stream)
+
+
+def _pickle_of(archive: zipfile.ZipFile, path: str) -> io.BytesIO:
+    members = [item for item in archive.infolist() if item.filename.split("/")[1:] == ["data.pkl"]]
+    if len(members) != 1 or members[0].compress_type != zipfile.ZIP_STORED:  # as torch writes it; no zip bomb
+        raise UserError(f"{path} is no file of torch.save")
+    content = io.BytesIO(archive.read(members[0]))
+    content.name = path  # what messages call it
+    return content

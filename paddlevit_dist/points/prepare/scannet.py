@@ -1,0 +1,133 @@
+"""ScanNet v2 as it is downloaded: points and colours from ``_vh_clean_2.ply``, classes from ``_vh_clean_2.labels.ply``,
+objects from ``.aggregation.json`` by the over-segmentation in ``_vh_clean_2.0.010000.segs.json``."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any, Dict, List, Optional
+
+import numpy as np
+
+from ...errors import UserError
+from ..ply import read_vertices
+from ..scannet_classes import CLASS_NAMES, NUM_NYU40, STUFF, from_nyu40
+from ..scene import IGNORED, Scene
+from .sources import Source, check_classes, find_files, number_instances, points_of, split_scenes, whole_labels
+
+POINTS = "_vh_clean_2.ply"
+LABELS = "_vh_clean_2.labels.ply"
+SEGMENTS = "_vh_clean_2.0.010000.segs.json"
+OBJECTS = ".aggregation.json"
+LIST_NAME = "scannetv2_{}.txt"
+
+
+class ScanNetReader:
+    """Reads raw scenes of ScanNet. Coordinates stay as they are in the file; walls and floors are no instances."""
+
+    kind = "scannet"
+    settings = ()
+    class_names = list(CLASS_NAMES)
+
+    def sources(self, root: str, lists: Dict[str, Optional[str]]) -> Dict[str, List[Source]]:
+        """The scenes of each split.
+
+        Raises:
+            UserError: there are no scenes, no lists, or a scene lacks one of its files.
+        """
+        found = find_files(root, POINTS)
+        splits = split_scenes(root, found, lists, LIST_NAME)
+        if splits is None:
+            raise UserError(
+                f"{root} does not tell which scenes are for training: put ScanNet's lists {LIST_NAME.format('train')} "
+                f"and {LIST_NAME.format('val')} there, or give --train_list and --val_list"
+            )
+        return {
+            split: [_source(found[name], name, split != "test") for name in names] for split, names in splits.items()
+        }
+
+    def read(self, source: Source) -> Scene:
+        """A scene with its labels, if ``source`` has them."""
+        xyz, rgb = points_of(source.files[0], read_vertices(source.files[0]))
+        if not source.labelled:
+            nothing = np.full(len(xyz), IGNORED, np.int16)
+            return Scene(xyz, rgb, nothing, nothing, source.name)
+        _, labels, segments, objects = source.files
+        semantic = _classes(labels, len(xyz))
+        instance = _instances(segments, objects, semantic)
+        return Scene(xyz, rgb, semantic, instance, source.name)
+
+
+def _source(path: str, name: str, labelled: bool) -> Source:
+    files = [path]
+    for suffix in (LABELS, SEGMENTS, OBJECTS) if labelled else ():
+        files.append(os.path.join(os.path.dirname(path), name + suffix))
+        if not os.path.exists(files[-1]):
+            raise UserError(
+                f"{files[-1]} is missing, which scene {name} needs; download it with ScanNet's script (--id {name} "
+                f"--type {suffix}), or take the scene out of its list"
+            )
+    return Source(name, tuple(files), labelled)
+
+
+def _classes(path: str, points: int) -> np.ndarray:
+    columns = read_vertices(path)
+    if "label" not in columns:
+        raise UserError(f"{path} has no property 'label'; it is not the labels file of ScanNet v2: download it again")
+    numbers = whole_labels(path, "label", columns["label"])
+    if len(numbers) != points:
+        raise UserError(
+            f"{path} has {len(numbers):,} points, the scene has {points:,}; download both files of the scene again"
+        )
+    numbers = np.where(numbers == IGNORED, 0, numbers)
+    return from_nyu40(check_classes(path, numbers, NUM_NYU40 + 1))
+
+
+def _instances(segments_path: str, objects_path: str, semantic: np.ndarray) -> np.ndarray:
+    """The object of each point, int16; objects keep the order of their file. Walls and floors are told by their
+    points' classes, which stands for the table of ScanNet's several hundred names."""
+    segment_of_point = np.asarray(_member(segments_path, "segIndices"))
+    if segment_of_point.shape != semantic.shape or segment_of_point.dtype.kind not in "iu":
+        raise UserError(
+            f"{segments_path} has segments of {len(segment_of_point):,} points, the scene has {len(semantic):,}; "
+            "download both files of the scene again"
+        )
+    segments, position = np.unique(segment_of_point, return_inverse=True)  # (segments,), (points,)
+    object_of_segment = np.full(len(segments), IGNORED, np.int64)
+    before = set()
+    for number, group in enumerate(_member(objects_path, "segGroups")):
+        own = np.unique(np.asarray(group.get("segments", []) if isinstance(group, dict) else [], np.int64))
+        if own.tobytes() in before:  # one published scene lists its objects twice
+            continue
+        before.add(own.tobytes())
+        where = np.searchsorted(segments, own)
+        if not len(own) or where.max() >= len(segments) or not np.array_equal(segments[where], own):
+            raise UserError(
+                f"{objects_path}: object {number} has segments that {segments_path} has not; download both files again"
+            )
+        object_of_segment[where] = number
+    instance = object_of_segment[position.reshape(-1)]  # (points,)
+    return number_instances(objects_path, np.where(_is_stuff(instance, semantic), IGNORED, instance))
+
+
+def _is_stuff(instance: np.ndarray, semantic: np.ndarray) -> np.ndarray:
+    """Points of objects most of whose points are wall or floor, bool (points,)."""
+    stuff = np.isin(semantic, [CLASS_NAMES.index(name) for name in STUFF])
+    members = instance >= 0
+    number = int(instance.max(initial=-1)) + 1
+    points = np.bincount(instance[members], minlength=number)
+    of_stuff = np.bincount(instance[members & stuff], minlength=number)
+    return members & (2 * of_stuff > points)[np.where(members, instance, 0)] if number else members
+
+
+def _member(path: str, name: str) -> List[Any]:
+    try:
+        with open(path, encoding="utf-8") as stream:
+            value = json.load(stream)[name]
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror or error}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path} is damaged: no JSON with '{name}' ({error}); download it again") from error
+    if not isinstance(value, list):
+        raise UserError(f"{path} is damaged: '{name}' is no list; download it again")
+    return value

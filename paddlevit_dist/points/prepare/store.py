@@ -1,0 +1,117 @@
+"""Write a store: scenes in parallel, lists and class names at the end; what is finished stays when interrupted."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any, Dict, List, NamedTuple
+
+from ...errors import UserError
+from ...loading.atomic_file import atomic_file
+from ...loading.prepare_workers import check_stop, work
+from ..scene_store import (
+    CLASSES_FILE,
+    SCENES_FOLDER,
+    SUFFIX,
+    VERSION,
+    SceneHeader,
+    list_file,
+    read_header,
+    scene_file,
+    write_lines,
+    write_scene,
+)
+from .sources import Source
+
+RECORD_FILE = "prepared.json"
+
+
+class Summary(NamedTuple):
+    """What a store holds after a preparation: scenes by split, points, bytes, and scenes that were already there."""
+
+    scenes: Dict[str, int]
+    points: int
+    num_bytes: int
+    kept: int
+
+
+def prepare_store(reader: Any, splits: Dict[str, List[Source]], root: str, output: Path, workers: int) -> Summary:
+    """Read all sources and write them to ``output``, leaving out those that are there and made from the same files.
+
+    Args:
+        reader: ``kind``, ``settings``, ``class_names`` and ``read(source) -> Scene``; goes to the processes.
+
+    Raises:
+        UserError: a source is bad, ``output`` holds something else, or the disk is full.
+    """
+    _begin(output, reader.kind, root)
+    sources = {source.name: source for scenes in splits.values() for source in scenes}
+    keys = {name: _key(reader, source) for name, source in sources.items()}
+    missing = [name for name in sources if not _is_there(scene_file(output, name), keys[name])]
+    jobs = [(1, (reader, sources[name], scene_file(output, name), keys[name])) for name in missing]
+    for _ in work(_write, jobs, workers, len(jobs), "preparing", "scene"):
+        pass
+    for abandoned in Path(output, SCENES_FOLDER).glob(f"*{SUFFIX}.*.tmp"):  # of a run that was killed
+        abandoned.unlink()
+    headers = [read_header(scene_file(output, name)) for name in sources]
+    write_lines(output / CLASSES_FILE, _class_names(reader, headers))
+    for split, scenes in splits.items():
+        write_lines(Path(list_file(output, split)), [source.name for source in scenes])
+    return Summary(
+        {split: len(scenes) for split, scenes in splits.items()},
+        sum(header.num_points for header in headers),
+        sum(header.file_bytes for header in headers),
+        len(sources) - len(missing),
+    )
+
+
+def _class_names(reader: Any, headers: List[SceneHeader]) -> List[str]:
+    if reader.class_names is not None:
+        return reader.class_names
+    return [str(number) for number in range(1 + max(header.highest_class for header in headers))]
+
+
+def _begin(output: Path, kind: str, root: str) -> None:
+    """Make ``output``, or see that what it holds belongs to a preparation of the same data."""
+    record = {"version": VERSION, "kind": kind, "source": root}
+    try:
+        Path(output, SCENES_FOLDER).mkdir(parents=True, exist_ok=True)
+        others = [name for name in os.listdir(output) if name != SCENES_FOLDER]
+        if RECORD_FILE in others:
+            before = json.loads((output / RECORD_FILE).read_text(encoding="utf-8"))
+        elif others:
+            raise UserError(f"{output} is not empty and has no {RECORD_FILE}; choose a new folder")
+        else:
+            before = None
+    except OSError as error:
+        raise UserError(f"{output} cannot be made or read: {error.strerror}; choose another folder") from error
+    except ValueError as error:
+        raise UserError(f"{output / RECORD_FILE} is damaged ({error}); choose a new folder") from error
+    if before not in (None, record):
+        raise UserError(f"{output} was prepared from other data or by another version ({before}); choose a new folder")
+    if before is None:
+        with atomic_file(output / RECORD_FILE) as out:
+            out.write((json.dumps(record, indent=1) + "\n").encode("ascii"))
+
+
+def _key(reader: Any, source: Source) -> bytes:
+    """SHA-256 of what decides a scene: the kind of data, the settings, and its files with size and time of change."""
+    states = [os.stat(file) for file in source.files]
+    files = [(file, state.st_size, state.st_mtime_ns) for file, state in zip(source.files, states)]
+    return hashlib.sha256(repr((VERSION, reader.kind, reader.settings, files, source.labelled)).encode()).digest()
+
+
+def _is_there(path: str, key: bytes) -> bool:
+    if not os.path.exists(path):
+        return False
+    try:
+        return read_header(path).key == key
+    except UserError:  # cut off, damaged or of another version: made anew
+        return False
+
+
+def _write(reader: Any, source: Source, path: str, key: bytes) -> None:
+    check_stop()
+    write_scene(Path(path), reader.read(source), source.labelled, key)

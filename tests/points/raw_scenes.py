@@ -1,0 +1,71 @@
+"""Raw scenes as ScanNet, torch and others write them, for tests."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import zipfile
+
+import numpy as np
+
+from paddlevit_dist.points.ply import write_points
+
+
+def points_of(points, seed=0):
+    generator = np.random.default_rng(seed)
+    columns = {name: generator.normal(size=points).astype(np.float32) for name in "xyz"}
+    columns.update({name: generator.integers(0, 256, points, dtype=np.uint8) for name in ("red", "green", "blue")})
+    return columns
+
+
+def write_scannet(folder, name, points=400, seed=0, labelled=True):
+    """A scene as ScanNet is downloaded: segments of one class each, objects of several segments."""
+    generator = np.random.default_rng(seed)
+    folder.mkdir(parents=True, exist_ok=True)
+    columns = {**points_of(points, seed), "alpha": np.full(points, 255, np.uint8)}
+    write_points(folder / f"{name}_vh_clean_2.ply", columns)
+    if not labelled:
+        return
+    segments = generator.choice([3, 7, 11, 12, 20, 41, 58, 77, 90, 95], points)
+    classes = {3: 1, 7: 1, 11: 2, 12: 5, 20: 5, 41: 7, 58: 40, 77: 39, 90: 0, 95: 13}
+    numbers = np.array([classes[segment] for segment in segments.tolist()], np.uint16)
+    write_points(folder / f"{name}_vh_clean_2.labels.ply", {**columns, "label": numbers})
+    groups = [
+        {"objectId": 0, "label": "wall", "segments": [3, 7]},
+        {"objectId": 1, "label": "office chair", "segments": [20, 12]},
+        {"objectId": 2, "label": "floor", "segments": [11]},
+        {"objectId": 3, "label": "table", "segments": [41]},
+        {"objectId": 4, "label": "paper", "segments": [58]},
+        {"objectId": 5, "label": "lamp", "segments": [77]},
+    ]
+    (folder / f"{name}.aggregation.json").write_text(json.dumps({"sceneId": name, "segGroups": groups}))
+    (folder / f"{name}_vh_clean_2.0.010000.segs.json").write_text(json.dumps({"segIndices": segments.tolist()}))
+
+
+def legacy(path, value):
+    """As torch.save wrote before 1.6: magic, version, sizes, the object, the keys of its tensors."""
+    sizes = {"protocol_version": 1001, "little_endian": True, "type_sizes": {"short": 2, "int": 4, "long": 4}}
+    with open(path, "wb") as stream:
+        for part in (0x1950A86A20F9469CFC6C, 1001, sizes, value, []):
+            pickle.dump(part, stream, protocol=2)
+
+
+def zipped(path, value):
+    """As torch.save writes since."""
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("archive/data.pkl", pickle.dumps(value, protocol=2))
+        archive.writestr("archive/version", "3\n")
+
+
+def pointgroup_arrays(points=300, seed=0):
+    generator = np.random.default_rng(seed)
+    rgb = generator.integers(0, 256, (points, 3))
+    semantic = generator.integers(-1, 20, points).astype(np.float64)
+    instance = generator.integers(-1, 6, points).astype(np.float64)
+    arrays = (
+        generator.normal(size=(points, 3)).astype(np.float32),
+        (rgb / 127.5 - 1).astype(np.float32),
+        np.where(semantic < 0, -100.0, semantic),
+        np.where(instance < 0, -100.0, instance),
+    )
+    return arrays, rgb

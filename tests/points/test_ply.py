@@ -1,0 +1,155 @@
+"""PLY files: every form that programs write, and what is damaged."""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+import pytest
+
+from paddlevit_dist.errors import UserError
+from paddlevit_dist.points.ply import read_vertices, write_points
+
+ROWS = [(1.5, -2.0, 3.25, 10, 20, 255, 7), (0.0, 1e-3, -9.5, 0, 128, 3, 65000)]
+PROPERTIES = ["float x", "float y", "float z", "uchar red", "uchar green", "uchar blue", "ushort label"]
+FACES = ["element face 2", "property list uchar int vertex_indices"]
+
+
+def header(form, vertices=PROPERTIES, count=2, before=(), after=FACES, newline="\n"):
+    lines = ["ply", f"format {form} 1.0", "comment made by hand", "obj_info nothing", *before]
+    lines += [f"element vertex {count}", *(f"property {item}" for item in vertices), *after, "end_header"]
+    return "".join(line + newline for line in lines).encode()
+
+
+def body(order, rows=ROWS):
+    return b"".join(struct.pack(order + "fffBBBH", *row) for row in rows)
+
+
+def faces(order):
+    return struct.pack(order + "Biii", 3, 0, 1, 1) + struct.pack(order + "Biiii", 4, 0, 1, 1, 0)
+
+
+def text(rows=ROWS):
+    return "".join(" ".join(map(repr, row)) + "\n" for row in rows).encode()
+
+
+def check(columns):
+    assert list(columns) == ["x", "y", "z", "red", "green", "blue", "label"]
+    assert [column.dtype.str[1:] for column in columns.values()] == ["f4", "f4", "f4", "u1", "u1", "u1", "u2"]
+    assert all(column.dtype.isnative for column in columns.values())
+    for column, values in zip(columns.values(), zip(*ROWS)):
+        assert column.tolist() == np.array(values, column.dtype).tolist()
+
+
+@pytest.mark.parametrize("newline", ("\n", "\r\n"))
+@pytest.mark.parametrize("form, order", (("binary_little_endian", "<"), ("binary_big_endian", ">")))
+def test_binary_files_of_both_byte_orders(tmp_path, form, order, newline):
+    path = tmp_path / "a.ply"
+    path.write_bytes(header(form, newline=newline) + body(order) + faces(order))
+    check(read_vertices(path))
+
+
+@pytest.mark.parametrize("newline", ("\n", "\r\n"))
+def test_ascii_files(tmp_path, newline):
+    path = tmp_path / "a.ply"
+    path.write_bytes(header("ascii", newline=newline) + text() + b"3 0 1 1\n4 0 1 1 0\n")
+    check(read_vertices(path))
+
+
+def test_properties_in_any_order_and_of_any_type(tmp_path):
+    path = tmp_path / "a.ply"
+    properties = ["uint8 blue", "double z", "int8 label", "float64 x", "int32 extra", "float32 y"]
+    rows = [(3, 0.25, -1, 1e10, -70000, 0.5)]
+    path.write_bytes(header("binary_big_endian", properties, 1, after=()) + struct.pack(">Bdbdif", *rows[0]))
+    columns = read_vertices(path)
+    assert {name: column.item() for name, column in columns.items()} == dict(
+        zip(("blue", "z", "label", "x", "extra", "y"), rows[0])
+    )
+
+
+def test_elements_before_the_vertices_are_passed_over(tmp_path):
+    path = tmp_path / "a.ply"
+    camera = ["element camera 1", "property float view", "element strip 2", "property list int short items"]
+    strips = struct.pack("<ihhh", 3, 1, 2, 3) + struct.pack("<i", 0)
+    path.write_bytes(header("binary_little_endian", before=camera) + struct.pack("<f", 1.0) + strips + body("<"))
+    check(read_vertices(path))
+    path.write_bytes(header("ascii", before=camera) + b"1.0\n3 1 2 3\n0\n" + text())
+    check(read_vertices(path))
+
+
+def test_lists_of_a_vertex_are_left_out(tmp_path):
+    path = tmp_path / "a.ply"
+    properties = ["float x", "list uchar float weights", "short label"]
+    rows = struct.pack("<fBffh", 1.0, 2, 0.5, 0.5, 3) + struct.pack("<fBh", 2.0, 0, 4)
+    path.write_bytes(header("binary_little_endian", properties, 2, after=()) + rows)
+    columns = read_vertices(path)
+    assert columns["x"].tolist() == [1.0, 2.0] and columns["label"].tolist() == [3, 4] and len(columns) == 2
+
+
+def test_no_vertex_at_all(tmp_path):
+    path = tmp_path / "a.ply"
+    for form in ("ascii", "binary_little_endian"):
+        path.write_bytes(header(form, count=0))
+        assert [len(column) for column in read_vertices(path).values()] == 7 * [0]
+
+
+def test_numbers_that_are_not_finite_come_through(tmp_path):
+    path = tmp_path / "a.ply"
+    path.write_bytes(header("ascii", ["float x", "float y"], 2, after=()) + b"nan 1\ninf -inf\n")
+    columns = read_vertices(path)
+    assert np.isnan(columns["x"][0]) and columns["x"][1] == np.inf and columns["y"][1] == -np.inf
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    (
+        (b"", "its first line is not 'ply'"),
+        (b"solid thing", "its first line is not 'ply'"),
+        (b"ply\nformat ascii 1.0\nelement vertex 2\n", "its header has no end"),
+        (b"ply\nend_header\n", "its header names no format"),
+        (b"ply\nformat binary_middle_endian 1.0\nend_header\n", "line 'format binary_middle_endian 1.0'"),
+        (b"ply\nformat ascii 1.0\nelement vertex many\nend_header\n", "line 'element vertex many'"),
+        (b"ply\nformat ascii 1.0\nelement vertex -1\nend_header\n", "line 'element vertex -1'"),
+        (b"ply\nformat ascii 1.0\nproperty float x\nend_header\n", "line 'property float x'"),
+        (header("binary_little_endian", []), "element 'vertex' has no properties"),
+        (header("ascii", ["colour x"]), "line 'property colour x'"),
+        (header("binary_little_endian") + body("<")[:-1], "ends after 1 of 2 records of 'vertex'"),
+        (header("binary_little_endian", count=10**15) + body("<"), "ends after"),
+        (header("binary_little_endian", before=FACES[:2]) + faces("<")[:-1], "ends within the records of 'face'"),
+        (header("ascii") + text()[:-40], "vertices are not rows|ends after 1 of 2"),
+        (header("ascii") + text(ROWS[:1]), "ends after 1 of 2 records"),
+        (header("ascii", PROPERTIES[:6]) + text(), "have 7 numbers each, its header says 6"),
+        (header("ascii") + b"a b c d e f g\n" * 2, "vertices are not rows of 7 numbers"),
+        (header("binary_little_endian", ["float x", "float x"]) + bytes(16), "have the same name"),
+    ),
+)
+def test_a_damaged_file_is_told_in_one_line(tmp_path, content, message):
+    path = tmp_path / "a.ply"
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=message) as error:
+        read_vertices(path)
+    assert "\n" not in str(error.value) and str(path) in str(error.value)
+
+
+def test_no_vertices_and_no_file_are_told(tmp_path):
+    path = tmp_path / "a.ply"
+    path.write_bytes(b"ply\nformat ascii 1.0\nend_header\n")
+    with pytest.raises(UserError, match="has no element 'vertex'"):
+        read_vertices(path)
+    with pytest.raises(UserError, match="cannot be read: No such file"):
+        read_vertices(tmp_path / "b.ply")
+
+
+def test_written_points_are_read_again(tmp_path):
+    path = tmp_path / "out.ply"
+    generator = np.random.default_rng(0)
+    columns = {name: generator.normal(size=50).astype(np.float32) for name in "xyz"}
+    columns.update({name: generator.integers(0, 256, 50, dtype=np.uint8) for name in ("red", "green", "blue")})
+    columns["label"] = generator.integers(-100, 20, 50).astype(np.int16)
+    write_points(path, columns, ["predicted"])
+    again = read_vertices(path)
+    assert list(again) == list(columns)
+    assert all(np.array_equal(again[name], columns[name]) for name in columns)
+    assert b"\ncomment predicted\n" in path.read_bytes()
+    with pytest.raises(ValueError):
+        write_points(path, {"x": columns["x"], "y": columns["y"][:3]})

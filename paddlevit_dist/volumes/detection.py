@@ -1,0 +1,236 @@
+"""The task: finding landmarks in volumes by heatmaps."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+import numpy as np
+import paddle
+import paddle.nn.functional as F
+from PIL import Image
+
+from ..engine.task import Moment, Task, Term
+from ..errors import UserError
+from ..loading.atomic_file import atomic_file
+from ..models import create_model
+from ..parallel import all_gather, is_main
+from ..registry import resolve
+from . import sliding_window
+from .decoding import decode
+from .geometry import Geometry
+from .heatmaps import Factors, gaussian_factors, radius_factors
+from .landmarks import Options
+from .losses import focal_loss, weighted_squared_error
+from .metrics import RADII_MM, LandmarkMetrics, rate_name, rows_of
+from .pictures import orthogonal_slices
+from .samples import Augmentation, VolumeSamples, mirror_order
+
+_COLUMNS = ["case", "landmark", "x_mm", "y_mm", "z_mm", "confidence", "radial_error_mm"]
+
+
+class LandmarkDetection(Task):
+    """Trains and evaluates a network that maps a volume to one heatmap per landmark."""
+
+    best_metric = ("mre_mm", False)
+    sample_name = "volumes"
+    batch_norm = "sync"
+    count_names = ("heatmap",)
+    writes_predictions = True
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        self.names: List[str] = []
+        self.spacing: Optional[np.ndarray] = None  # (depth, height, width), mm
+        self._cases: List[str] = []  # of the evaluation
+        self._rows: List[List[Any]] = []  # predicted by this rank
+
+    # ---- data --------------------------------------------------------------------------------------------------
+
+    def build_dataset(self, split: str, cache_folder: Path) -> VolumeSamples:
+        data, volumes = self.config.DATA, self.config.VOLUMES
+        target = resolve("dataset", data.DATASET)
+        if not getattr(target, "has_landmarks", False):
+            raise UserError(
+                f"data set {data.DATASET} has no landmarks in volumes, which task {self.config.TASK} needs; use "
+                "landmarks or synthetic_landmarks"
+            )
+        options = Options(volumes.SPACING_MM, volumes.LANDMARKS, volumes.LANDMARK_UNITS, volumes.WORLD)
+        folder = cache_folder if data.CACHE_FOLDER is None else Path(data.CACHE_FOLDER).expanduser().absolute()
+        dataset = target(data.DATA_PATH, split, folder, options)
+        self._take_facts(dataset)
+        if split == "val":
+            self._cases = [dataset.case(index) for index in range(len(dataset))]
+        is_training = split == "train"
+        augmentation = Augmentation(
+            volumes.FLIP, volumes.ROTATION_DEGREES, volumes.SCALE, volumes.INTENSITY_JITTER, volumes.NOISE
+        )
+        mirrored = mirror_order(self.names, volumes.MIRROR_PAIRS)
+        crop_size = volumes.CROP_SIZE if is_training else None
+        return VolumeSamples(dataset, crop_size, augmentation, mirrored, self._window())
+
+    def _take_facts(self, dataset: Any) -> None:
+        if self.spacing is not None and not np.allclose(self.spacing, dataset.spacing, rtol=1e-3):
+            raise UserError(
+                f"data set {self.config.DATA.DATASET}: the voxel spacing of train is not that of val "
+                f"({dataset.spacing.tolist()} and {self.spacing.tolist()} mm); set VOLUMES.SPACING_MM to resample all"
+            )
+        wanted = self.config.MODEL.NUM_CLASSES
+        if wanted is not None and wanted != len(dataset.names):
+            raise UserError(
+                f"MODEL.NUM_CLASSES (-num_classes) is {wanted}, but there are {len(dataset.names)} landmarks; leave it "
+                "out, or name the landmarks in VOLUMES.LANDMARKS"
+            )
+        self.spacing, self.names = dataset.spacing, list(dataset.names)
+
+    def _window(self) -> Optional[Sequence[float]]:
+        window = self.config.VOLUMES.INTENSITY_WINDOW
+        if window is not None and window[0] >= window[1]:
+            raise UserError(f"VOLUMES.INTENSITY_WINDOW {list(window)}: expected the smaller number first")
+        return window
+
+    def collate(self, samples: Sequence[Dict[str, np.ndarray]]) -> Dict[str, np.ndarray]:
+        """Crops as they are; whole volumes filled up with zeros to the largest, and their ``sizes`` (batch, 3)."""
+        volumes = [sample["volume"] for sample in samples]
+        batch = {name: np.stack([sample[name] for sample in samples]) for name in samples[0] if name != "volume"}
+        sizes = np.array([volume.shape[1:] for volume in volumes], dtype=np.int64)
+        if "index" in batch:
+            batch["sizes"] = sizes
+        largest = sizes.max(axis=0)
+        batch["volume"] = np.zeros((len(volumes), 1, *largest), dtype=np.float32)
+        for target, volume in zip(batch["volume"], volumes):
+            target[:, : volume.shape[1], : volume.shape[2], : volume.shape[3]] = volume
+        return batch
+
+    def counts(self, batch: Dict[str, np.ndarray]) -> Dict[str, int]:
+        return {"heatmap": int(np.isfinite(batch["points"]).all(axis=-1).sum())}
+
+    # ---- training ----------------------------------------------------------------------------------------------
+
+    def build_model(self) -> paddle.nn.Layer:
+        volumes = self.config.VOLUMES
+        return create_model(
+            self.config.MODEL.NAME,
+            num_classes=len(self.names),
+            width=volumes.UNET_WIDTH,
+            depth=volumes.UNET_DEPTH,
+            blocks=volumes.UNET_BLOCKS,
+        )
+
+    def train_step(self, model: paddle.nn.Layer, batch: Dict[str, paddle.Tensor], moment: Moment) -> Dict[str, Term]:
+        points = batch["points"]  # (batch, landmarks, 3)
+        maps = model(batch["volume"]).astype("float32")  # (batch, landmarks, depth, height, width)
+        target = self.target(points, maps.shape[2:])
+        if self.config.VOLUMES.LOSS == "focal":
+            losses = focal_loss(maps, target, points)  # (batch, landmarks)
+        else:
+            losses = weighted_squared_error(maps, target, self.config.VOLUMES.PEAK_WEIGHT) / self._cost_of_nothing()
+        present = paddle.isfinite(points).all(axis=-1).astype("float32")
+        return {"heatmap": Term((losses * present).sum(), present.sum())}
+
+    def target(self, points: paddle.Tensor, shape: Sequence[int]) -> Factors:
+        """Heatmaps of positions (batch, landmarks, 3), as factors."""
+        volumes = self.config.VOLUMES
+        if volumes.HEATMAP == "radius":
+            return radius_factors(points, shape, volumes.RADIUS)
+        return gaussian_factors(points, shape, self._sigma().tolist())
+
+    def _sigma(self) -> np.ndarray:
+        """Deviation of the heatmaps in voxels, (depth, height, width)."""
+        volumes = self.config.VOLUMES
+        if volumes.HEATMAP == "radius":
+            return np.full(3, (2 * volumes.RADIUS + 1) / 6)
+        return np.array(volumes.SIGMA_MM) / self.spacing
+
+    def _cost_of_nothing(self) -> float:
+        """What a map of zeros costs for a landmark inside, so that the loss does not depend on deviation and size.
+
+        The integral of a Gaussian's k-th power is (2 pi / k)^(3/2) times the product of its deviations.
+        """
+        weight = self.config.VOLUMES.PEAK_WEIGHT
+        volume = float(np.prod(self._sigma()))
+        return volume * (math.pi**1.5 + weight * (2 * math.pi / 3) ** 1.5)
+
+    # ---- evaluation --------------------------------------------------------------------------------------------
+
+    def build_metrics(self) -> LandmarkMetrics:
+        return LandmarkMetrics(self.names)
+
+    def eval_step(self, model: paddle.nn.Layer, batch: Dict[str, paddle.Tensor], metrics: LandmarkMetrics) -> None:
+        sizes, affines = batch["sizes"].numpy(), batch["affine"].numpy()
+        points = batch["points"].numpy().astype(np.float64)
+        for number, index in enumerate(batch["index"].numpy().tolist()):
+            geometry = Geometry(tuple(sizes[number].tolist()), affines[number])
+            depth, height, width = geometry.shape
+            volume = batch["volume"][number, :, :depth, :height, :width]  # (1, depth, height, width)
+            found, confidences = self.find(model, volume)
+            errors = np.linalg.norm(geometry.world(found) - geometry.world(points[number]), axis=-1)
+            metrics.update(errors)
+            if self.predictions is not None:
+                case = self._cases[index]
+                for name, place, sure, error in zip(self.names, geometry.world(found), confidences, errors):
+                    known = "" if math.isnan(error) else f"{error:.4f}"
+                    self._rows.append([case, name, *(f"{value:.4f}" for value in place), f"{sure:.4f}", known])
+                self._draw(case, volume[0].numpy(), geometry, found, points[number])
+
+    def find(self, model: paddle.nn.Layer, volume: paddle.Tensor) -> Tuple[np.ndarray, np.ndarray]:
+        """Voxel positions (landmarks, 3) and confidences (landmarks,) in a volume (1, depth, height, width)."""
+        volumes = self.config.VOLUMES
+        maps = sliding_window.predict(self._maps_of(model), volume, volumes.CROP_SIZE, volumes.OVERLAP)
+        return decode(maps, volumes.DECODING, np.ceil(3 * self._sigma()).astype(int))
+
+    def _maps_of(self, model: paddle.nn.Layer) -> Any:
+        if self.config.VOLUMES.LOSS == "focal":
+            return lambda windows: F.sigmoid(model(windows).astype("float32"))
+        return lambda windows: model(windows).astype("float32")
+
+    def finish_predictions(self) -> List[str]:
+        """Gather all ranks' rows; the main process writes ``landmarks.csv`` and ``per_landmark.csv``."""
+        rows = sorted(row for part in all_gather(self._rows) for row in part)
+        self._rows = []
+        if not is_main():
+            return []
+        _write_csv(self.predictions / "landmarks.csv", _COLUMNS, rows)
+        metrics = LandmarkMetrics(self.names)
+        for case in sorted({row[0] for row in rows}):
+            errors = {row[1]: float(row[-1] or "nan") for row in rows if row[0] == case}
+            metrics.update(np.array([errors[name] for name in self.names]))
+        header = ["landmark", "mre_mm", "sd_mm", *map(rate_name, RADII_MM), "count"]
+        _write_csv(self.predictions / "per_landmark.csv", header, rows_of(metrics.state, self.names))
+        return [f"wrote {len(rows)} positions in world millimetres and a picture of each case to {self.predictions}"]
+
+    # ---- pictures ----------------------------------------------------------------------------------------------
+
+    def _draw(self, case: str, volume: np.ndarray, geometry: Geometry, found: np.ndarray, true: np.ndarray) -> None:
+        picture = orthogonal_slices(volume, geometry.spacing, found, true)
+        content = io.BytesIO()
+        Image.fromarray(picture).save(content, format="PNG")
+        with atomic_file(self.predictions / f"{case}.png") as out:
+            out.write(content.getvalue())
+
+    def pictures(self, samples: VolumeSamples, batch: Dict[str, Any], epoch: int) -> List[Tuple[np.ndarray, str]]:
+        """Three slices of each crop of a batch, with the landmarks that lie in it."""
+        return [self._seen(volume[0], points) for volume, points in zip(batch["volume"], batch["points"])]
+
+    def evaluation_pictures(self, samples: VolumeSamples, indices: Sequence[int]) -> List[Tuple[np.ndarray, str]]:
+        """Three slices of whole volumes."""
+        readings = [samples.sample(index, np.random.default_rng(0)) for index in indices]
+        return [self._seen(reading["volume"][0], reading["points"]) for reading in readings]
+
+    def _seen(self, volume: np.ndarray, points: np.ndarray) -> Tuple[np.ndarray, str]:
+        geometry = Geometry(volume.shape, np.eye(4))
+        inside = np.where(geometry.contains(points)[:, None], points.astype(np.float64), np.nan)
+        count = int(np.isfinite(inside).all(axis=1).sum())
+        return orthogonal_slices(volume, self.spacing, None, inside), f"{count} of {len(self.names)} landmarks"
+
+
+def _write_csv(file: Path, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    with atomic_file(file) as out:
+        out.write(text.getvalue().encode("utf-8"))

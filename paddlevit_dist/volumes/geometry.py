@@ -1,0 +1,157 @@
+"""Where the voxels of an array lie in the world.
+
+Files name coordinates in the order x, y, z; arrays are indexed z, y, x. Here every point and every triple is in array
+order (z, y, x), and only reading and writing turns it round.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Tuple
+
+import numpy as np
+
+from ..errors import UserError
+
+_LPS_FROM_RAS = np.diag([-1.0, -1.0, 1.0, 1.0])  # its own inverse
+
+
+class Geometry(NamedTuple):
+    """Shape of an array and its place in the world.
+
+    Attributes:
+        shape: (depth, height, width).
+        affine: float64 (4, 4), from voxel indices (x, y, z, 1) to millimetres (x, y, z, 1).
+    """
+
+    shape: Tuple[int, int, int]
+    affine: np.ndarray
+
+    @property
+    def spacing(self) -> np.ndarray:
+        """Millimetres between neighbours, (depth, height, width)."""
+        return np.linalg.norm(self.affine[:3, :3], axis=0)[::-1]
+
+    @property
+    def directions(self) -> np.ndarray:
+        """World millimetres (x, y, z) of a step along depth, height and width: float64 (3, 3), a row for each."""
+        return self.affine[:3, :3].T[::-1]
+
+    def world(self, points: np.ndarray) -> np.ndarray:
+        """Millimetres (..., 3) in the order x, y, z of voxel positions (..., 3) in the order z, y, x."""
+        return points[..., ::-1] @ self.affine[:3, :3].T + self.affine[:3, 3]
+
+    def voxels(self, world: np.ndarray) -> np.ndarray:
+        """Voxel positions (..., 3) in the order z, y, x of millimetres (..., 3) in the order x, y, z."""
+        inverse = np.linalg.inv(self.affine)
+        return (world @ inverse[:3, :3].T + inverse[:3, 3])[..., ::-1]
+
+    def contains(self, points: np.ndarray) -> np.ndarray:
+        """Whether positions (..., 3) lie in the array, up to the outer faces of its border voxels."""
+        return ((points >= -0.5) & (points <= np.asarray(self.shape) - 0.5)).all(axis=-1)
+
+
+def checked(shape: Tuple[int, ...], affine: np.ndarray, file: str) -> Geometry:
+    """A geometry that can be worked with.
+
+    Raises:
+        UserError: the array is not three-dimensional, or the affine cannot be inverted.
+    """
+    if len(shape) > 3 and all(length == 1 for length in shape[:-3]):
+        shape = shape[-3:]
+    if len(shape) != 3:
+        raise UserError(
+            f"{file}: the volume has {len(shape)} dimensions {tuple(shape)}, expected 3; store each time point or "
+            "channel in a file of its own"
+        )
+    affine = np.asarray(affine, dtype=np.float64)
+    if affine.shape != (4, 4) or not np.isfinite(affine).all():
+        raise UserError(f"{file}: the affine is not 4 x 4 finite numbers; write the header anew")
+    lengths = np.linalg.norm(affine[:3, :3], axis=0)
+    # Relative to the axes' lengths this is the volume of a unit cell: 1 for right angles, 0 where axes coincide.
+    if not lengths.all() or abs(np.linalg.det(affine[:3, :3] / lengths)) < 1e-6:
+        raise UserError(
+            f"{file}: the affine is singular (an axis has no length or lies in the plane of the others), so positions "
+            "in millimetres mean nothing; write the header anew"
+        )
+    return Geometry((int(shape[0]), int(shape[1]), int(shape[2])), affine)
+
+
+def canonical(array: np.ndarray, affine: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
+    """Turn an array so that its axes run as nearly as possible along the world's, without resampling.
+
+    Args:
+        array: (depth, height, width).
+        affine: (4, 4), see ``Geometry``.
+    Returns:
+        A view of the array, and its affine: the same voxels lie at the same millimetres.
+    """
+    order, signs = nearest_axes(affine)
+    turned = array.transpose([2 - axis for axis in order[::-1]])
+    turned = turned[tuple(slice(None, None, int(sign)) for sign in signs[::-1])]
+    last = np.array(array.shape[::-1])[order] - 1  # largest index along each new axis, x first
+    change = np.zeros((4, 4))  # new index (x, y, z, 1) -> old index
+    change[3, 3] = 1.0
+    for new, old in enumerate(order):
+        change[old, new] = signs[new]
+        change[old, 3] = 0.0 if signs[new] > 0 else last[new]
+    return turned, affine @ change
+
+
+def nearest_axes(affine: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
+    """For each world axis (x, y, z) the array axis (0 is x) that runs along it, and its sign."""
+    cosines = affine[:3, :3] / np.linalg.norm(affine[:3, :3], axis=0)
+    order, signs = np.zeros(3, dtype=int), np.zeros(3)
+    left = np.abs(cosines)
+    for _ in range(3):  # the clearest pair first
+        world, axis = np.unravel_index(left.argmax(), (3, 3))
+        order[world], signs[world] = axis, np.sign(cosines[world, axis])
+        left[world, :] = left[:, axis] = -1.0
+    return order, signs
+
+
+def other_handedness(affine: np.ndarray) -> np.ndarray:
+    """The same place in the other of the two usual worlds: right-anterior-superior or left-posterior-superior."""
+    return _LPS_FROM_RAS @ affine
+
+
+def resample(array: np.ndarray, affine: np.ndarray, spacing: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
+    """Interpolate linearly, axis by axis, to another spacing.
+
+    The first voxel's centre keeps its place; the last may end up to half a new voxel outside the old array and then
+    repeats its border.
+
+    Args:
+        array: (depth, height, width).
+        spacing: wanted millimetres, (depth, height, width).
+    Returns:
+        float32 array and its affine.
+    """
+    old = Geometry(array.shape, affine).spacing
+    result = np.asarray(array, dtype=np.float32)
+    steps = np.asarray(spacing, dtype=np.float64) / old
+    for axis, step in enumerate(steps):
+        if abs(step - 1.0) < 1e-6:
+            continue
+        length = array.shape[axis]
+        count = max(1, int(np.floor((length - 1) / step + 0.5)) + 1)
+        positions = np.minimum(np.arange(count) * step, length - 1)
+        lower = np.minimum(positions.astype(np.int64), max(length - 2, 0))
+        upper = np.minimum(lower + 1, length - 1)
+        share = (positions - lower).astype(np.float32)
+        share = share.reshape([-1 if other == axis else 1 for other in range(3)])
+        result = result.take(lower, axis) * (1 - share) + result.take(upper, axis) * share
+    changed = affine.copy()
+    changed[:3, :3] *= steps[::-1]
+    return result, changed
+
+
+def rotation(angles: np.ndarray) -> np.ndarray:
+    """Matrix (3, 3) of rotations in radians about the first, then the second, then the third axis."""
+    matrix = np.eye(3)
+    for axis, angle in enumerate(angles):
+        turn = np.eye(3)
+        i, j = [k for k in range(3) if k != axis]
+        turn[i, i] = turn[j, j] = np.cos(angle)
+        turn[i, j], turn[j, i] = -np.sin(angle), np.sin(angle)
+        matrix = turn @ matrix
+    return matrix

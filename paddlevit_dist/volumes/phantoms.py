@@ -1,0 +1,152 @@
+"""CT-like phantoms of a head with known landmarks, drawn from a number: the data set for trying."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+
+import numpy as np
+
+from .geometry import Geometry, rotation
+from .store import Decoded
+
+NAMES = ["chin", "ear_left", "ear_right", "eye_left", "eye_right", "nose_tip", "occiput", "sella"]
+MIRROR_PAIRS = ["ear_left:ear_right", "eye_left:eye_right"]
+
+_SHAPE = (40, 48, 48)  # depth, height, width
+_SPACING_MM = (4.0, 3.0, 3.0)
+_SIZES = {"train": 96, "val": 24}
+_STREAMS = {"train": 1, "val": 2}
+_MISSING = 0.04  # share of the landmarks that nobody marked
+_NOISE_HU = 25.0
+
+# Hounsfield units (HU), roughly
+_AIR, _FAT, _TISSUE, _BRAIN, _EYE, _BONE = -1000.0, -80.0, 45.0, 35.0, 12.0, 850.0
+
+
+class _Part(NamedTuple):
+    """An ellipsoid: centre and radii in millimetres (x, y, z) of the head's own frame (right, front, up)."""
+
+    centre: Tuple[float, float, float]
+    radii: Tuple[float, float, float]
+    intensity: float
+
+
+class Phantom(NamedTuple):
+    """``world`` is float64 (landmarks, 3), millimetres x, y, z; NaN where nobody marked the landmark."""
+
+    voxels: np.ndarray
+    geometry: Geometry
+    world: np.ndarray
+
+
+def draw(generator: np.random.Generator) -> Phantom:
+    """A head in a pose of its own: turned up to 12 degrees about each axis, shifted up to 8 mm, 10 % larger or smaller,
+    each part displaced by itself by about a millimetre, with noise."""
+    parts, landmarks = _anatomy(generator)
+    pose = rotation(np.deg2rad(generator.uniform(-12, 12, 3))) * generator.uniform(0.9, 1.1)
+    shift = generator.uniform(-8, 8, 3)
+    geometry = _place(generator)
+    middle = geometry.world((np.array(_SHAPE) - 1) / 2)
+    inverse = np.linalg.inv(pose)
+    grid = np.stack(np.meshgrid(*(np.arange(n, dtype=np.float32) for n in _SHAPE), indexing="ij"), axis=-1)
+    own = (geometry.world(grid) - middle - shift) @ inverse.T  # (depth, height, width, 3), mm in the head's frame
+    own = own.astype(np.float32)
+    voxels = np.full(_SHAPE, _AIR, dtype=np.float32)
+    for part in parts:
+        share = _share_inside(own, part)
+        voxels += share * (part.intensity - voxels)
+    voxels += generator.normal(0, _NOISE_HU, _SHAPE).astype(np.float32)
+    world = np.stack([landmarks[name] for name in NAMES]) @ pose.T + shift + middle
+    world[generator.random(len(NAMES)) < _MISSING] = np.nan
+    return Phantom(np.rint(voxels).clip(-1024, 3071).astype(np.int16), geometry, world)
+
+
+def _anatomy(generator: np.random.Generator) -> Tuple[List[_Part], Dict[str, np.ndarray]]:
+    """Parts, later ones over earlier ones, and where the landmarks are in the head's frame."""
+
+    def near(x: float, y: float, z: float) -> np.ndarray:
+        return np.array([x, y, z]) + generator.normal(0, 1.2, 3)
+
+    marks = {
+        "eye_right": near(17, 38, 4),
+        "eye_left": near(-17, 38, 4),
+        "ear_right": near(30, 0, -10),
+        "ear_left": near(-30, 0, -10),
+        "nose_tip": near(0, 58, -10),
+        "chin": near(0, 44, -42),
+        "sella": near(0, 8, -6),
+        "occiput": near(0, -54, -8),
+    }
+    parts = [
+        _Part((0, 0, 0), (50, 58, 52), _FAT),
+        _Part((0, 0, 0), (48, 56, 50), _TISSUE),
+        _Part((0, 20, -36), (30, 30, 22), _TISSUE),  # jaw
+        _Part((0, -2, 4), (44, 51, 46), _BONE),
+        _Part((0, -2, 4), (39, 46, 41), _BRAIN),
+        _Part(tuple(marks["occiput"]), (6, 4, 6), _BONE),
+        _Part(tuple(marks["chin"]), (11, 5, 5), _BONE),
+        _Part(tuple(marks["nose_tip"] - [0, 7, 0]), (6, 7, 6), _TISSUE),  # the landmark is its front end
+        _Part(tuple(marks["sella"]), (6, 5, 5), _BONE),
+        _Part(tuple(marks["sella"]), (3.5, 3, 3), _BRAIN),
+    ]
+    for side in ("right", "left"):
+        outwards = 1.0 if side == "right" else -1.0
+        parts.append(_Part(tuple(marks[f"eye_{side}"]), (11, 10, 10), _FAT))
+        parts.append(_Part(tuple(marks[f"eye_{side}"]), (8, 8, 8), _EYE))
+        # An air-filled canal from the landmark outwards.
+        parts.append(_Part(tuple(marks[f"ear_{side}"] + [outwards * 10, 0, 0]), (10, 4, 4), _AIR))
+    return parts, marks
+
+
+def _share_inside(own: np.ndarray, part: _Part) -> np.ndarray:
+    """Share of each voxel inside an ellipsoid, by its distance from the surface: edges are as soft as a scanner's."""
+    scaled = (own - np.array(part.centre, dtype=np.float32)) / np.array(part.radii, dtype=np.float32)
+    distance_mm = (np.sqrt(np.einsum("zyxc,zyxc->zyx", scaled, scaled)) - 1.0) * min(part.radii)
+    return np.clip(0.5 - distance_mm / np.mean(_SPACING_MM), 0.0, 1.0)
+
+
+def _place(generator: np.random.Generator) -> Geometry:
+    affine = np.diag([*_SPACING_MM[::-1], 1.0])
+    affine[:3, 3] = generator.uniform(-100, 100, 3)
+    return Geometry(_SHAPE, affine)
+
+
+class SyntheticLandmarks:
+    """96 phantoms to train on and 24 others to evaluate, each the same on every machine and in every run.
+
+    The interface is that of ``landmarks.Landmarks``; voxels are drawn when they are first asked for and then kept in
+    memory (180 kB each).
+    """
+
+    has_landmarks = True
+
+    def __init__(self, data_path: Optional[str], split: str, cache_folder: Optional[Path], options: Any) -> None:
+        self.split = split
+        self.names = list(NAMES)
+        self.spacing = np.array(_SPACING_MM)
+        self._drawn: Dict[int, Phantom] = {}
+
+    def __len__(self) -> int:
+        return _SIZES[self.split]
+
+    def __getstate__(self) -> Dict[str, Any]:
+        return {**self.__dict__, "_drawn": {}}
+
+    def volume(self, index: int) -> Decoded:
+        phantom = self._phantom(index)
+        return Decoded(phantom.voxels, phantom.geometry, (-1000.0, 1000.0))
+
+    def points(self, index: int, geometry: Geometry) -> np.ndarray:
+        return geometry.voxels(self._phantom(index).world)
+
+    def case(self, index: int) -> str:
+        return f"phantom_{self.split}_{index:03d}"
+
+    def describe(self, index: int) -> str:
+        return f"drawn phantom {self.split} {index}"
+
+    def _phantom(self, index: int) -> Phantom:
+        if index not in self._drawn:
+            self._drawn[index] = draw(np.random.default_rng([20_240_601, _STREAMS[self.split], index]))
+        return self._drawn[index]

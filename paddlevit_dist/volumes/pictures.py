@@ -1,0 +1,91 @@
+"""Three orthogonal slices of a volume with its landmarks, as a picture."""
+
+from __future__ import annotations
+
+from typing import Optional, Sequence, Tuple
+
+import numpy as np
+from PIL import Image, ImageDraw
+
+_FOUND, _TRUE = (255, 70, 70), (80, 230, 80)
+_SHORTEST_SIDE = 256  # pixels
+_GAP = 6
+_DIRECTIONS = (("axial", 1, 2, False), ("coronal", 0, 2, True), ("sagittal", 0, 1, True))  # name, rows, columns, up
+
+
+def orthogonal_slices(
+    volume: np.ndarray,
+    spacing: Sequence[float],
+    found: Optional[np.ndarray],
+    true: Optional[np.ndarray] = None,
+    centre: Optional[np.ndarray] = None,
+) -> np.ndarray:
+    """Axial, coronal and sagittal slices side by side, in true proportions.
+
+    Landmarks are projected onto each slice: crosses if they lie within two voxels of it, small dots if not; found ones
+    red, true ones green.
+
+    Args:
+        volume: (depth, height, width), shown from 0 (black) to 1 (white).
+        spacing: millimetres (depth, height, width).
+        found: voxel positions (landmarks, 3), or None; NaN are left out.
+        true: likewise.
+        centre: the voxel that all three slices go through; None for the median of the landmarks.
+    Returns:
+        uint8 (height, width, 3).
+    """
+    if centre is None:
+        centre = _middle(volume.shape, true if found is None else found)
+    index = np.clip(np.rint(centre).astype(int), 0, np.array(volume.shape) - 1)
+    scale = _SHORTEST_SIDE / min(length * step for length, step in zip(volume.shape, spacing))
+    panels = [_panel(volume, spacing, index, axis, scale, found, true) for axis in range(3)]
+    height = max(panel.shape[0] for panel in panels)
+    columns = []
+    for panel in panels:
+        filled = np.zeros((height, panel.shape[1] + _GAP, 3), dtype=np.uint8)
+        filled[: panel.shape[0], : panel.shape[1]] = panel
+        columns.append(filled)
+    return np.concatenate(columns, axis=1)[:, :-_GAP]
+
+
+def _middle(shape: Sequence[int], points: Optional[np.ndarray]) -> np.ndarray:
+    if points is None or not np.isfinite(points).all(axis=1).any():
+        return (np.array(shape) - 1) / 2
+    return np.nanmedian(points, axis=0)
+
+
+def _panel(
+    volume: np.ndarray,
+    spacing: Sequence[float],
+    index: np.ndarray,
+    axis: int,
+    scale: float,
+    found: Optional[np.ndarray],
+    true: Optional[np.ndarray],
+) -> np.ndarray:
+    name, rows, columns, is_upside_down = _DIRECTIONS[axis]
+    plane = volume.take(index[axis], axis=axis)
+    grey = np.rint(plane.clip(0, 1) * 255).astype(np.uint8)
+    zoom = np.array([spacing[rows] * scale, spacing[columns] * scale])  # pixels per voxel
+    size = np.maximum(np.rint(np.array(grey.shape) * zoom).astype(int), 1)
+    picture = Image.fromarray(grey[::-1] if is_upside_down else grey)
+    picture = picture.resize((size[1], size[0]), Image.BILINEAR).convert("RGB")
+    drawing = ImageDraw.Draw(picture)
+    for points, colour in ((true, _TRUE), (found, _FOUND)):
+        for point in [] if points is None else points[np.isfinite(points).all(axis=1)]:
+            row, column = (point[[rows, columns]] + 0.5) * zoom
+            row = size[0] - row if is_upside_down else row
+            _mark(drawing, (row, column), colour, is_near=abs(point[axis] - index[axis]) <= 2)
+    drawing.text((4, 4), f"{name} {index[axis]}", fill=(255, 255, 255))
+    return np.asarray(picture)
+
+
+def _mark(
+    drawing: ImageDraw.ImageDraw, place: Tuple[float, float], colour: Tuple[int, int, int], is_near: bool
+) -> None:
+    row, column = place
+    if not is_near:
+        drawing.point([(column, row), (column + 1, row), (column, row + 1), (column + 1, row + 1)], fill=colour)
+        return
+    drawing.line([(column - 4, row), (column + 4, row)], fill=colour)
+    drawing.line([(column, row - 4), (column, row + 4)], fill=colour)

@@ -1,0 +1,171 @@
+"""Volumes from files: NIfTI, NumPy's .npy and .npz, MetaImage and NRRD."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import zipfile
+from pathlib import Path
+from typing import Any, Callable, Dict, List, NamedTuple, Tuple
+
+import numpy as np
+
+from ..errors import UserError
+from .geometry import Geometry, checked
+
+_INSTALL = "pip install paddlevit_dist[volumes]"
+
+
+class Header(NamedTuple):
+    """What a file says of its volume, before the voxels are read.
+
+    Attributes:
+        geometry: shape (depth, height, width) and affine; axes are as in the file, only in the order z, y, x.
+        world: "ras" or "lps", the world of its format.
+    """
+
+    geometry: Geometry
+    world: str
+
+
+class _Opened(NamedTuple):
+    shape: Tuple[int, ...]  # in the order z, y, x; more than three for a series
+    affine: np.ndarray
+    world: str
+    load: Callable[[], np.ndarray]
+
+
+def read_header(path: str) -> Header:
+    """Shape and place of a volume.
+
+    Raises:
+        UserError: no such file, unknown format, damaged, not three-dimensional, or a singular affine.
+    """
+    opened = _open(os.fspath(path))
+    return Header(checked(opened.shape, opened.affine, os.fspath(path)), opened.world)
+
+
+def read_volume(path: str) -> Tuple[np.ndarray, Header]:
+    """The voxels (depth, height, width), in the file's dtype, and the header.
+
+    Raises:
+        UserError: as ``read_header``; or voxels are no real, finite numbers.
+    """
+    file = os.fspath(path)
+    opened = _open(file)
+    header = Header(checked(opened.shape, opened.affine, file), opened.world)
+    array = _understood(file, opened.load).reshape(header.geometry.shape)
+    if array.dtype.kind not in "uifb":
+        raise UserError(f"{file}: voxels are {array.dtype}, expected real numbers; convert colours to intensities")
+    if array.dtype.kind == "f":
+        bad = int(array.size - np.isfinite(array).sum())
+        if bad:
+            raise UserError(
+                f"{file}: {bad:,} of {array.size:,} voxels are no finite numbers; replace them, by the intensity of "
+                "air for example (numpy.nan_to_num)"
+            )
+    return array, header
+
+
+def list_volumes(folder: str) -> List[str]:
+    """Paths of the volumes in a folder, sorted by name."""
+    return sorted(str(path) for path in Path(folder).iterdir() if path.name.lower().endswith(tuple(_READERS)))
+
+
+def case_name(path: str) -> str:
+    """File name without folder and suffix."""
+    name = os.path.basename(path)
+    return name[: -len(_suffix(name))]
+
+
+def _open(file: str) -> _Opened:
+    reader = _READERS[_suffix(file)]
+    if not os.path.isfile(file):
+        raise UserError(f"{file}: there is no such file")
+    return _understood(file, lambda: reader(file))
+
+
+def _understood(file: str, read: Callable[[], Any]) -> Any:
+    try:
+        return read()
+    except (UserError, MemoryError):
+        raise
+    except Exception as error:  # each library has errors of its own for what it cannot read
+        reason = " ".join(str(error).split())
+        raise UserError(f"{file} cannot be read as a volume ({reason}); is it complete? Copy it again") from error
+
+
+def _suffix(file: str) -> str:
+    for suffix in _READERS:
+        if file.lower().endswith(suffix):
+            return suffix
+    raise UserError(f"{file}: not a volume; expected one of {', '.join(_READERS)}")
+
+
+def _library(name: str, file: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise UserError(f"{file}: reading it needs {name}: {_INSTALL}") from error
+
+
+def _open_nifti(file: str) -> _Opened:
+    image = _library("nibabel", file).load(file)
+    return _Opened(image.shape[::-1], image.affine, "ras", lambda: np.asanyarray(image.dataobj).T)
+
+
+def _open_npy(file: str) -> _Opened:
+    array = np.load(file, mmap_mode="r", allow_pickle=False)
+    return _Opened(array.shape, np.eye(4), "ras", lambda: array)
+
+
+def _open_npz(file: str) -> _Opened:
+    with np.load(file, allow_pickle=False) as stored:
+        if "volume" not in stored:
+            raise UserError(f"{file}: no array named 'volume' in it, only {', '.join(stored.files) or 'nothing'}")
+        affine = np.eye(4)
+        if "affine" in stored:
+            affine = stored["affine"]
+        elif "spacing" in stored:  # (depth, height, width), as the array
+            affine = np.diag([*np.asarray(stored["spacing"], dtype=np.float64)[::-1], 1.0])
+    return _Opened(_npz_shape(file), affine, "ras", lambda: _load_npz(file))
+
+
+def _npz_shape(file: str) -> Tuple[int, ...]:
+    """Shape of the array "volume" from its header alone."""
+    with zipfile.ZipFile(file) as archive, archive.open("volume.npy") as member:
+        version = np.lib.format.read_magic(member)
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        return read(member)[0]
+
+
+def _load_npz(file: str) -> np.ndarray:
+    with np.load(file, allow_pickle=False) as stored:
+        return stored["volume"]
+
+
+def _open_itk(file: str) -> _Opened:
+    itk = _library("SimpleITK", file)
+    reader = itk.ImageFileReader()
+    reader.SetFileName(file)
+    reader.ReadImageInformation()
+    size, parts = reader.GetSize(), reader.GetNumberOfComponents()
+    if len(size) != 3 or parts != 1:
+        return _Opened((*size[::-1], *([parts] if parts > 1 else [])), np.eye(4), "lps", lambda: np.zeros(0))
+    affine = np.eye(4)
+    directions = np.asarray(reader.GetDirection()).reshape(3, 3)  # a column for each of x, y, z
+    affine[:3, :3] = directions * np.asarray(reader.GetSpacing())
+    affine[:3, 3] = reader.GetOrigin()
+    return _Opened(size[::-1], affine, "lps", lambda: itk.GetArrayFromImage(itk.ReadImage(file)))
+
+
+_READERS: Dict[str, Callable[[str], _Opened]] = {
+    ".nii.gz": _open_nifti,
+    ".nii": _open_nifti,
+    ".npy": _open_npy,
+    ".npz": _open_npz,
+    ".mha": _open_itk,
+    ".mhd": _open_itk,
+    ".nrrd": _open_itk,
+    ".nhdr": _open_itk,
+}

@@ -1,0 +1,215 @@
+"""Samples of a data set of volumes: random crops to train on, whole volumes to evaluate."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+
+from ..errors import UserError
+from .geometry import rotation
+from .store import Decoded
+
+_NEAR_LANDMARK = 0.5  # share of the crops that are drawn around a landmark
+
+
+class Augmentation(NamedTuple):
+    """How training crops vary; see the keys VOLUMES.* of the same names."""
+
+    flip: float = 0.0
+    rotation_degrees: float = 0.0
+    scale: float = 0.0
+    intensity_jitter: float = 0.0
+    noise: float = 0.0
+
+
+class Map(NamedTuple):
+    """Affine map of crop voxels to volume voxels: ``centre + matrix @ (voxel - (size - 1) / 2)``; order z, y, x."""
+
+    centre: np.ndarray  # (3,)
+    matrix: np.ndarray  # (3, 3)
+    size: Tuple[int, int, int]
+    is_flipped: bool
+
+    def to_crop(self, points: np.ndarray) -> np.ndarray:
+        """Crop positions (..., 3) of volume positions."""
+        return (points - self.centre) @ np.linalg.inv(self.matrix).T + (np.array(self.size) - 1) / 2
+
+
+class VolumeSamples:
+    """What a loader process reads.
+
+    Args:
+        dataset: with ``volume``, ``points``, ``case``, ``describe``, ``names`` and ``spacing``, as ``Landmarks`` has.
+        crop_size: (depth, height, width) of training crops; None serves whole volumes.
+        augmentation: of training crops.
+        mirrored: for each landmark the one that takes its place when left and right are exchanged.
+        window: intensities that become 0 and 1; None for each volume's own.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        crop_size: Optional[Sequence[int]],
+        augmentation: Augmentation,
+        mirrored: Sequence[int],
+        window: Optional[Sequence[float]],
+    ) -> None:
+        self.dataset = dataset
+        self.crop_size = None if crop_size is None else tuple(int(length) for length in crop_size)
+        self.augmentation = augmentation
+        self.mirrored = list(mirrored)
+        self.window = window
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def describe(self, index: int) -> str:
+        return self.dataset.describe(index)
+
+    def sample(self, index: int, generator: np.random.Generator) -> Dict[str, np.ndarray]:
+        """One crop or volume.
+
+        Returns:
+            ``volume`` float32 (1, depth, height, width), intensities mostly 0 to 1; ``points`` float32 (landmarks, 3),
+            voxel positions z, y, x in it, NaN where missing; for a whole volume also ``affine`` float64 (4, 4), from
+            voxels x, y, z to millimetres, and ``index``.
+        """
+        decoded = self.dataset.volume(index)
+        points = self.dataset.points(index, decoded.geometry)
+        low, high = self.window or decoded.window
+        if self.crop_size is None:
+            volume = (decoded.array.astype(np.float32) - low) / (high - low)
+            whole = {"affine": decoded.geometry.affine, "index": np.int64(index)}
+            return {"volume": volume[None], "points": points.astype(np.float32), **whole}
+        crop = self._draw_map(decoded, points, generator)
+        volume = (cut(decoded.array, crop, outside=low) - low) / (high - low)
+        points = crop.to_crop(points)
+        if crop.is_flipped:
+            points = points[self.mirrored]
+        return {"volume": self._vary(volume, generator)[None], "points": points.astype(np.float32)}
+
+    def _draw_map(self, decoded: Decoded, points: np.ndarray, generator: np.random.Generator) -> Map:
+        wanted = self.augmentation
+        spacing = decoded.geometry.spacing
+        angles = np.deg2rad(generator.uniform(-1, 1, 3) * wanted.rotation_degrees)
+        scale = 1.0 + generator.uniform(-1, 1) * wanted.scale
+        is_flipped = bool(generator.random() < wanted.flip)
+        # A rotation is one of millimetres, not of voxels.
+        matrix = rotation(angles) * scale
+        matrix = matrix * spacing / spacing[:, None]
+        if is_flipped:
+            matrix[:, 2] *= -1.0
+        centre = self._draw_centre(decoded.array.shape, points, generator)
+        if not wanted.rotation_degrees and not wanted.scale:
+            # On the voxel grid, so that nothing is interpolated.
+            half = (np.array(self.crop_size) - 1) / 2
+            centre = np.floor(centre) + (half - np.floor(half))
+        return Map(centre, matrix, self.crop_size, is_flipped)
+
+    def _draw_centre(self, shape: Sequence[int], points: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+        """Inside the volume so far that the crop does not stick out, where the volume is large enough."""
+        size = np.array(self.crop_size)
+        low, high = (size - 1) / 2, np.array(shape) - 1 - (size - 1) / 2
+        middle = (np.array(shape) - 1) / 2
+        low, high = np.minimum(low, middle), np.maximum(high, middle)
+        centre = generator.uniform(low, np.maximum(high, low))
+        present = np.flatnonzero(np.isfinite(points).all(axis=1))
+        near, choice = generator.random(), generator.random()
+        offset = generator.uniform(-0.3, 0.3, 3) * size
+        if near < _NEAR_LANDMARK and len(present):
+            centre = points[present[int(choice * len(present))]] + offset
+        return np.clip(centre, low, high)
+
+    def _vary(self, volume: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+        wanted = self.augmentation
+        contrast, brightness = generator.uniform(-1, 1, 2) * wanted.intensity_jitter
+        if wanted.intensity_jitter:
+            volume = volume * np.float32(1.0 + contrast) + np.float32(brightness)
+        if wanted.noise:
+            deviation = np.float32(generator.random() * wanted.noise)
+            volume = volume + deviation * generator.standard_normal(volume.shape, dtype=np.float32)
+        return volume.astype(np.float32)
+
+
+def cut(array: np.ndarray, crop: Map, outside: float) -> np.ndarray:
+    """float32 intensities at the voxels of a crop, interpolated linearly where they are between voxels.
+
+    Args:
+        array: (depth, height, width).
+        outside: intensity of what lies outside the array.
+    """
+    start = crop.centre - crop.matrix @ ((np.array(crop.size) - 1) / 2)
+    signs = np.diag(crop.matrix)
+    is_on_grid = np.array_equal(crop.matrix, np.diag(np.sign(signs))) and np.array_equal(start, np.rint(start))
+    if is_on_grid:
+        return _slice(array, start.astype(int), signs.astype(int), crop.size, outside)
+    return _interpolate(array, start, crop, outside)
+
+
+def _slice(
+    array: np.ndarray, start: np.ndarray, signs: np.ndarray, size: Tuple[int, int, int], outside: float
+) -> np.ndarray:
+    result = np.full(size, outside, dtype=np.float32)
+    sources, targets = [], []
+    for axis in range(3):
+        indices = start[axis] + signs[axis] * np.arange(size[axis])
+        inside = np.flatnonzero((indices >= 0) & (indices < array.shape[axis]))
+        if not len(inside):
+            return result
+        first, last = indices[inside[0]], indices[inside[-1]]
+        sources.append(slice(min(first, last), max(first, last) + 1))
+        targets.append(slice(inside[0], inside[-1] + 1))
+    result[tuple(targets)] = array[tuple(sources)][tuple(slice(None, None, int(sign)) for sign in signs)]
+    return result
+
+
+def _interpolate(array: np.ndarray, start: np.ndarray, crop: Map, outside: float) -> np.ndarray:
+    steps = [np.arange(length, dtype=np.float32) for length in crop.size]
+    corners = np.array(np.meshgrid(*[(0, length - 1) for length in crop.size], indexing="ij")).reshape(3, -1)
+    reached = start[:, None] + crop.matrix @ corners
+    # Only the part of the volume that the crop touches is read; a voxel more on each side is "outside".
+    low = np.clip(np.floor(reached.min(axis=1)).astype(int) - 1, -1, np.array(array.shape))
+    high = np.clip(np.ceil(reached.max(axis=1)).astype(int) + 2, 0, np.array(array.shape) + 1)
+    high = np.maximum(high, low + 2)
+    block = _slice(array, low, np.ones(3, dtype=int), tuple(high - low), outside)
+    matrix = crop.matrix.astype(np.float32)
+    positions: List[np.ndarray] = []
+    for axis in range(3):
+        terms = [steps[k] * matrix[axis, k] for k in range(3)]
+        position = terms[0][:, None, None] + terms[1][None, :, None] + terms[2][None, None, :]
+        position += np.float32(start[axis] - low[axis])
+        positions.append(np.clip(position, 0, block.shape[axis] - 1, out=position))
+    lower = [np.minimum(p.astype(np.int32), n - 2) for p, n in zip(positions, block.shape)]
+    share = [position - below for position, below in zip(positions, lower)]
+    flat = block.reshape(-1)
+    strides = (block.shape[1] * block.shape[2], block.shape[2], 1)
+    base = lower[0] * strides[0] + lower[1] * strides[1] + lower[2]
+    rows = []
+    for z in (0, strides[0]):
+        columns = []
+        for y in (0, strides[1]):
+            left, right = flat.take(base + (z + y)), flat.take(base + (z + y + 1))
+            columns.append(left + share[2] * (right - left))
+        rows.append(columns[0] + share[1] * (columns[1] - columns[0]))
+    return rows[0] + share[0] * (rows[1] - rows[0])
+
+
+def mirror_order(names: Sequence[str], pairs: Sequence[str]) -> List[int]:
+    """For each landmark the index of the one that takes its place when left and right are exchanged.
+
+    Raises:
+        UserError: a pair is not two different known names, or a name is in two pairs.
+    """
+    order = list(range(len(names)))
+    for pair in pairs:
+        left, colon, right = pair.partition(":")
+        unknown = [name for name in (left, right) if name not in names]
+        if not colon or left == right or unknown:
+            reason = f"'{unknown[0]}' is no landmark ({', '.join(names)})" if colon and unknown else "no pair"
+            raise UserError(f"VOLUMES.MIRROR_PAIRS '{pair}': {reason}; expected left_name:right_name")
+        first, second = names.index(left), names.index(right)
+        if order[first] != first or order[second] != second:
+            raise UserError(f"VOLUMES.MIRROR_PAIRS '{pair}': a landmark has one counterpart; name it in one pair")
+        order[first], order[second] = second, first
+    return order

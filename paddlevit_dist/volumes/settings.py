@@ -1,0 +1,115 @@
+"""The keys that only this room reads. Triples are in array order: depth, height, width (z, y, x)."""
+
+from __future__ import annotations
+
+from ..config.key import Key, Range
+
+_AT_LEAST_0 = Range(low=0)
+_AT_LEAST_1 = Range(low=1)
+_ABOVE_0 = Range(low=0, low_open=True)
+_SHARE = Range(low=0, high=1)
+_SHARE_BELOW_1 = Range(low=0, high=1, high_open=True)
+
+KEYS = (
+    Key(
+        "VOLUMES.CROP_SIZE",
+        [48, 48, 48],
+        "int",
+        "voxels (depth, height, width) of a training crop and of a window of the evaluation",
+        _AT_LEAST_1,
+        many=True,
+        length=3,
+    ),
+    Key(
+        "VOLUMES.SPACING_MM",
+        None,
+        "float",
+        "voxel spacing (depth, height, width) that all volumes are resampled to; None: they share one already",
+        _ABOVE_0,
+        many=True,
+        length=3,
+        optional=True,
+    ),
+    Key(
+        "VOLUMES.LANDMARKS",
+        None,
+        "text",
+        "names of the landmarks, in the order of the model's outputs; None: all that the files name, sorted",
+        many=True,
+        optional=True,
+    ),
+    Key(
+        "VOLUMES.LANDMARK_UNITS",
+        "mm",
+        "text",
+        "landmark files: world millimetres, or voxel indices x, y, z of the stored array",
+        choices=("mm", "voxel"),
+    ),
+    Key(
+        "VOLUMES.WORLD",
+        "file",
+        "text",
+        "world of landmark files and predictions: as the volume's format has it (NIfTI ras, MetaImage and NRRD lps), "
+        "or always one of them",
+        choices=("file", "ras", "lps"),
+    ),
+    Key(
+        "VOLUMES.INTENSITY_WINDOW",
+        None,
+        "float",
+        "intensities that become 0 and 1; None: percentiles 0.5 and 99.5 of each volume",
+        many=True,
+        length=2,
+        optional=True,
+    ),
+    Key("VOLUMES.FLIP", 0.0, "float", "training: probability of exchanging left and right", _SHARE),
+    Key(
+        "VOLUMES.MIRROR_PAIRS",
+        [],
+        "text",
+        "landmarks that FLIP exchanges, each as left_name:right_name",
+        many=True,
+    ),
+    Key("VOLUMES.ROTATION_DEGREES", 0.0, "float", "training: largest rotation about each axis", _AT_LEAST_0),
+    Key("VOLUMES.SCALE", 0.0, "float", "training: largest relative change of size", _SHARE_BELOW_1),
+    Key("VOLUMES.INTENSITY_JITTER", 0.0, "float", "training: largest change of contrast and brightness", _SHARE),
+    Key("VOLUMES.NOISE", 0.0, "float", "training: largest deviation of the noise, of intensities 0 to 1", _SHARE),
+    Key(
+        "VOLUMES.HEATMAP",
+        "gaussian",
+        "text",
+        "gaussian: of SIGMA_MM around the landmark; radius: of RADIUS voxels around the voxel it lies in",
+        choices=("gaussian", "radius"),
+    ),
+    Key(
+        "VOLUMES.SIGMA_MM",
+        [4.0, 4.0, 4.0],
+        "float",
+        "HEATMAP gaussian: standard deviation (depth, height, width)",
+        _ABOVE_0,
+        many=True,
+        length=3,
+    ),
+    Key("VOLUMES.RADIUS", 4, "int", "HEATMAP radius: voxels; the deviation is (2 RADIUS + 1) / 6", _AT_LEAST_0),
+    Key(
+        "VOLUMES.LOSS",
+        "mse",
+        "text",
+        "weighted squared error, or the focal loss of CornerNet",
+        choices=("mse", "focal"),
+    ),
+    Key("VOLUMES.PEAK_WEIGHT", 10.0, "float", "LOSS mse: weight of a voxel is 1 + this x heatmap", _AT_LEAST_0),
+    Key(
+        "VOLUMES.DECODING",
+        "quadratic",
+        "text",
+        "position from a parabola through the peak's neighbours, or their weighted mean",
+        choices=("quadratic", "soft_argmax"),
+    ),
+    Key("VOLUMES.OVERLAP", 0.5, "float", "evaluation: share of a window that it has in common", _SHARE_BELOW_1),
+    Key(
+        "VOLUMES.UNET_WIDTH", 16, "int", "channels of the first level; each further one has twice as many", _AT_LEAST_1
+    ),
+    Key("VOLUMES.UNET_DEPTH", 3, "int", "levels below the first, each of half the resolution", _AT_LEAST_1),
+    Key("VOLUMES.UNET_BLOCKS", 1, "int", "residual blocks per level", _AT_LEAST_1),
+)

@@ -1,0 +1,71 @@
+"""Maps of a whole volume from overlapping windows of the size that the model was trained on."""
+
+from __future__ import annotations
+
+from typing import Callable, List, Sequence
+
+import numpy as np
+import paddle
+import paddle.nn.functional as F
+
+_WINDOWS_AT_ONCE = 4
+
+
+def predict(
+    model: Callable[[paddle.Tensor], paddle.Tensor], volume: paddle.Tensor, window: Sequence[int], overlap: float
+) -> paddle.Tensor:
+    """Weighted mean of the maps of all windows, in which a voxel counts less the nearer it is to its window's border.
+
+    Args:
+        model: (batch, channels, *window) to (batch, maps, *window).
+        volume: (channels, depth, height, width), at least one voxel each way; a volume smaller than a window is filled
+            up with zeros.
+        window: (depth, height, width).
+        overlap: share of a window that its neighbour covers too, below 1.
+    Returns:
+        (maps, depth, height, width).
+    """
+    size = volume.shape[1:]
+    missing = [max(0, wanted - length) for wanted, length in zip(window, size)]
+    if any(missing):
+        padding = [side for width in reversed(missing) for side in (0, width)]  # Paddle counts from the last axis
+        volume = F.pad(volume.unsqueeze(0), padding, mode="constant", value=0.0, data_format="NCDHW").squeeze(0)
+    starts = [window_starts(length, wanted, overlap) for length, wanted in zip(volume.shape[1:], window)]
+    places = [(z, y, x) for z in starts[0] for y in starts[1] for x in starts[2]]
+    weights = [_weights(length) for length in window]
+    weight = _product([paddle.to_tensor(line) for line in weights])
+    total = None
+    for first in range(0, len(places), _WINDOWS_AT_ONCE):
+        group = places[first : first + _WINDOWS_AT_ONCE]
+        slices = [tuple(slice(s, s + length) for s, length in zip(place, window)) for place in group]
+        maps = model(paddle.stack([volume[(slice(None), *part)] for part in slices]))
+        if total is None:
+            total = paddle.zeros([maps.shape[1], *volume.shape[1:]], dtype=maps.dtype)
+        for part, own in zip(slices, maps):
+            where = (slice(None), *part)
+            total[where] = total[where] + own * weight
+    # The places form a grid, so the sum of their weights is a product, too.
+    sums = [np.zeros(length, dtype=np.float32) for length in volume.shape[1:]]
+    for axis, line in enumerate(weights):
+        for start in starts[axis]:
+            sums[axis][start : start + len(line)] += line
+    total = total / _product([paddle.to_tensor(line) for line in sums])
+    return total[:, : size[0], : size[1], : size[2]]
+
+
+def window_starts(length: int, window: int, overlap: float) -> List[int]:
+    """First voxels of as few evenly spread windows as cover ``length`` voxels with at least this overlap."""
+    step = max(1, int(window * (1 - overlap)))
+    count = max(0, -(-(length - window) // step)) + 1
+    return [int(round(start)) for start in np.linspace(0, length - window, count)]
+
+
+def _weights(length: int) -> np.ndarray:
+    """Falls linearly from the middle of a window to its ends, where it is a small share and not 0."""
+    ends = np.minimum(np.arange(length) + 1, np.arange(length, 0, -1))
+    return (ends / ends.max()).astype(np.float32)
+
+
+def _product(lines: Sequence[paddle.Tensor]) -> paddle.Tensor:
+    depth, height, width = lines
+    return depth.reshape([-1, 1, 1]) * height.reshape([-1, 1]) * width

@@ -1,0 +1,91 @@
+"""Decoded volumes on disk, memory-mapped: a compressed file is decoded once, not in every epoch."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+from pathlib import Path
+from typing import NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+
+from ..loading.atomic_file import atomic_file
+from .geometry import Geometry, canonical, resample
+from .reading import read_volume
+
+_VERSION = 1
+_SMALL = ("uint8", "int8", "uint16", "int16", "bool")  # kept as they are; others become float32
+_PERCENTILES = (0.5, 99.5)
+_SAMPLED_VOXELS = 1 << 20  # enough to place the percentiles
+
+
+class Decoded(NamedTuple):
+    """A volume ready for use.
+
+    Attributes:
+        array: (depth, height, width), memory-mapped where it comes from a file; axes run along the world's.
+        geometry: its place.
+        window: the intensities of its percentiles 0.5 and 99.5.
+    """
+
+    array: np.ndarray
+    geometry: Geometry
+    window: Tuple[float, float]
+
+
+class DecodedStore:
+    """Keeps decoded volumes in a folder.
+
+    Args:
+        folder: made if need be.
+        spacing: millimetres (depth, height, width) to resample to, or None.
+    """
+
+    def __init__(self, folder: Path, spacing: Optional[Sequence[float]]) -> None:
+        self.folder = folder
+        self.spacing = None if spacing is None else [float(length) for length in spacing]
+
+    def get(self, file: str) -> Decoded:
+        """The volume of a file, decoded now if it was not before, or has changed since.
+
+        Raises:
+            UserError: see ``read_volume``; or the folder cannot be written.
+        """
+        stem = self.folder / self._key(file)
+        facts, array = stem.with_suffix(".json"), stem.with_suffix(".npy")
+        if not facts.exists():  # written last
+            self._decode(file, facts, array)
+        stored = json.loads(facts.read_text(encoding="utf-8"))
+        voxels = np.load(array, mmap_mode="r", allow_pickle=False)
+        low, high = stored["window"]
+        return Decoded(voxels, Geometry(voxels.shape, np.array(stored["affine"])), (low, high))
+
+    def _key(self, file: str) -> str:
+        state = os.stat(file)
+        facts = [_VERSION, os.path.abspath(file), state.st_size, state.st_mtime_ns, self.spacing]
+        return hashlib.blake2b(json.dumps(facts).encode(), digest_size=12).hexdigest()
+
+    def _decode(self, file: str, facts: Path, target: Path) -> None:
+        voxels, header = read_volume(file)
+        voxels, affine = canonical(voxels, header.geometry.affine)
+        if self.spacing is not None:
+            voxels, affine = resample(voxels, affine, np.array(self.spacing))
+        if voxels.dtype.name not in _SMALL:
+            voxels = voxels.astype(np.float32)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        content = io.BytesIO()
+        np.save(content, np.ascontiguousarray(voxels))
+        with atomic_file(target) as out:
+            out.write(content.getbuffer())
+        stored = {"file": os.path.abspath(file), "affine": affine.tolist(), "window": percentile_window(voxels)}
+        with atomic_file(facts) as out:
+            out.write(json.dumps(stored).encode("utf-8"))
+
+
+def percentile_window(voxels: np.ndarray) -> Tuple[float, float]:
+    """Two intensities between which almost all of the volume lies; never equal."""
+    every = max(1, voxels.size // _SAMPLED_VOXELS)
+    low, high = np.percentile(voxels.reshape(-1)[::every].astype(np.float64), _PERCENTILES)
+    return float(low), float(high if high > low else low + 1.0)

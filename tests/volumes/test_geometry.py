@@ -1,0 +1,75 @@
+"""Places of voxels in the world, against homogeneous coordinates written out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from paddlevit_dist.errors import UserError
+from paddlevit_dist.volumes.geometry import Geometry, canonical, checked, resample, rotation
+
+OBLIQUE = np.eye(4)
+OBLIQUE[:3, :3] = rotation(np.deg2rad([20.0, -10.0, 5.0])) @ np.diag([0.5, 0.7, 2.0])
+OBLIQUE[:3, 3] = [10.0, -20.0, 30.0]
+
+
+def test_points_are_z_y_x_and_the_world_is_x_y_z():
+    geometry = Geometry((5, 6, 7), OBLIQUE)
+    world = geometry.world(np.array([[4.0, 2.0, 1.0]]))
+    np.testing.assert_allclose(world[0], (OBLIQUE @ [1.0, 2.0, 4.0, 1.0])[:3])
+    np.testing.assert_allclose(geometry.voxels(world), [[4.0, 2.0, 1.0]])
+    np.testing.assert_allclose(geometry.spacing, [2.0, 0.7, 0.5])
+
+
+def test_a_voxel_reaches_half_a_step_beyond_its_centre():
+    inside = Geometry((5, 6, 7), OBLIQUE).contains(np.array([[-0.5, 0, 0], [4.5, 5.5, 6.5], [-0.6, 0, 0], [0, 5.6, 0]]))
+    assert inside.tolist() == [True, True, False, False]
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (1, 0, 2), (0, 2, 1)])
+@pytest.mark.parametrize("signs", [(1, 1, 1), (-1, 1, -1), (-1, -1, -1)])
+def test_turning_axes_moves_no_voxel_in_the_world(order, signs):
+    array = np.random.default_rng(0).standard_normal((3, 4, 5))
+    affine = OBLIQUE.copy()
+    affine[:3, :3] = (OBLIQUE[:3, :3] * np.array(signs))[:, list(order)]
+    turned, new = canonical(array, affine)
+    before, after = Geometry(array.shape, affine), Geometry(turned.shape, new)
+    for voxel in np.ndindex(*turned.shape):
+        old = np.rint(before.voxels(after.world(np.array(voxel, dtype=float)))).astype(int)
+        assert array[tuple(old)] == turned[voxel]
+    assert (np.abs(new[:3, :3]).argmax(axis=0) == [0, 1, 2]).all() and (np.diag(new)[:3] > 0).all()
+
+
+def test_resampling_a_linear_ramp_keeps_it_in_the_world():
+    geometry = Geometry((9, 8, 7), np.diag([1.0, 2.0, 3.0, 1.0]))
+    voxels = np.stack(np.meshgrid(*(np.arange(n) for n in geometry.shape), indexing="ij"), axis=-1)
+    ramp = geometry.world(voxels) @ [1.0, 2.0, 3.0]
+    array, affine = resample(ramp, geometry.affine, np.array([2.0, 2.0, 0.5]))
+    new = Geometry(array.shape, affine)
+    np.testing.assert_allclose(new.spacing, [2.0, 2.0, 0.5])
+    voxels = np.stack(np.meshgrid(*(np.arange(n) for n in array.shape), indexing="ij"), axis=-1)
+    inside = geometry.contains(geometry.voxels(new.world(voxels)) - 0.49) & geometry.contains(
+        geometry.voxels(new.world(voxels)) + 0.49
+    )
+    np.testing.assert_allclose(array[inside], (new.world(voxels) @ [1.0, 2.0, 3.0])[inside], rtol=1e-5)
+    assert array.shape == (13, 8, 13)
+
+
+@pytest.mark.parametrize(
+    "shape, affine, message",
+    [
+        ((4, 5, 6), np.diag([1.0, 0.0, 1.0, 1.0]), "affine is singular"),
+        ((4, 5, 6), np.array([[1, 1, 0, 0], [0, 0, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1.0]]), "affine is singular"),
+        ((4, 5, 6), np.full((4, 4), np.nan), "4 x 4 finite numbers"),
+        ((2, 4, 5, 6), np.eye(4), "4 dimensions"),
+        ((5, 6), np.eye(4), "2 dimensions"),
+    ],
+)
+def test_bad_geometry_is_told_with_the_file(shape, affine, message):
+    with pytest.raises(UserError, match=message) as error:
+        checked(shape, affine, "some/file.nii")
+    assert str(error.value).startswith("some/file.nii") and "\n" not in str(error.value)
+
+
+def test_a_leading_axis_of_one_is_no_fourth_dimension():
+    assert checked((1, 4, 5, 6), np.eye(4), "file").shape == (4, 5, 6)

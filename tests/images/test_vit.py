@@ -37,20 +37,6 @@ def num_parameters(model):
 # Variants and names
 
 
-@pytest.mark.parametrize(
-    "name, expected",
-    [
-        ("vit_tiny_patch16_224", 5_717_416),
-        ("vit_small_patch16_224", 22_050_664),
-        ("vit_base_patch16_224", 86_567_656),
-        ("vit_base_patch32_224", 88_224_232),
-        ("vit_large_patch16_224", 304_326_632),
-    ],
-)
-def test_number_of_parameters_is_the_published_one(name, expected):
-    assert num_parameters(create_model(name)) == expected
-
-
 def test_every_registered_vit_has_a_variant_and_the_other_way_round():
     registered = {name for name, target in MODELS.items() if isinstance(target, str) and ".models.vit:" in target}
     assert registered == set(VARIANTS)

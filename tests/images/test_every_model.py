@@ -1,4 +1,4 @@
-"""What every registered image model must do, by its name; where weights are computed with, its dimensions are reduced."""
+"""What every registered image model must do, by its name; computed with reduced dimensions."""
 
 from __future__ import annotations
 

@@ -28,7 +28,8 @@ def words(value):
         (["-cfg=recipe.yaml"], ["-cfg", "recipe.yaml"]),
         (["-eval"], ["-eval", "-pretrained=PATH"]),
         (["TRAIN.WARMUP_EPOCHS", "1"], ["TRAIN.WARMUP_EPOCHS 1", "fewer than TRAIN.NUM_EPOCHS 1"]),
-        (["TRAIN.MODEL_EMA", "True"], ["TRAIN.MODEL_EMA", "not supported", "False"]),
+        (["TRAIN.DISTILLATION_TYPE", "hard"], ["TRAIN.DISTILLATION_TYPE", "not supported", "none"]),
+        (["TRAIN.FREEZE", "[blocs.*]"], ["TRAIN.FREEZE blocs.*", "fits no parameter", "blocks"]),
     ],
     ids=words,
 )
@@ -48,7 +49,7 @@ def test_a_wrong_value_in_a_file_is_named_with_its_line(tmp_path):
 @pytest.mark.parametrize(
     "arguments, expected",
     [
-        (["-dataset=digit"], ["'digit'", "'digits'", "fashion_mnist, folder, imagenet2012, mnist"]),
+        (["-dataset=digit"], ["'digit'", "'digits'", "fashion_mnist, folder, imagenet2012"]),
         (["TASK", "classify"], ["'classify'", "valid names: classification"]),
         (["MODEL.NAME", "vit_base_patch16_225"], ["'vit_base_patch16_225'", "did you mean 'vit_base_patch16_224'"]),
         (["-num_classes=5"], ["labels 0 to 9", "MODEL.NUM_CLASSES", "-num_classes", "5", "set it to 10"]),

@@ -97,7 +97,7 @@ def test_a_scene_without_objects_has_no_instances(raw):
 
 def test_lists_of_the_user_and_folders_named_like_splits(raw, tmp_path):
     mine = tmp_path / "mine.txt"
-    mine.write_text("scene0001_00\n")
+    mine.write_text("somewhere/scene0001_00.ply\n")
     splits = ScanNetReader().sources(str(raw), {**no_lists(), "train": str(mine)})
     assert [source.name for source in splits["train"]] == ["scene0001_00"] and list(splits) == ["train"]
     other = tmp_path / "other"
@@ -143,6 +143,12 @@ def labels(values):
             "segments of 2 points, the scene has 400",
         ),
         (rewrite("_vh_clean_2.0.010000.segs.json", '{"segIndices": []}'), "segments of 0 points"),
+        (
+            rewrite("_vh_clean_2.0.010000.segs.json", '{"segIndices": [[1], 2]}'),
+            "segIndices is no list of whole numbers",
+        ),
+        (rewrite(".aggregation.json", '{"segGroups": [{"segments": ["a"]}]}'), "segments of object 0 is no list"),
+        (rewrite(".aggregation.json", '{"segGroups": [7]}'), "segments of object 0 is no list of whole numbers"),
         (labels(np.zeros(399, np.int32)), "has 399 points, the scene has 400"),
         (labels(np.full(400, 41, np.int32)), "point 0 has label 41, which is out of range; with 41 classes"),
         (labels(np.full(400, 0.5, np.float32)), "has label 0.5, which is no whole number"),

@@ -86,8 +86,8 @@ def _classes(path: str, points: int) -> np.ndarray:
 def _instances(segments_path: str, objects_path: str, semantic: np.ndarray) -> np.ndarray:
     """The object of each point, int16; objects keep the order of their file. Walls and floors are told by their
     points' classes, which stands for the table of ScanNet's several hundred names."""
-    segment_of_point = np.asarray(_member(segments_path, "segIndices"))
-    if segment_of_point.shape != semantic.shape or segment_of_point.dtype.kind not in "iu":
+    segment_of_point = _numbers(segments_path, "segIndices", _member(segments_path, "segIndices"))
+    if segment_of_point.shape != semantic.shape:
         raise UserError(
             f"{segments_path} has segments of {len(segment_of_point):,} points, the scene has {len(semantic):,}; "
             "download both files of the scene again"
@@ -96,7 +96,8 @@ def _instances(segments_path: str, objects_path: str, semantic: np.ndarray) -> n
     object_of_segment = np.full(len(segments), IGNORED, np.int64)
     before = set()
     for number, group in enumerate(_member(objects_path, "segGroups")):
-        own = np.unique(np.asarray(group.get("segments", []) if isinstance(group, dict) else [], np.int64))
+        listed = group.get("segments") if isinstance(group, dict) else None
+        own = np.unique(_numbers(objects_path, f"segments of object {number}", listed))
         if own.tobytes() in before:  # one published scene lists its objects twice
             continue
         before.add(own.tobytes())
@@ -131,3 +132,14 @@ def _member(path: str, name: str) -> List[Any]:
     if not isinstance(value, list):
         raise UserError(f"{path} is damaged: '{name}' is no list; download it again")
     return value
+
+
+def _numbers(path: str, what: str, values: Any) -> np.ndarray:
+    """A list of whole numbers as int64 (length,)."""
+    try:
+        numbers = np.array(values, np.int64)
+    except (TypeError, ValueError, OverflowError):
+        numbers = None
+    if numbers is None or numbers.ndim != 1:
+        raise UserError(f"{path} is damaged: {what} is no list of whole numbers; download it again")
+    return numbers

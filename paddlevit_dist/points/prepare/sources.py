@@ -96,6 +96,7 @@ def _listed(path: str, found: Dict[str, str], root: str) -> List[str]:
     names = read_lines(path)
     if names is None:
         raise UserError(f"list {path} does not exist; expected a file with one scene name in each line")
+    names = [name if name in found else Path(name).stem for name in names]  # also with folder and ending
     for name in names:
         if name not in found:
             raise UserError(f"{path} names scene {name}, which is not in {root}; add its file or remove the line")

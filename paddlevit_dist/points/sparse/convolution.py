@@ -80,7 +80,9 @@ def convolve(
     else:
         passes = [_Pass(kernel_map.to_coarse, order, None), _Pass(kernel_map.to_fine, order, None)]
     forward, backward = passes[::-1] if to_fine else passes
-    return _Convolution.apply(features.astype(weight.dtype), weight, forward, backward, rows)
+    if features.dtype != weight.dtype:  # an equal one is not cast: Paddle 2.6 would copy it
+        features = features.astype(weight.dtype)
+    return _Convolution.apply(features, weight, forward, backward, rows)
 
 
 class _Convolution(paddle.autograd.PyLayer):

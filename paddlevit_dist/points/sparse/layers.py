@@ -7,7 +7,7 @@ the order of ``kernel_offsets``, (C_in, C_out) where K and the stride are 1, and
 from __future__ import annotations
 
 import math
-from typing import Optional
+from typing import Any, Optional, Tuple
 
 import paddle
 from paddle import nn
@@ -110,9 +110,21 @@ def finer_stride(x: SparseTensor, stride: int) -> int:
 
 def pointwise(features: paddle.Tensor, matrix: paddle.Tensor) -> paddle.Tensor:
     """``features @ matrix``, also for no rows, which some kernels refuse."""
-    if features.shape[0]:
-        return paddle.matmul(features, matrix)
-    return paddle.zeros([0, matrix.shape[1]], dtype=features.dtype) + 0.0 * matrix.sum()
+    return paddle.matmul(features, matrix) if features.shape[0] else _NoRows.apply(features, matrix)
+
+
+class _NoRows(paddle.autograd.PyLayer):
+    """The product of no rows with a matrix; all gradients are zeros."""
+
+    @staticmethod
+    def forward(ctx: Any, features: paddle.Tensor, matrix: paddle.Tensor) -> paddle.Tensor:
+        ctx.save_for_backward(features, matrix)
+        return paddle.zeros([0, matrix.shape[1]], dtype=features.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: paddle.Tensor) -> Tuple[Optional[paddle.Tensor], ...]:
+        saved = ctx.saved_tensor()
+        return tuple(None if one.stop_gradient else paddle.zeros(one.shape, dtype=one.dtype) for one in saved)
 
 
 class BatchNorm(RowsBatchNorm):

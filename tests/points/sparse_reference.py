@@ -1,0 +1,52 @@
+"""Sparse convolution written down with dictionaries and loops, to test the fast one against."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Dict, List, Tuple
+
+import numpy as np
+
+
+def scene(
+    generator: np.random.Generator, voxels: int, dimension: int = 3, scenes: int = 2, reach: int = 5
+) -> np.ndarray:
+    """Distinct random voxels, some negative, in no order; int32 (<= voxels, 1 + dimension)."""
+    coordinates = generator.integers(-reach, reach, (voxels, 1 + dimension))
+    coordinates[:, 0] = generator.integers(0, scenes, voxels)
+    return generator.permutation(np.unique(coordinates, axis=0)).astype(np.int32)
+
+
+def coarse(coordinates: np.ndarray, stride: int) -> np.ndarray:
+    """The distinct ``floor(c / stride) * stride``, sorted."""
+    voxels = {(row[0], *((value // stride) * stride for value in row[1:])) for row in coordinates.tolist()}
+    return np.array(sorted(voxels), np.int64).reshape(-1, coordinates.shape[1])
+
+
+def offsets(kernel_size: int, dimension: int) -> List[Tuple[int, ...]]:
+    """First axis fastest; odd kernels centred, even ones forward."""
+    steps = [step - kernel_size // 2 if kernel_size % 2 else step for step in range(kernel_size)]
+    return [tuple(reversed(offset)) for offset in itertools.product(steps, repeat=dimension)]
+
+
+def pairs(fine: np.ndarray, target: np.ndarray, kernel_size: int, step: int) -> Dict[int, List[Tuple[int, int]]]:
+    """{kernel offset: [(row of the coarse voxel, row of the fine voxel)]}."""
+    rows = {tuple(voxel): row for row, voxel in enumerate(fine.tolist())}
+    result: Dict[int, List[Tuple[int, int]]] = {}
+    for k, offset in enumerate(offsets(kernel_size, fine.shape[1] - 1)):
+        result[k] = []
+        for row, voxel in enumerate(target.tolist()):
+            other = (voxel[0], *(value + step * shift for value, shift in zip(voxel[1:], offset)))
+            if other in rows:
+                result[k].append((row, rows[other]))
+    return result
+
+
+def convolve(x: np.ndarray, weight: np.ndarray, found: Dict[int, List[Tuple[int, int]]], rows: int, transposed=False):
+    """``out[u] += x[v] @ weight[k]`` for all pairs (u, v), or the roles of the two exchanged."""
+    out = np.zeros((rows, weight.shape[2]))
+    for k, meetings in found.items():
+        for u, v in meetings:
+            receiver, giver = (v, u) if transposed else (u, v)
+            out[receiver] += x[giver] @ weight[k]
+    return out

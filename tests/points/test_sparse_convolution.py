@@ -1,0 +1,244 @@
+"""Sparse convolutions and their gradients, against loops, dense convolution and finite differences."""
+
+from __future__ import annotations
+
+import numpy as np
+import paddle
+import pytest
+
+from paddlevit_dist.points.sparse import (
+    Convolution,
+    MapKey,
+    Plan,
+    SparseTensor,
+    TransposedConvolution,
+    build_plan,
+    convolution,
+)
+from paddlevit_dist.points.sparse.plan_spec import PlanSpec
+from paddlevit_dist.points.sparse.spconv_layers import InverseConv3D, StridedConv3D, SubmanifoldConv3D
+
+from . import sparse_reference as reference
+
+SHAPES = [(1, 1, 1), (1, 2, 1), (1, 3, 1), (1, 5, 1), (1, 3, 2), (2, 2, 1), (2, 3, 1), (2, 1, 1), (3, 3, 2), (2, 5, 1)]
+TOLERANCE = 1e-9
+
+
+@pytest.fixture(autouse=True)
+def float64():
+    paddle.set_default_dtype("float64")
+    paddle.seed(0)
+    yield
+    paddle.set_default_dtype("float32")
+
+
+@pytest.fixture(params=[1, 3], ids=["one thread", "three threads"])
+def threads(request, monkeypatch):
+    monkeypatch.setattr(convolution, "_threads", lambda: request.param)
+    return request.param
+
+
+def plan_of(coordinates, *keys, block_rows=32, num_scenes=None):
+    """A packed plan with blocks so small that there are several."""
+    return Plan.of_batch(build_plan(coordinates, PlanSpec(keys, (), block_rows), num_scenes))
+
+
+def numbers(*shape):
+    return np.random.default_rng(sum(shape)).standard_normal(shape)
+
+
+def differentiable(array):
+    tensor = paddle.to_tensor(array)
+    tensor.stop_gradient = False
+    return tensor
+
+
+@pytest.mark.parametrize("dimension", [2, 3])
+@pytest.mark.parametrize("stride, kernel_size, dilation", SHAPES)
+@pytest.mark.parametrize("transposed", [False, True], ids=["down", "up"])
+def test_values_and_gradients_are_those_of_the_loops(dimension, stride, kernel_size, dilation, transposed, threads):
+    coordinates = reference.scene(np.random.default_rng(kernel_size), 150, dimension)
+    key = MapKey(1, stride, kernel_size, dilation)
+    plan = plan_of(coordinates, key)
+    kind = TransposedConvolution if transposed else Convolution
+    layer = kind(3, 4, kernel_size, stride, dilation, bias=True, dimension=dimension)
+    x = differentiable(numbers(plan.rows(stride if transposed else 1), 3))
+    y = layer(SparseTensor(x, plan=plan, stride=stride if transposed else 1))
+    slope = numbers(*y.features.shape)
+    y.features.backward(paddle.to_tensor(slope))
+
+    coarse = coordinates if stride == 1 else reference.coarse(coordinates, stride)
+    found = reference.pairs(coordinates, coarse, kernel_size, dilation)
+    weight = layer.kernel.numpy().reshape(-1, 3, 4)
+    assert y.stride == (1 if transposed else stride)
+    expected = reference.convolve(x.numpy(), weight, found, len(y.features), transposed) + layer.bias.numpy()
+    assert np.abs(y.features.numpy() - expected).max() < TOLERANCE
+    of_x = reference.convolve(slope, weight.transpose(0, 2, 1), found, len(x), not transposed)
+    assert np.abs(x.grad.numpy() - of_x).max() < TOLERANCE
+    of_weight = np.zeros_like(weight)
+    for k, meetings in found.items():
+        for u, v in meetings:
+            of_weight[k] += np.outer(x.numpy()[u if transposed else v], slope[v if transposed else u])
+    assert np.abs(layer.kernel.grad.numpy().reshape(weight.shape) - of_weight).max() < TOLERANCE
+    assert np.abs(layer.bias.grad.numpy() - slope.sum(axis=0)).max() < TOLERANCE
+
+
+@pytest.mark.parametrize("kernel_size, dilation", [(3, 1), (5, 1), (3, 2)])
+def test_submanifold_convolution_is_the_dense_one_where_voxels_are(kernel_size, dilation):
+    size, batch = 8, 2
+    mask = np.random.default_rng(0).random((batch, size, size, size)) < 0.3
+    coordinates = np.random.default_rng(1).permutation(np.argwhere(mask))
+    layer = Convolution(3, 5, kernel_size, dilation=dilation)
+    features = numbers(len(coordinates), 3)
+    ours = layer(SparseTensor(paddle.to_tensor(features), coordinates)).features.numpy()
+
+    volume = np.zeros((batch, 3, size, size, size))
+    volume[coordinates[:, 0], :, coordinates[:, 1], coordinates[:, 2], coordinates[:, 3]] = features
+    k = kernel_size  # ours runs over x fastest: (z, y, x, in, out) to (out, in, x, y, z)
+    weight = layer.kernel.numpy().reshape(k, k, k, 3, 5).transpose(4, 3, 2, 1, 0)
+    dense = paddle.nn.functional.conv3d(
+        paddle.to_tensor(volume), paddle.to_tensor(weight.copy()), padding=dilation * (k // 2), dilation=dilation
+    ).numpy()
+    expected = dense[coordinates[:, 0], :, coordinates[:, 1], coordinates[:, 2], coordinates[:, 3]]
+    assert np.abs(ours - expected).max() < TOLERANCE
+
+
+def test_strided_and_inverse_convolution_with_spconv_weights_are_the_dense_ones():
+    size = 8
+    mask = np.random.default_rng(0).random((2, size, size, size)) < 0.2
+    coordinates = np.random.default_rng(1).permutation(np.argwhere(mask))
+    down, up = StridedConv3D(3, 5, 2, 2), InverseConv3D(5, 3, 2, 2)
+    features = numbers(len(coordinates), 3)
+    low = down(SparseTensor(paddle.to_tensor(features), coordinates))
+    high = up(low)
+
+    volume = np.zeros((2, 3, size, size, size))
+    volume[coordinates[:, 0], :, coordinates[:, 1], coordinates[:, 2], coordinates[:, 3]] = features
+    weight = down.weight.transpose([4, 3, 0, 1, 2])
+    dense = paddle.nn.functional.conv3d(paddle.to_tensor(volume), weight, stride=2)
+    at = low.coordinates // [1, 2, 2, 2]
+    assert np.abs(low.features.numpy() - dense.numpy()[at[:, 0], :, at[:, 1], at[:, 2], at[:, 3]]).max() < TOLERANCE
+
+    weight = up.weight.transpose([3, 4, 0, 1, 2])  # (in, out, kD, kH, kW)
+    dense_up = paddle.nn.functional.conv3d_transpose(dense, weight, stride=2).numpy()
+    expected = dense_up[coordinates[:, 0], :, coordinates[:, 1], coordinates[:, 2], coordinates[:, 3]]
+    assert np.abs(high.features.numpy() - expected).max() < TOLERANCE
+
+
+def test_submanifold_convolution_with_spconv_weights_is_the_dense_one():
+    mask = np.random.default_rng(0).random((1, 6, 7, 5)) < 0.4
+    coordinates = np.argwhere(mask)
+    layer = SubmanifoldConv3D(2, 3, 3)
+    features = numbers(len(coordinates), 2)
+    volume = np.zeros((1, 2, 6, 7, 5))
+    volume[0, :, coordinates[:, 1], coordinates[:, 2], coordinates[:, 3]] = features
+    dense = paddle.nn.functional.conv3d(paddle.to_tensor(volume), layer.weight.transpose([4, 3, 0, 1, 2]), padding=1)
+    expected = dense.numpy()[0, :, coordinates[:, 1], coordinates[:, 2], coordinates[:, 3]]
+    ours = layer(SparseTensor(paddle.to_tensor(features), coordinates)).features.numpy()
+    assert np.abs(ours - expected).max() < TOLERANCE
+
+
+def test_gradients_agree_with_finite_differences_through_a_small_network():
+    coordinates = reference.scene(np.random.default_rng(7), 40, reach=3)
+    layers = [Convolution(2, 3, 3), Convolution(3, 3, 2, 2), TransposedConvolution(3, 2, 3, 2)]
+
+    def loss(x):
+        tensor = SparseTensor(x, coordinates)
+        for layer in layers:
+            tensor = layer(tensor)
+            tensor = tensor.with_features(paddle.tanh(tensor.features))
+        return (tensor.features**2).sum()
+
+    x = differentiable(numbers(len(coordinates), 2))
+    loss(x).backward()
+    generator, step = np.random.default_rng(0), 1e-6
+    for tensor in (x, *(layer.kernel for layer in layers)):
+        direction = generator.standard_normal(tensor.shape)
+        value = tensor.numpy()
+        with paddle.no_grad():
+            sides = []
+            for sign in (1, -1):
+                tensor.set_value(value + sign * step * direction)
+                sides.append(loss(x).item())
+            tensor.set_value(value)
+        slope = (sides[0] - sides[1]) / (2 * step)
+        assert slope == pytest.approx(float((tensor.grad.numpy() * direction).sum()), rel=1e-6)
+
+
+def test_rows_in_another_order_give_the_same_voxels_the_same_values():
+    coordinates = reference.scene(np.random.default_rng(0), 200)
+    features = numbers(len(coordinates), 3)
+    layer, order = Convolution(3, 4, 3), np.random.default_rng(1).permutation(len(coordinates))
+    straight = layer(SparseTensor(paddle.to_tensor(features), coordinates)).features.numpy()
+    shuffled = layer(SparseTensor(paddle.to_tensor(features[order]), coordinates[order])).features.numpy()
+    assert np.abs(straight[order] - shuffled).max() < TOLERANCE
+
+
+@pytest.mark.parametrize("voxels", [0, 1])
+def test_no_voxel_and_one_voxel(voxels):
+    x = differentiable(numbers(voxels, 3) if voxels else np.zeros((0, 3)))
+    tensor = SparseTensor(x, np.ones((voxels, 4), np.int32), num_scenes=3)
+    layers = [Convolution(3, 4, 3), Convolution(4, 4, 2, 2), TransposedConvolution(4, 4, 2, 2), Convolution(4, 2, 1)]
+    for layer in layers:
+        tensor = layer(tensor)
+    assert tuple(tensor.features.shape) == (voxels, 2)
+    tensor.features.backward(paddle.ones_like(tensor.features))
+    for layer in layers:
+        assert layer.kernel.grad is not None and bool(paddle.isfinite(layer.kernel.grad).all())
+        assert bool((layer.kernel.grad != 0).any()) == bool(voxels)
+
+
+def test_an_empty_scene_in_a_batch_changes_nothing():
+    coordinates = reference.scene(np.random.default_rng(0), 200, scenes=2)
+    apart = coordinates * np.array([2, 1, 1, 1])  # scenes 0 and 2, none in 1
+    features = paddle.to_tensor(numbers(len(coordinates), 3))
+    layer = Convolution(3, 4, 3, stride=2)
+    together = layer(SparseTensor(features, coordinates)).features.numpy()
+    assert np.array_equal(together, layer(SparseTensor(features, apart, num_scenes=4)).features.numpy())
+
+
+@pytest.mark.parametrize("frozen", ["features", "weight"])
+def test_what_needs_no_gradient_gets_none(frozen):
+    coordinates = reference.scene(np.random.default_rng(0), 50)
+    layer = Convolution(3, 4, 3)
+    x = differentiable(numbers(len(coordinates), 3))
+    (x if frozen == "features" else layer.kernel).stop_gradient = True
+    layer(SparseTensor(x, coordinates)).features.sum().backward()
+    assert (x.grad is None) == (frozen == "features")
+    assert (layer.kernel.grad is None) == (frozen == "weight")
+
+
+def test_several_threads_give_the_same_bits_each_time(monkeypatch):
+    monkeypatch.setattr(convolution, "_threads", lambda: 2)
+    coordinates = reference.scene(np.random.default_rng(0), 3000, reach=12)
+    layer, x = Convolution(8, 8, 3), differentiable(numbers(len(coordinates), 8))
+    plan = Plan.of_coordinates(coordinates)
+    runs = []
+    for _ in range(5):
+        y = layer(SparseTensor(x, plan=plan)).features
+        y.backward(paddle.ones_like(y))
+        runs.append((y.numpy(), x.grad.numpy(), layer.kernel.grad.numpy()))
+        x.clear_gradient()
+        layer.clear_gradients()
+    assert all(np.array_equal(one, first) for run in runs[1:] for one, first in zip(run, runs[0]))
+
+
+def test_float32_stays_float32():
+    coordinates = reference.scene(np.random.default_rng(0), 50)
+    paddle.set_default_dtype("float32")
+    layer = Convolution(3, 4, 3)
+    y = layer(SparseTensor(paddle.ones([len(coordinates), 3], dtype="float32"), coordinates))
+    assert y.features.dtype == paddle.float32
+
+
+def test_tensors_that_do_not_belong_together_are_refused():
+    coordinates = reference.scene(np.random.default_rng(0), 50)
+    x = SparseTensor(paddle.ones([len(coordinates), 3]), coordinates)
+    with pytest.raises(ValueError, match="do not lie on the same voxels"):
+        x + SparseTensor(paddle.ones([len(coordinates), 3]), coordinates)
+    with pytest.raises(ValueError, match="features have shape"):
+        SparseTensor(paddle.ones([3, 3]), coordinates)
+    with pytest.raises(ValueError, match="cannot go from voxels of stride 1"):
+        TransposedConvolution(3, 3, 2, 2)(x)
+    with pytest.raises(ValueError, match="kernel_size is 0"):
+        Convolution(3, 3, 0)

@@ -1,0 +1,133 @@
+"""Pooling, normalisation and the other layers on sparse tensors."""
+
+from __future__ import annotations
+
+import numpy as np
+import paddle
+import pytest
+
+from paddlevit_dist.points.sparse import (
+    AveragePooling,
+    BatchNorm,
+    Dropout,
+    GlobalPooling,
+    MaxPooling,
+    NestedBatchNorm,
+    ReLU,
+    SparseTensor,
+    SumPooling,
+    Unpooling,
+    cat,
+)
+
+from . import sparse_reference as reference
+
+
+@pytest.fixture(autouse=True)
+def float64():
+    paddle.set_default_dtype("float64")
+    yield
+    paddle.set_default_dtype("float32")
+
+
+def tensor_of(voxels=200, channels=3, **options):
+    coordinates = reference.scene(np.random.default_rng(voxels), voxels, **options)
+    features = paddle.to_tensor(np.random.default_rng(1).standard_normal((len(coordinates), channels)))
+    features.stop_gradient = False
+    return SparseTensor(features, coordinates)
+
+
+POOLINGS = {SumPooling: np.sum, AveragePooling: np.mean, MaxPooling: np.max}
+
+
+@pytest.mark.parametrize("kind", POOLINGS)
+@pytest.mark.parametrize("stride, kernel_size", [(2, 2), (2, 3), (1, 3), (3, 2)])
+def test_pooling_over_the_voxels_that_exist(kind, stride, kernel_size):
+    x = tensor_of()
+    y = kind(kernel_size, stride)(x)
+    target = x.coordinates if stride == 1 else reference.coarse(x.coordinates, stride)
+    meetings = [pair for pairs in reference.pairs(x.coordinates, target, kernel_size, 1).values() for pair in pairs]
+    values, expected = x.features.numpy(), np.zeros((len(target), 3))
+    for row in range(len(target)):
+        givers = [v for u, v in meetings if u == row]
+        if givers:
+            expected[row] = POOLINGS[kind](values[givers], axis=0)
+    assert np.abs(y.features.numpy() - expected).max() < 1e-12
+
+    direction, step = np.random.default_rng(2).standard_normal(values.shape), 1e-6
+    (y.features**2).sum().backward()
+    sides = []
+    for sign in (1, -1):
+        moved = paddle.to_tensor(values + sign * step * direction)
+        sides.append((kind(kernel_size, stride)(x.with_features(moved)).features ** 2).sum().item())
+    slope = (sides[0] - sides[1]) / (2 * step)
+    assert slope == pytest.approx(float((x.features.grad.numpy() * direction).sum()), rel=1e-5)
+
+
+def test_unpooling_gives_each_voxel_its_parents_features():
+    x = tensor_of()
+    y = SumPooling(2, 2)(x)
+    parents = {tuple(voxel): row for row, voxel in enumerate(y.coordinates.tolist())}
+    rows = [parents[(s, *(value // 2 * 2 for value in voxel))] for s, *voxel in x.coordinates.tolist()]
+    assert np.array_equal(Unpooling(2, 2)(y).features.numpy(), y.features.numpy()[rows])
+
+
+@pytest.mark.parametrize("mode, reduce", [("sum", np.sum), ("average", np.mean), ("max", np.max)])
+def test_global_pooling_has_one_row_for_each_scene_and_zeros_for_an_empty_one(mode, reduce):
+    coordinates = reference.scene(np.random.default_rng(0), 100, scenes=2) * np.array([2, 1, 1, 1])
+    values = np.random.default_rng(1).standard_normal((len(coordinates), 3))
+    features = paddle.to_tensor(values)
+    features.stop_gradient = False
+    pooled = GlobalPooling(mode)(SparseTensor(features, coordinates, num_scenes=4))
+    expected = [reduce(values[coordinates[:, 0] == s], axis=0) if s in (0, 2) else np.zeros(3) for s in range(4)]
+    assert np.abs(pooled.numpy() - np.stack(expected)).max() < 1e-12
+    pooled.sum().backward()
+    assert features.grad.numpy().sum() == pytest.approx({"sum": 3.0 * len(values), "average": 6.0, "max": 6.0}[mode])
+
+
+@pytest.mark.parametrize("layer", [SumPooling(), AveragePooling(), MaxPooling(), ReLU(), Dropout()], ids=repr)
+def test_no_voxels_pass_through(layer):
+    x = SparseTensor(paddle.zeros([0, 3]), np.zeros((0, 4), np.int32))
+    assert tuple(layer(x).features.shape) == (0, 3)
+
+
+@pytest.mark.parametrize("kind", [BatchNorm, NestedBatchNorm])
+def test_normalisation_is_over_the_rows_and_its_running_variance_unbiased(kind):
+    x = tensor_of()
+    layer = kind(3)
+    y = layer(x).features.numpy()
+    values = x.features.numpy()
+    expected = (values - values.mean(0)) / np.sqrt(values.var(0) + 1e-5)
+    assert np.abs(y - expected).max() < 1e-6  # Paddle's kernels hold epsilon in float32
+    running = layer.state_dict()["_variance" if kind is BatchNorm else "bn._variance"].numpy()
+    assert np.abs(running - (0.9 + 0.1 * values.var(0, ddof=1))).max() < 1e-8
+
+
+def test_cat_add_and_relu_work_on_features():
+    x = tensor_of()
+    values = x.features.numpy()
+    assert np.array_equal(cat(x, x + x).features.numpy(), np.concatenate([values, 2 * values], axis=1))
+    assert np.array_equal(ReLU()(x).features.numpy(), np.maximum(values, 0))
+
+
+def test_dropout_keeps_the_mean_and_rests_in_evaluation():
+    x = tensor_of(3000, reach=10)
+    x = x.with_features(paddle.ones_like(x.features))
+    layer = Dropout(0.25)
+    dropped = layer(x).features.numpy()
+    assert set(np.round(np.unique(dropped), 6)) == {0.0, 1.333333}
+    assert dropped.mean() == pytest.approx(1.0, abs=0.05)
+    layer.eval()
+    assert layer(x) is x
+
+
+def test_slicing_gives_points_the_features_of_their_voxels():
+    x = tensor_of()
+    inverse = np.random.default_rng(0).integers(0, len(x.features), 500)
+    points = x.slice(paddle.to_tensor(inverse))
+    assert np.array_equal(points.numpy(), x.features.numpy()[inverse])
+    points.sum().backward()
+    counts = np.bincount(inverse, minlength=len(x.features))
+    assert np.array_equal(x.features.grad.numpy(), np.repeat(counts[:, None], 3, axis=1).astype(float))
+    with pytest.raises(ValueError, match="only voxels of stride 1"):
+        SumPooling()(x).slice(paddle.to_tensor(inverse))

@@ -45,6 +45,7 @@ MODELS: Dict[str, Target] = {
     "minkunet34b": _MINKUNET,
     "minkunet34c": _MINKUNET,
     "minkunet_tutorial": "paddlevit_dist.points.models.minkunet:build_tutorial",
+    "pointgroup": "paddlevit_dist.points.models.pointgroup:build",
 }
 
 _IMAGE_MODELS = {  # module of paddlevit_dist.images.models -> its variants
@@ -92,10 +93,15 @@ TASKS: Dict[str, Target] = {
     "classification": "paddlevit_dist.images.classification:Classification",
     "landmarks": "paddlevit_dist.volumes.detection:LandmarkDetection",
     "semantic_segmentation": "paddlevit_dist.points.semantic:SemanticSegmentation",
+    "pointgroup": "paddlevit_dist.points.instances.task:InstanceSegmentation",
 }
 
 # Tables of the keys that only one room reads; the configuration collects them. These modules import no Paddle.
-SETTINGS: List[str] = ["paddlevit_dist.points.settings:KEYS", "paddlevit_dist.volumes.settings:KEYS"]
+SETTINGS: List[str] = [
+    "paddlevit_dist.points.settings:KEYS",
+    "paddlevit_dist.points.instances.settings:KEYS",
+    "paddlevit_dist.volumes.settings:KEYS",
+]
 
 _TABLES = {"model": MODELS, "dataset": DATASETS, "task": TASKS}
 

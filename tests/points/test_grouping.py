@@ -81,7 +81,7 @@ def test_no_points_and_points_that_are_nowhere():
 
 def test_a_radius_far_below_the_size_of_the_scene_is_refused():
     xyz = np.array([[0.0, 0.0, 0.0], [900.0, 900.0, 900.0]])
-    with pytest.raises(UserError, match="CLUSTER.RADIUS_M"):
+    with pytest.raises(UserError, match="INSTANCES.RADIUS_M"):
         cluster_points(xyz, np.zeros(2, int), np.zeros(2, int), 1e-5, 1)
 
 

@@ -95,7 +95,7 @@ def _cell_keys(xyz: np.ndarray, groups: np.ndarray, radius_m: float) -> Tuple[np
     if (int(groups.max()) + 1) * math.prod(widths) > _KEY_LIMIT:
         raise UserError(
             f"a cluster radius of {radius_m} m is too small for points {edge * max(widths):.0f} m apart: set "
-            "POINTS.CLUSTER.RADIUS_M to about twice the distance of neighbouring points"
+            "POINTS.INSTANCES.RADIUS_M to about twice the distance of neighbouring points"
         )
     keys = groups
     for column, width in zip(axes, widths):

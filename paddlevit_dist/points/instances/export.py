@@ -1,0 +1,137 @@
+"""Predicted instances as files: the benchmark's text format, coloured PLY, and a picture beside the truth."""
+
+from __future__ import annotations
+
+import io
+import math
+from pathlib import Path
+from typing import List, Sequence
+
+import numpy as np
+
+from ...loading.atomic_file import atomic_file
+from ..export import class_colours, write_coloured_ply
+from ..scannet_classes import CLASS_NAMES, NYU40_NUMBERS
+from ..scene import IGNORED
+from .matching import Prediction
+
+MASKS_FOLDER = "predicted_masks"
+_NO_INSTANCE = np.array([205, 205, 205], np.uint8)
+_WIDTH_PX = 720
+_TURN, _TILT = math.radians(30.0), math.radians(55.0)  # of the view
+
+
+class InstanceWriter:
+    """Writes for each scene what is predicted:
+
+    - ``NAME.txt``, a line for each instance, best first: its mask file, class number and confidence; and
+      ``predicted_masks/NAME_000.txt`` and so on with a 0 or 1 for each point, as ScanNet's benchmark wants them. Class
+      numbers are ScanNet's for its twenty classes, else the class itself.
+    - ``NAME_truth.ply`` and ``NAME_prediction.ply``, points coloured by instance, grey where there is none, with the
+      number of the instance as label; a prediction has the colour of the true instance that it overlaps most.
+    - ``NAME.png``: both, seen from above, truth on the left.
+
+    Args:
+        folder: exists.
+        class_names: one per class.
+    """
+
+    def __init__(self, folder: Path, class_names: Sequence[str]) -> None:
+        self.folder = folder
+        self.is_scannet = tuple(class_names) == CLASS_NAMES
+        self.numbers = NYU40_NUMBERS if self.is_scannet else tuple(range(len(class_names)))
+
+    def write(self, name: str, xyz: np.ndarray, true_instance: np.ndarray, predictions: List[Prediction]) -> None:
+        """Write the files of a scene of P points.
+
+        Args:
+            xyz: float32 (P, 3), metres.
+            true_instance: integers (P,), below 0 for none; numbers may begin anywhere.
+            predictions: best first; where they overlap, a point is shown with the best.
+        """
+        self._write_masks(name, len(xyz), predictions)
+        truth = _numbered(true_instance)
+        predicted = np.full(len(xyz), IGNORED, np.int64)
+        for number, prediction in reversed(list(enumerate(predictions))):
+            predicted[prediction.points] = number
+        palette = class_colours(int(truth.max(initial=-1)) + 1 + len(predictions))
+        num_true = len(palette) - len(predictions)
+        same = [_most_overlapped(truth, p.points, num_true + number) for number, p in enumerate(predictions)]
+        views = []
+        for kind, labels, colours in (("truth", truth, palette), ("prediction", predicted, palette[same])):
+            shown = np.tile(_NO_INSTANCE, (len(xyz), 1))
+            shown[labels >= 0] = colours[labels[labels >= 0]]
+            write_coloured_ply(self.folder / f"{name}_{kind}.ply", xyz, shown, labels)
+            views.append(draw(xyz, shown, labels >= 0))
+        _write_png(self.folder / f"{name}.png", views)
+
+    def _write_masks(self, name: str, num_points: int, predictions: List[Prediction]) -> None:
+        (self.folder / MASKS_FOLDER).mkdir(exist_ok=True)
+        lines = []
+        for number, prediction in enumerate(predictions):
+            mask_file = f"{MASKS_FOLDER}/{name}_{number:03d}.txt"
+            mask = np.full((num_points, 2), ord("\n"), np.uint8)
+            mask[:, 0] = ord("0")
+            mask[prediction.points, 0] = ord("1")
+            with atomic_file(self.folder / mask_file) as file:
+                file.write(mask.tobytes())
+            lines.append(f"{mask_file} {self.numbers[prediction.class_number]} {prediction.confidence:.4f}\n")
+        with atomic_file(self.folder / f"{name}.txt") as file:
+            file.write("".join(lines).encode())
+
+    def describe(self) -> str:
+        """One line on what is in the folder."""
+        kind = "ScanNet's class numbers" if self.is_scannet else "class numbers"
+        return (
+            f"predictions in {self.folder}: NAME.txt and {MASKS_FOLDER}/ with {kind}, NAME_truth.ply and "
+            "NAME_prediction.ply coloured by instance, NAME.png with truth (left) and prediction"
+        )
+
+
+def draw(xyz: np.ndarray, colours: np.ndarray, is_thing: np.ndarray, width_px: int = _WIDTH_PX) -> np.ndarray:
+    """A picture of points from above and aside, uint8 (height, width_px, 3), white where there is nothing.
+
+    Things are drawn over everything else, so that no wall hides them; among them the nearer ones over the farther.
+
+    Args:
+        xyz: float32 (P, 3), metres, P at least 1.
+        colours: uint8 (P, 3).
+        is_thing: bool (P,).
+    """
+    x = xyz[:, 0] * math.cos(_TURN) - xyz[:, 1] * math.sin(_TURN)
+    away = xyz[:, 0] * math.sin(_TURN) + xyz[:, 1] * math.cos(_TURN)
+    y = away * math.sin(_TILT) + xyz[:, 2] * math.cos(_TILT)  # upwards in the picture
+    nearness = xyz[:, 2] * math.sin(_TILT) - away * math.cos(_TILT)
+    scale = (width_px - 4) / max(float(np.ptp(x)), 1e-3)
+    height = max(int(float(np.ptp(y)) * scale) + 4, 4)
+    column = ((x - x.min()) * scale).astype(np.int64)
+    row = ((y.max() - y) * scale).astype(np.int64)
+    order = np.lexsort((nearness, is_thing))
+    picture = np.full((height + 2, width_px + 2, 3), 255, np.uint8)
+    for down in range(3):  # a point is three pixels wide
+        for right in range(3):
+            picture[np.minimum(row[order] + down, height + 1), column[order] + right] = colours[order]
+    return picture[:height, :width_px]
+
+
+def _numbered(instance: np.ndarray) -> np.ndarray:
+    """The same instances numbered from 0, -100 for none; int64 (P,)."""
+    occurring = np.unique(instance[instance >= 0])
+    return np.where(instance >= 0, np.searchsorted(occurring, instance), IGNORED)
+
+
+def _most_overlapped(truth: np.ndarray, points: np.ndarray, otherwise: int) -> int:
+    """The true instance that most of the points belong to; ``otherwise`` if none of them belongs to any."""
+    own = truth[points]
+    own = own[own >= 0]
+    return int(np.bincount(own).argmax()) if len(own) else otherwise
+
+
+def _write_png(path: Path, views: List[np.ndarray]) -> None:
+    from PIL import Image
+
+    gap = np.full((views[0].shape[0], 12, 3), 255, np.uint8)
+    stream = io.BytesIO()
+    Image.fromarray(np.concatenate([views[0], gap, views[1]], axis=1)).save(stream, "PNG")
+    with atomic_file(path) as file:
+        file.write(stream.getvalue())

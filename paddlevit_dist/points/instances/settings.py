@@ -1,0 +1,78 @@
+"""The configuration keys that only the instance task reads. Defaults are those of PointGroup's published program."""
+
+from __future__ import annotations
+
+from ...config.key import Key, Range
+
+_AT_LEAST_0 = Range(low=0)
+_AT_LEAST_1 = Range(low=1)
+_ABOVE_0 = Range(low=0, low_open=True)
+_SHARE = Range(low=0, high=1)
+
+KEYS = (
+    Key(
+        "POINTS.INSTANCES.WIDTH",
+        16,
+        "int",
+        "channels of the U-Net's first level; level i has i times as many",
+        _AT_LEAST_1,
+    ),
+    Key("POINTS.INSTANCES.BLOCKS", 2, "int", "residual blocks of a level on each way", _AT_LEAST_1),
+    Key("POINTS.INSTANCES.USE_POSITIONS", True, "bool", "voxels show positions beside colours"),
+    Key(
+        "POINTS.INSTANCES.STUFF",
+        ["wall", "floor"],
+        "text",
+        "classes that are no objects; names that the data set does not have are passed over",
+        many=True,
+    ),
+    Key("POINTS.INSTANCES.FULL_SCALE", 512, "int", "training: width in voxels of the box of the crop", _AT_LEAST_1),
+    Key(
+        "POINTS.INSTANCES.DISTORTION",
+        0.1,
+        "float",
+        "training: standard deviation of what is added to the matrix that maps the points",
+        _AT_LEAST_0,
+    ),
+    Key("POINTS.INSTANCES.FLIP", 0.5, "float", "training: probability of mirroring x", _SHARE),
+    Key("POINTS.INSTANCES.ROTATION", True, "bool", "training: turn around z by any angle"),
+    Key("POINTS.INSTANCES.ELASTIC", True, "bool", "training: elastic distortion of the voxels, fine and coarse"),
+    Key(
+        "POINTS.INSTANCES.COLOR_NOISE",
+        0.1,
+        "float",
+        "training: standard deviation of a shift of each channel, of colours from -1 to 1",
+        _AT_LEAST_0,
+    ),
+    Key("POINTS.INSTANCES.PREPARE_EPOCHS", 128, "int", "epochs before clusters are formed and scored", _AT_LEAST_0),
+    Key(
+        "POINTS.INSTANCES.RADIUS_M",
+        0.03,
+        "float",
+        "points of a class that are closer belong together: about twice the distance of neighbouring points",
+        _ABOVE_0,
+    ),
+    Key("POINTS.INSTANCES.CLUSTER_POINTS", 50, "int", "points that a cluster needs", _AT_LEAST_1),
+    Key("POINTS.INSTANCES.SCORE_GRID", 14, "int", "voxels along the cube in which a cluster is scored", _AT_LEAST_1),
+    Key("POINTS.INSTANCES.SCORE_SCALE", 50.0, "float", "most voxels per metre in that cube", _ABOVE_0),
+    Key("POINTS.INSTANCES.BACKGROUND_IOU", 0.25, "float", "target score 0 below this IoU with the truth", _SHARE),
+    Key("POINTS.INSTANCES.FOREGROUND_IOU", 0.75, "float", "target score 1 above this IoU with the truth", _SHARE),
+    Key(
+        "POINTS.INSTANCES.LOSS_WEIGHTS",
+        [1.0, 1.0, 1.0, 1.0],
+        "float",
+        "weights of the losses: classes, lengths of offsets, directions of offsets, scores",
+        _AT_LEAST_0,
+        many=True,
+        length=4,
+    ),
+    Key("POINTS.INSTANCES.SCORE_THRESHOLD", 0.09, "float", "predictions have a higher score", _SHARE),
+    Key("POINTS.INSTANCES.SMALLEST_PREDICTION", 100, "int", "points that a prediction needs", _AT_LEAST_1),
+    Key(
+        "POINTS.INSTANCES.NMS_IOU",
+        0.3,
+        "float",
+        "of predictions that overlap more, the one with the best score",
+        _SHARE,
+    ),
+)

@@ -1,0 +1,208 @@
+"""Instance segmentation of point clouds with PointGroup: training, evaluation and what it predicts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+import numpy as np
+import paddle
+import paddle.nn.functional as F
+
+from ...engine.task import Moment, Task, Term
+from ...errors import UserError
+from ...models import create_model
+from ...parallel import rank
+from ..losses import summed_cross_entropy
+from ..models.pointgroup import Grouping, PointGroupOutput
+from ..scene import IGNORED
+from ..sources import number_of_classes, open_scenes
+from ..sparse import Plan, PlanSpec, SparseTensor
+from .batches import network_batch
+from .export import InstanceWriter
+from .grouping import Clusters, proposal_ious
+from .losses import offset_losses, score_loss
+from .matching import Prediction
+from .metrics import InstanceMetrics
+from .proposals import score_targets, select_predictions
+from .samples import Changes, InstanceSample, InstanceSamples
+
+_MIDDLE = np.full(3, 0.5)
+
+
+class InstanceSegmentation(Task):
+    """Trains and evaluates a network that labels points and groups them to instances.
+
+    The losses of points are means over all valid points of all ranks. That of the scores is a mean over a rank's own
+    clusters, which exist only after the forward pass, and then over the ranks.
+    """
+
+    best_metric = ("AP50", True)
+    batch_norm = "sync"
+    empty_cache_freq = 10
+    sample_name = "scenes"
+    count_names = ("semantic", "offset", "direction")
+    writes_predictions = True
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        self.keys = config.POINTS.INSTANCES
+        if self.keys.BACKGROUND_IOU >= self.keys.FOREGROUND_IOU:
+            raise UserError(
+                f"POINTS.INSTANCES.BACKGROUND_IOU is {self.keys.BACKGROUND_IOU}, expected less than FOREGROUND_IOU "
+                f"({self.keys.FOREGROUND_IOU})"
+            )
+        self.num_classes: Optional[int] = config.MODEL.NUM_CLASSES
+        self.class_names: List[str] = []
+        self.plan_spec: Optional[PlanSpec] = None  # of the network: known once a worker has built it
+        self.epoch: Optional[int] = None  # that is being trained; None: only evaluated
+
+    def build_dataset(self, split: str, cache_folder: Path) -> InstanceSamples:
+        dataset = open_scenes(self.config, split, cache_folder)
+        self.num_classes = number_of_classes(self.config, dataset)
+        self.class_names = [*dataset.class_names, *map(str, range(dataset.num_classes, self.num_classes))]
+        if not self.instance_classes:
+            raise UserError(
+                f"POINTS.INSTANCES.STUFF names all classes of data set {self.config.DATA.DATASET}: no class is left "
+                "that could have instances"
+            )
+        keys = self.keys
+        changes = Changes(
+            keys.DISTORTION,
+            keys.FLIP,
+            keys.ROTATION,
+            keys.ELASTIC,
+            keys.COLOR_NOISE,
+            self.config.POINTS.MAX_POINTS,
+        )
+        scale = 1.0 / self.config.DATA.VOXEL_SIZE_M
+        return InstanceSamples(dataset, scale, keys.FULL_SCALE, changes if split == "train" else None)
+
+    @property
+    def instance_classes(self) -> List[int]:
+        """Classes that have instances."""
+        return [number for number, name in enumerate(self.class_names) if name not in self.keys.STUFF]
+
+    def collate(self, samples: Sequence[InstanceSample]) -> Dict[str, Any]:
+        batch = network_batch(samples, self.plan_spec, self.keys.USE_POSITIONS)
+        if self.predictions is not None:
+            batch["names"] = json.dumps([sample.name for sample in samples])
+        return batch
+
+    def counts(self, batch: Dict[str, Any]) -> Dict[str, int]:
+        of_instances = int(np.count_nonzero(batch["instance_labels"] >= 0))
+        labelled = int(np.count_nonzero(batch["labels"] != IGNORED))
+        return {"semantic": labelled, "offset": of_instances, "direction": of_instances}
+
+    def build_model(self) -> paddle.nn.Layer:
+        model = create_model(
+            self.config.MODEL.NAME,
+            num_classes=self.num_classes,
+            in_channels=6 if self.keys.USE_POSITIONS else 3,
+            width=self.keys.WIDTH,
+            repeats=self.keys.BLOCKS,
+        )
+        self.plan_spec = model.plan_spec()
+        return model
+
+    def train_step(self, model: paddle.nn.Layer, batch: Dict[str, paddle.Tensor], moment: Moment) -> Dict[str, Term]:
+        self.epoch = moment.epoch
+        generator = np.random.default_rng([self.config.SEED, moment.update, rank(), moment.micro])
+        output = self._forward(model, batch, generator.random(3))
+        labels, instances = batch["labels"], batch["instance_labels"]
+        weights = self.keys.LOSS_WEIGHTS
+        distance, direction = offset_losses(output.offsets, batch["locs_float"], batch["instance_centres"], instances)
+        with paddle.no_grad():
+            valid = (labels != IGNORED).astype("float32").sum()
+            of_instances = (instances >= 0).astype("float32").sum()
+            correct = (output.semantic_scores.argmax(axis=-1) == labels).astype("float32").sum()
+        terms = {
+            "semantic": Term(summed_cross_entropy(output.semantic_scores, labels), valid, weights[0]),
+            "offset": Term(distance, of_instances, weights[1]),
+            "direction": Term(direction, of_instances, weights[2]),
+            "accuracy": Term(correct, valid, weight=0.0),
+        }
+        terms["score"] = self._score_term(output, instances, weights[3])
+        return terms
+
+    def _score_term(self, output: PointGroupOutput, instances: paddle.Tensor, weight: float) -> Term:
+        number = 0 if output.clusters is None else output.clusters.number
+        count = paddle.to_tensor(float(number))
+        if not number:
+            return Term(output.scores.sum(), count, weight)
+        members = instances.numpy()
+        sizes = np.bincount(members[members >= 0])
+        ious = proposal_ious(output.clusters, members, sizes)
+        targets = score_targets(ious, self.keys.BACKGROUND_IOU, self.keys.FOREGROUND_IOU)
+        return Term(score_loss(output.scores, paddle.to_tensor(targets)), count, weight)
+
+    def _forward(self, model: paddle.nn.Layer, batch: Dict[str, Any], shares: np.ndarray) -> PointGroupOutput:
+        voxels = SparseTensor(batch["voxel_feats"], plan=Plan.of_batch(batch))
+        grouping = None
+        if self.epoch is None or self.epoch > self.keys.PREPARE_EPOCHS:
+            offsets = batch["offsets"].numpy()
+            grouping = Grouping(
+                batch["locs_float"].numpy(),
+                np.repeat(np.arange(len(offsets) - 1), np.diff(offsets)),
+                np.isin(np.arange(self.num_classes), self.instance_classes),
+                self.keys.RADIUS_M,
+                self.keys.CLUSTER_POINTS,
+                self.keys.SCORE_GRID,
+                self.keys.SCORE_SCALE,
+                shares,
+            )
+        return model(voxels, batch["p2v_map"], grouping)
+
+    def eval_step(self, model: paddle.nn.Layer, batch: Dict[str, Any], metrics: InstanceMetrics) -> None:
+        output = self._forward(model, batch, _MIDDLE)
+        labels = batch["labels"]
+        predicted = output.semantic_scores.argmax(axis=-1)
+        metrics.update_semantic(predicted, labels, summed_cross_entropy(output.semantic_scores, labels))
+        classes, true_class = predicted.numpy(), labels.numpy()
+        true_instance, offsets = batch["instance_labels"].numpy(), batch["offsets"].numpy()
+        names = json.loads(batch["names"]) if self.predictions is not None else None
+        for number, (first, end, predictions) in enumerate(self._of_scenes(output, classes, offsets)):
+            truth = true_class[first:end], true_instance[first:end]
+            metrics.update_instances(*truth, predictions)
+            if names is not None:
+                xyz = batch["locs_float"].numpy()[first:end]
+                self._writer().write(names[number], xyz, truth[1], predictions)
+
+    def _of_scenes(
+        self, output: PointGroupOutput, classes: np.ndarray, offsets: np.ndarray
+    ) -> List[Tuple[int, int, List[Prediction]]]:
+        """First and last point of each scene, and its predictions with points numbered within it."""
+        scenes = list(zip(offsets[:-1].tolist(), offsets[1:].tolist()))
+        if output.clusters is None or not output.clusters.number:
+            return [(first, end, []) for first, end in scenes]
+        keys = self.keys
+        scores = F.sigmoid(output.scores).numpy()
+        results = []
+        for first, end in scenes:
+            part, chosen = _clusters_between(output.clusters, first, end)
+            predictions = select_predictions(
+                part, scores[chosen], classes[first:end], keys.SCORE_THRESHOLD, keys.SMALLEST_PREDICTION, keys.NMS_IOU
+            )
+            results.append((first, end, predictions))
+        return results
+
+    def _writer(self) -> InstanceWriter:
+        return InstanceWriter(self.predictions, self.class_names)
+
+    def finish_predictions(self) -> List[str]:
+        return [self._writer().describe()]
+
+    def build_metrics(self) -> InstanceMetrics:
+        return InstanceMetrics(self.class_names, self.instance_classes)
+
+
+def _clusters_between(clusters: Clusters, first: int, end: int) -> Tuple[Clusters, np.ndarray]:
+    """The clusters of the scene with the points from ``first`` to before ``end``, and their numbers among all."""
+    leading = clusters.points[clusters.offsets[:-1]]
+    chosen = np.flatnonzero((leading >= first) & (leading < end))
+    sizes = np.diff(clusters.offsets)[chosen]
+    is_member = np.isin(clusters.cluster_of, chosen)
+    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
+    cluster_of = np.repeat(np.arange(len(chosen), dtype=np.int32), sizes)
+    return Clusters(cluster_of, clusters.points[is_member] - np.int32(first), offsets), chosen

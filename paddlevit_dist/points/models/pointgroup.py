@@ -1,0 +1,154 @@
+"""PointGroup as a whole: classes and offsets of points, clusters of them, and a score for every cluster.
+
+Source: L. Jiang et al., "PointGroup: Dual-Set Point Grouping for 3D Instance Segmentation", CVPR 2020, arXiv
+2004.01658.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, NamedTuple, Optional, Tuple
+
+import numpy as np
+import paddle
+
+from ...parallel import zero_of
+from ..instances.grouping import Clusters, cluster_points
+from ..instances.proposals import voxelize_clusters
+from ..instances.voxelization import pool_to_voxels
+from ..sparse.tensor import SparseTensor
+from .pointgroup_backbone import PointGroupNetwork
+from .variants import build_variant
+
+VARIANTS: Dict[str, Dict[str, Any]] = {"pointgroup": {}}
+
+
+def build(name: str, num_classes: int = 20, image_size=None, **options: Any) -> "PointGroup":
+    """The network that ``name`` stands for, with options."""
+    return build_variant(PointGroup, VARIANTS, name, num_classes, image_size, options)
+
+
+class Grouping(NamedTuple):
+    """Where the points of a batch lie, and how they are grouped.
+
+    Attributes:
+        xyz: float32 (P, 3), metres.
+        scenes: integers (P,), scene of each point.
+        is_thing: bool (classes,), whether a class has instances.
+        radius_m: points of a class that are closer belong together.
+        smallest: points that a cluster needs.
+        grid: voxels along the cube in which a cluster is scored.
+        scale: most voxels per metre in that cube.
+        shares: float (3,) from 0 to 1, where small clusters lie in their cubes.
+    """
+
+    xyz: np.ndarray
+    scenes: np.ndarray
+    is_thing: np.ndarray
+    radius_m: float
+    smallest: int
+    grid: int
+    scale: float
+    shares: np.ndarray
+
+
+class PointGroupOutput(NamedTuple):
+    """What the network says of P points.
+
+    Attributes:
+        semantic_scores: float32 (P, classes), logits.
+        offsets: float32 (P, 3), metres to the centre of the point's instance.
+        clusters: None where nothing was to be grouped. Those of the original positions come before those of the
+            shifted ones; their points are numbers among the P.
+        scores: float32 (clusters,), logits. In training without a cluster, a single 0 that depends on the score branch:
+            in the loss it gives the branch gradients of 0 and lets a rank take part in the others' backward pass.
+    """
+
+    semantic_scores: paddle.Tensor
+    offsets: paddle.Tensor
+    clusters: Optional[Clusters] = None
+    scores: Optional[paddle.Tensor] = None
+
+
+class PointGroup(PointGroupNetwork):
+    """The network whose ``forward`` does everything, as data-parallel training needs it.
+
+    Args:
+        num_classes, in_channels, width, repeats: as ``PointGroupBackbone``.
+    """
+
+    def forward(
+        self, x: SparseTensor, inverse: Optional[paddle.Tensor] = None, grouping: Optional[Grouping] = None
+    ) -> PointGroupOutput:
+        """Classes and offsets of the points and, with ``grouping``, scored clusters.
+
+        Args:
+            x: voxels (M, in_channels).
+            inverse: integers (P,), the voxel of each point; None: points are voxels.
+        """
+        features, semantic_scores, offsets = super().forward(x, inverse)
+        if grouping is None:
+            unused = zero_of(*self._score_parameters()).reshape([1]) if self.training else None
+            return PointGroupOutput(semantic_scores, offsets, None, unused)
+        clusters = group(semantic_scores, offsets, grouping)
+        scores = self._scores(features, clusters, grouping, (semantic_scores, offsets))
+        return PointGroupOutput(semantic_scores, offsets, clusters, scores)
+
+    def _score_parameters(self) -> Tuple[paddle.Tensor, ...]:
+        layers = (self.score_unet, self.score_outputlayer, self.score_linear)
+        return tuple(p for layer in layers for p in layer.parameters() if not p.stop_gradient)
+
+    def _scores(
+        self,
+        features: paddle.Tensor,
+        clusters: Clusters,
+        grouping: Grouping,
+        heads: Tuple[paddle.Tensor, ...],
+    ) -> paddle.Tensor:
+        voxels = voxelize_clusters(clusters, grouping.xyz, grouping.grid, grouping.scale, grouping.shares)
+        if clusters.number:
+            members = paddle.gather(features, paddle.to_tensor(clusters.points))  # (S, width)
+            pooled = pool_to_voxels(members, paddle.to_tensor(voxels.voxel_of), len(voxels.coordinates))
+        else:
+            pooled = paddle.zeros([0, features.shape[1]], dtype=features.dtype)
+        pooled = _After.apply(pooled, *heads)
+        of_voxels = self.score_features(SparseTensor(pooled, voxels.coordinates, num_scenes=clusters.number))
+        if not clusters.number:
+            return zero_of(of_voxels, *self.score_linear.parameters()).reshape([1])
+        # The largest over a cluster's voxels is the largest over its points, and a voxel of many points is no tie.
+        cluster_of = paddle.to_tensor(voxels.coordinates[:, 0])
+        largest = paddle.geometric.segment_max(of_voxels, cluster_of)  # (clusters, width)
+        return self.score_linear(largest).squeeze(-1)
+
+
+def group(semantic_scores: paddle.Tensor, offsets: paddle.Tensor, grouping: Grouping) -> Clusters:
+    """Clusters of the points of things: of where they are, and of where their offsets lead; on the host."""
+    classes = semantic_scores.detach().argmax(axis=-1).numpy()
+    things = np.flatnonzero(grouping.is_thing[classes])
+    places = grouping.xyz[things]
+    shifted = places + offsets.detach().astype("float32").numpy()[things]
+    scenes = grouping.scenes[things]
+    found = [
+        cluster_points(xyz, classes[things], scenes, grouping.radius_m, grouping.smallest) for xyz in (places, shifted)
+    ]
+    clusters = found[0].followed_by(found[1])
+    return clusters._replace(points=things[clusters.points].astype(np.int32))
+
+
+class _After(paddle.autograd.PyLayer):
+    """The first tensor unchanged, as if it depended on the others.
+
+    The backward pass then comes to the others when it has finished with what follows here, on every rank: also on one
+    without clusters, where nothing else connects the score branch with the rest. Otherwise the ranks would meet in the
+    collectives of different normalisations.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: paddle.Tensor, *others: paddle.Tensor) -> paddle.Tensor:
+        ctx.save_for_backward(x, *others)
+        return x.clone() if x.shape[0] else paddle.zeros(x.shape, dtype=x.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: paddle.Tensor) -> Any:
+        x, *others = ctx.saved_tensor()
+        zeros = [None if t.stop_gradient else paddle.zeros(t.shape, dtype=t.dtype) for t in others]
+        return (None if x.stop_gradient else gradient, *zeros)

@@ -1,7 +1,7 @@
 """Checkpoints of a run: a directory each, complete or absent.
 
-``checkpoints/epoch_0004/`` holds ``model.pdparams`` (readable by plain ``paddle.load``), ``optimizer.npz``,
-``state.json`` and ``manifest.json`` with the size and SHA-256 of each. ``checkpoints/last`` and ``checkpoints/best``
+``checkpoints/epoch_0004/`` holds ``model.pdparams`` (readable by plain ``paddle.load``), ``model_ema.pdparams`` if the
+run averages weights, ``optimizer.npz``, ``state.json`` and ``manifest.json`` with the size and SHA-256 of each. ``checkpoints/last`` and ``checkpoints/best``
 are symbolic links that are switched when everything else is on disk.
 """
 
@@ -21,6 +21,7 @@ import paddle
 from ..errors import UserError
 
 MODEL, OPTIMIZER, STATE, MANIFEST = "model.pdparams", "optimizer.npz", "state.json", "manifest.json"
+AVERAGED = "model_ema.pdparams"
 _PREFIX = "epoch_"
 
 
@@ -46,8 +47,16 @@ def name_of(epoch: int) -> str:
     return f"{_PREFIX}{epoch:04d}"
 
 
-def save(folder: Path, epoch: int, model: paddle.nn.Layer, state: RunState) -> Path:
+def save(
+    folder: Path,
+    epoch: int,
+    model: paddle.nn.Layer,
+    state: RunState,
+    averaged: Optional[Dict[str, paddle.Tensor]] = None,
+) -> Path:
     """Write the checkpoint of ``epoch`` into ``folder`` and return its directory. Main process only.
+
+    ``averaged`` are the averaged weights by the model's names, if there are any.
 
     Everything is written under a temporary name, flushed to disk and then renamed: a crash leaves the directory
     either complete or absent.
@@ -63,10 +72,12 @@ def save(folder: Path, epoch: int, model: paddle.nn.Layer, state: RunState) -> P
             _remove(leftover)
         temporary.mkdir()
         paddle.save(model.state_dict(), str(temporary / MODEL))
+        if averaged is not None:
+            paddle.save(averaged, str(temporary / AVERAGED))
         np.savez(temporary / OPTIMIZER, **state.optimizer)
         content = {"position": state.position, "extra": state.extra}
         (temporary / STATE).write_text(json.dumps(content, indent=1), encoding="utf-8")
-        files = {name: _fingerprint(temporary / name) for name in (MODEL, OPTIMIZER, STATE)}
+        files = {path.name: _fingerprint(path) for path in sorted(temporary.iterdir())}
         (temporary / MANIFEST).write_text(json.dumps({"format": 1, "files": files}, indent=1), encoding="utf-8")
         for path in temporary.iterdir():
             _flush(path)
@@ -109,7 +120,7 @@ def verify(directory: Path) -> None:
         files = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))["files"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise Damaged(f"{directory / MANIFEST} cannot be read ({error})") from error
-    for name in (MODEL, OPTIMIZER, STATE):
+    for name in sorted({MODEL, OPTIMIZER, STATE, *files}):
         path, expected = directory / name, files.get(name)
         if not path.is_file():
             raise Damaged(f"{path} is missing")
@@ -125,6 +136,12 @@ def read(directory: Path) -> RunState:
     with np.load(directory / OPTIMIZER, allow_pickle=False) as arrays:
         optimizer = {name: arrays[name] for name in arrays.files}
     return RunState(content["position"], optimizer, content["extra"])
+
+
+def averaged_weights(source: str) -> Optional[Path]:
+    """The file of averaged weights, if ``source`` is a checkpoint directory that has one."""
+    path = Path(source) / AVERAGED
+    return path if path.is_file() else None
 
 
 def newest_good(folder: Path, say: Callable[[str], None]) -> Optional[Path]:

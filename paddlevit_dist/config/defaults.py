@@ -144,6 +144,23 @@ _TRAIN = (
         optional=True,
         words=("balanced",),
     ),
+    Key(
+        "TRAIN.MODEL_EMA", False, "bool", "keep an exponential moving average of the weights, and choose the best by it"
+    ),
+    Key("TRAIN.MODEL_EMA_DECAY", 0.99996, "float", "share of the average that an update keeps", _SHARE_BELOW_1),
+    _optional(
+        "TRAIN.LAYER_DECAY",
+        "float",
+        "factor of the learning rate from each block to the one before it; None: all learn alike",
+        Range(low=0, high=1, low_open=True),
+    ),
+    Key(
+        "TRAIN.FREEZE",
+        [],
+        "text",
+        "names of parameters that stay as they are, with * for any part, such as patch_embed.* or blocks.*",
+        many=True,
+    ),
     Key("TRAIN.REPEATED_AUGMENT", 1, "int", "readings of each sample within an epoch of unchanged length", _AT_LEAST_1),
     Key(
         "TRAIN.LR_SCHEDULER.NAME",

@@ -27,14 +27,11 @@ class NotBuilt(NamedTuple):
 
 
 NOT_BUILT: dict[str, NotBuilt] = {
-    "TRAIN.MODEL_EMA": NotBuilt("averaging of weights", (False,)),
     "TRAIN.DISTILLATION_TYPE": NotBuilt("distillation", ("none",)),
     "TRAIN.TEACHER_MODEL": NotBuilt("distillation", (None,), "TRAIN.DISTILLATION_TYPE"),
-    "TRAIN.LAYER_DECAY": NotBuilt("a learning rate per layer", (None, 1)),
 }
 
 OPTIONS = {  # read by the switch beside them, without effect while it is off
-    "TRAIN.MODEL_EMA_DECAY": "TRAIN.MODEL_EMA",
     "TRAIN.DISTILLATION_ALPHA": "TRAIN.DISTILLATION_TYPE",
     "TRAIN.DISTILLATION_TAU": "TRAIN.DISTILLATION_TYPE",
 }

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Dict, NamedTuple, Optional
+from typing import Any, Dict, NamedTuple, Optional, Tuple
 
 import paddle
 
 from ..checkpoint import state as checkpoints
 from ..checkpoint.load import load_weights
+from ..checkpoint.weights import read_state
 from ..errors import UserError
 from ..observe.record import RunRecord
 from ..parallel import all_gather, broadcast_object, is_main
+from .averaging import AveragedWeights
 from .optimizer import optimizer_state, restore_optimizer
 from .precision import Precision
 from .steps import not_finite, weights_digest
@@ -31,6 +33,7 @@ class Keeper:
     Args:
         folder: the run's ``checkpoints`` folder.
         model: the inner model, not its data-parallel wrapper.
+        averaged: its averaged weights, if the run has any.
         global_batch_size: samples of one update.
         updates_per_epoch: of a whole epoch.
     """
@@ -44,6 +47,7 @@ class Keeper:
         model: paddle.nn.Layer,
         optimizer: Any,
         precision: Precision,
+        averaged: Optional[AveragedWeights],
         *,
         global_batch_size: int,
         updates_per_epoch: int,
@@ -55,12 +59,20 @@ class Keeper:
         self.model = model
         self.optimizer = optimizer
         self.precision = precision
+        self.averaged = averaged
         self.global_batch_size = global_batch_size
         self.updates_per_epoch = updates_per_epoch
         self.best: Optional[Dict[str, Any]] = None
 
     def load(self) -> Start:
         """Put in place the weights, optimizer state and position that -resume and -pretrained ask for."""
+        start, has_averages = self._load()
+        if self.averaged is not None and not has_averages:
+            self.averaged.restart()
+        return start
+
+    def _load(self) -> Tuple[Start, bool]:
+        """Where to start, and whether averaged weights were put in place too."""
         config = self.config
         found = self._find_checkpoint()
         if found is None:
@@ -70,17 +82,18 @@ class Keeper:
                     "or choose another -output"
                 )
             if config.MODEL.PRETRAINED:
-                report = load_weights(self.model, config.MODEL.PRETRAINED)
-                self.record.say(f"pretrained weights {config.MODEL.PRETRAINED}: {report.summary()}")
-            return Start(config.TRAIN.LAST_EPOCH + 1, 0)
+                source = checkpoints.averaged_weights(config.MODEL.PRETRAINED) or config.MODEL.PRETRAINED
+                report = load_weights(self.model, source)
+                self.record.say(f"pretrained weights {source}: {report.summary()}")
+            return Start(config.TRAIN.LAST_EPOCH + 1, 0), False
         if found.is_file():
             report = load_weights(self.model, str(found), minimum_loaded=1.0)
             self.record.say(
                 f"resumed weights only from {found} ({report.summary()}): it holds no optimizer state, so moments "
                 f"start afresh at epoch {config.TRAIN.LAST_EPOCH + 1} (-last_epoch)"
             )
-            return Start(config.TRAIN.LAST_EPOCH + 1, 0)
-        return self._restore(found)
+            return Start(config.TRAIN.LAST_EPOCH + 1, 0), False
+        return self._restore(found), self._restore_averages(found)
 
     def _find_checkpoint(self) -> Optional[Path]:
         """What -resume means, decided by the main process for all."""
@@ -117,6 +130,21 @@ class Keeper:
         if saved_batch != self.global_batch_size:
             self.record.say(f"note: the effective batch was {saved_batch} before and is {self.global_batch_size} now")
         return Start(position["epoch"] + 1, position["consumed"])
+
+    def _restore_averages(self, directory: Path) -> bool:
+        file = checkpoints.averaged_weights(str(directory))
+        if self.averaged is None:
+            if file is not None:
+                self.record.say(f"note: {file} is left alone, TRAIN.MODEL_EMA is off now")
+            return False
+        if file is None:
+            self.record.say(f"note: {directory} has no averaged weights; the average starts with the resumed ones")
+            return False
+        try:
+            self.averaged.restore(read_state(file))
+        except ValueError as error:
+            raise UserError(f"-resume={directory}: {error}") from error
+        return True
 
     def note_best(self, epoch: int, values: Dict[str, float]) -> bool:
         """Whether this evaluation is the best so far."""
@@ -162,7 +190,8 @@ class Keeper:
         }
         position = {"epoch": epoch, "consumed": 0, "update": epoch * self.updates_per_epoch}
         state = checkpoints.RunState(position, optimizer_state(self.optimizer, self.model), extra)
-        directory = checkpoints.save(self.folder, epoch, self.model, state)
+        averages = None if self.averaged is None else self.averaged.state()
+        directory = checkpoints.save(self.folder, epoch, self.model, state, averages)
         checkpoints.link(self.folder, "last", directory)
         if is_new_best:
             checkpoints.link(self.folder, "best", directory)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional
+import fnmatch
+import re
+from typing import Any, Dict, List, Optional, Sequence
 
 import numpy as np
 import paddle
 
 from .. import paddle_versions
+from ..errors import UserError
+from ..registry import closest
 
 _SEPARATOR = "/"
 
@@ -22,17 +26,97 @@ def decay_groups(model: paddle.nn.Layer, weight_decay: float) -> List[Dict[str, 
     return [group for group in groups if group["names"]]
 
 
-def build_optimizer(settings: Any, model: paddle.nn.Layer, groups: Optional[List[Dict[str, Any]]], weight_decay: float):
+def freeze(model: paddle.nn.Layer, patterns: Sequence[str]) -> int:
+    """Let no gradient reach the parameters whose names fit one of ``patterns``; returns how many these are.
+
+    Args:
+        patterns: names with ``*`` for any part (TRAIN.FREEZE).
+    Raises:
+        UserError: a pattern fits no parameter, or none is left to be trained.
+    """
+    parameters = {name: p for name, p in model.named_parameters() if not p.stop_gradient}
+    frozen = set()
+    for pattern in patterns:
+        fitting = fnmatch.filter(parameters, pattern)
+        if not fitting:
+            parts = sorted({name.split(".")[0] for name in parameters})
+            hint = closest(pattern.split(".")[0], parts)
+            raise UserError(
+                f"TRAIN.FREEZE {pattern} fits no parameter: {hint}their names begin with {', '.join(parts)}"
+            )
+        frozen.update(fitting)
+    if frozen and len(frozen) == len(parameters):
+        raise UserError(f"TRAIN.FREEZE {', '.join(patterns)} leaves no parameter to train; name fewer")
+    for name in frozen:
+        parameters[name].stop_gradient = True
+    return len(frozen)
+
+
+_BLOCK = re.compile(r"^(.*?\b(?:blocks|layers|stages|block\d)\.\d+(?:\.blocks\.\d+)?)\.")
+
+
+def layer_numbers(names: Sequence[str]) -> Dict[str, int]:
+    """How many blocks of the network stand before each parameter, counting its own: embeddings 0, the head all + 1.
+
+    Args:
+        names: in the order of the network, as ``named_parameters`` gives them; blocks are called ``blocks.N``,
+            ``layers.N.blocks.M``, ``stages.N.blocks.M`` or ``block1.N``.
+    """
+    blocks = list(dict.fromkeys(match[1] for match in map(_BLOCK.match, names) if match))
+    number = {block: position + 1 for position, block in enumerate(blocks)}
+    numbers, reached = {}, 0
+    for name in names:
+        match = _BLOCK.match(name)
+        if match:
+            reached = max(reached, number[match[1]])
+            numbers[name] = number[match[1]]
+        else:
+            numbers[name] = reached + 1 if blocks and reached == len(blocks) else reached
+    return numbers
+
+
+def layer_decay_groups(groups: List[Dict[str, Any]], names: Sequence[str], decay: float) -> List[Dict[str, Any]]:
+    """Split parameter groups by layer, each with the factor ``decay ** (layers behind it)`` for its learning rate.
+
+    Source: K. Clark et al., "ELECTRA", arXiv 2003.10555, appendix A, layer-wise learning-rate decay.
+
+    Raises:
+        UserError: the names show no blocks.
+    """
+    numbers = layer_numbers(names)
+    last = max(numbers.values())
+    if last == 0:
+        raise UserError("TRAIN.LAYER_DECAY: this model's parameters show no numbered blocks; leave it out")
+    split: List[Dict[str, Any]] = []
+    for group in groups:
+        for number in sorted({numbers[name] for name in group["names"]}):
+            part = [name for name in group["names"] if numbers[name] == number]
+            factor = group.get("learning_rate", 1.0) * decay ** (last - number)
+            split.append({**group, "names": part, "learning_rate": factor})
+    return split
+
+
+def build_optimizer(
+    settings: Any,
+    model: paddle.nn.Layer,
+    groups: Optional[List[Dict[str, Any]]],
+    weight_decay: float,
+    layer_decay: Optional[float] = None,
+):
     """The optimizer that TRAIN.OPTIMIZER names, over the groups of ``model``'s parameters.
 
     Args:
         settings: the TRAIN.OPTIMIZER node: NAME (AdamW, Adam, SGD), EPS, BETAS, MOMENTUM.
         groups: see ``Task.parameter_groups``; None for ``decay_groups``. A group's ``learning_rate`` is a factor.
+        layer_decay: see ``layer_decay_groups``; None for the same rate everywhere.
         weight_decay: decoupled for AdamW (Loshchilov and Hutter, arXiv 1711.05101), an L2 term in the gradient else.
     """
     parameters = dict(model.named_parameters())
+    groups = decay_groups(model, weight_decay) if groups is None else groups
+    if layer_decay is not None and layer_decay != 1.0:
+        groups = layer_decay_groups(groups, list(parameters), layer_decay)
     paddle_groups = []
-    for group in groups if groups is not None else decay_groups(model, weight_decay):
+    for group in groups:
         entry = {"params": [parameters[name] for name in group["names"]], "weight_decay": group["weight_decay"]}
         if "learning_rate" in group:
             entry["learning_rate"] = group["learning_rate"]

@@ -20,9 +20,10 @@ from ..observe.progress import Progress
 from ..observe.record import RunRecord
 from ..parallel import broadcast_statistics, data_parallel, is_main, rank, tuning, world_size
 from ..parallel.devices import cpu_cores
+from .averaging import AveragedWeights
 from .evaluator import evaluate
 from .keeper import Keeper
-from .optimizer import build_optimizer
+from .optimizer import build_optimizer, freeze
 from .precision import Precision
 from .schedule import describe_rates, effective_batch_size, schedule_of
 from .steps import CountingCollate, Updater, accumulation_groups
@@ -82,6 +83,7 @@ class Trainer:
             source = checkpoints.resolve(self.config.MODEL.RESUME, self.folder, self.record.say)
             if source is None:
                 raise UserError(f"-resume=auto: no checkpoint in {self.folder} to evaluate")
+        source = checkpoints.averaged_weights(source) or source  # what such a run was evaluated by
         report = load_weights(self.model, source, strict=True)
         self._start_record()
         self.record.say(f"weights {source}: {report.summary()}")
@@ -143,8 +145,7 @@ class Trainer:
             if batch_norm == "local" and (is_evaluated or epoch % self.config.SAVE_FREQ == 0):
                 broadcast_statistics(self.model)  # each rank's are of its own rows
             if is_evaluated:
-                values, line = self._evaluate(f"evaluation {epoch}")
-                self._require_finite(values, f"in the evaluation of epoch {epoch}")
+                values, line = self._evaluate_epoch(epoch)
                 is_new_best = self.keeper.note_best(epoch, values)
                 self.record.event("evaluation", {"epoch": epoch, **values})
                 self.record.say(f"epoch {epoch} evaluation: {line}{' (best)' if is_new_best else ''}")
@@ -153,6 +154,17 @@ class Trainer:
         if values:
             self.record.say(line)
         return values
+
+    def _evaluate_epoch(self, epoch: int):
+        """Evaluate the weights, and the averaged ones if there are any: then their values count."""
+        values, line = self._evaluate(f"evaluation {epoch}")
+        self._require_finite(values, f"in the evaluation of epoch {epoch}")
+        if self.averaged is None:
+            return values, line
+        self.record.event("evaluation_without_average", {"epoch": epoch, **values})
+        self.record.say(f"epoch {epoch} evaluation without averaging: {line}")
+        with self.averaged.in_place():
+            return self._evaluate(f"evaluation {epoch} of averaged weights")
 
     def _prepare_training(self) -> None:
         config, train = self.config, self.config.TRAIN
@@ -174,9 +186,12 @@ class Trainer:
                 f"as the run ({self.schedule.total_updates} updates); shorten it or train longer"
             )
         self.precision = Precision(config.AMP)
-        self.optimizer = build_optimizer(
-            train.OPTIMIZER, self.model, self.task.parameter_groups(self.model), train.WEIGHT_DECAY
-        )
+        frozen = freeze(self.model, train.FREEZE)
+        if frozen:
+            self.record.say(f"{frozen} parameters stay as they are (TRAIN.FREEZE {', '.join(train.FREEZE)})")
+        groups = self.task.parameter_groups(self.model)
+        self.optimizer = build_optimizer(train.OPTIMIZER, self.model, groups, train.WEIGHT_DECAY, train.LAYER_DECAY)
+        self.averaged = AveragedWeights(self.model, train.MODEL_EMA_DECAY) if train.MODEL_EMA else None
         self.keeper = Keeper(
             config,
             self.task,
@@ -185,6 +200,7 @@ class Trainer:
             self.model,
             self.optimizer,
             self.precision,
+            self.averaged,
             global_batch_size=self.sampler.global_batch_size,
             updates_per_epoch=self.updates_per_epoch,
         )
@@ -224,6 +240,8 @@ class Trainer:
                 learning_rate = self.schedule(self.position)
                 for terms in self.updater(group, moment, learning_rate):
                     meters.add(terms)
+                if self.averaged is not None:
+                    self.averaged.update()
                 self._empty_cache()
                 window.count_update()
                 bar.step()

@@ -12,11 +12,8 @@ EVALUATE = ("-eval", "-pretrained=x")
 
 NEUTRAL = """\
 TRAIN:
-  MODEL_EMA: False
-  MODEL_EMA_DECAY: 0.99
   DISTILLATION_TYPE: 'none'
   TEACHER_MODEL: None
-  LAYER_DECAY: 1.0
 """
 
 
@@ -33,10 +30,8 @@ def test_what_is_off_is_silent(load_text):
 @pytest.mark.parametrize(
     "name, value, message",
     [
-        ("MODEL_EMA", "True", "is True, but averaging of weights is not supported yet: {} False"),
         ("DISTILLATION_TYPE", "'hard'", "is 'hard', but distillation is not supported yet: {} none"),
         ("TEACHER_MODEL", "'./t'", "is './t', but distillation is not supported yet: {} None"),
-        ("LAYER_DECAY", "0.65", "is 0.65, but a learning rate per layer is not supported yet: {} None"),
     ],
 )
 def test_what_would_change_a_training_stops_it_but_not_an_evaluation(refuse, load_text, name, value, message):
@@ -51,20 +46,25 @@ def test_distillation_without_a_kind_is_off(load_text):
 
 
 def test_options_of_what_is_not_there_are_told_once(load_text):
-    notices = load_text("TRAIN: {DISTILLATION_ALPHA: 0.5, DISTILLATION_TAU: 1.0, MODEL_EMA_DECAY: 0.9996}").notices
+    notices = load_text("TRAIN: {DISTILLATION_ALPHA: 0.5, DISTILLATION_TAU: 1.0}").notices
 
-    assert notices == [
-        "x.yaml: not supported yet, no effect: TRAIN.DISTILLATION_ALPHA, TRAIN.DISTILLATION_TAU, TRAIN.MODEL_EMA_DECAY"
-    ]
+    assert notices == ["x.yaml: not supported yet, no effect: TRAIN.DISTILLATION_ALPHA, TRAIN.DISTILLATION_TAU"]
 
 
 def test_a_later_neutral_value_wins(write, refuse):
-    write("theirs.yaml", "TRAIN: {MODEL_EMA: True}")
-    write("x.yaml", "BASE: theirs.yaml\nTRAIN: {MODEL_EMA: False}")
+    write("theirs.yaml", "TRAIN: {DISTILLATION_TYPE: soft}")
+    write("x.yaml", "BASE: theirs.yaml\nTRAIN: {DISTILLATION_TYPE: none}")
 
     assert load(["-cfg=x.yaml"]).notices == []
-    assert load(["-cfg=theirs.yaml", "TRAIN.MODEL_EMA", "False"]).notices == []
-    assert refuse(load, ["-cfg=x.yaml", "TRAIN.MODEL_EMA=True"]).startswith("command line: TRAIN.MODEL_EMA is True, ")
+    assert load(["-cfg=theirs.yaml", "TRAIN.DISTILLATION_TYPE", "none"]).notices == []
+    refusal = refuse(load, ["-cfg=x.yaml", "TRAIN.DISTILLATION_TYPE=soft"])
+    assert refusal.startswith("command line: TRAIN.DISTILLATION_TYPE is 'soft', ")
+
+
+def test_averaging_and_rates_by_layer_are_spelled_as_theirs(load_text):
+    train = load_text("TRAIN: {MODEL_EMA: True, MODEL_EMA_DECAY: 0.99, LAYER_DECAY: 0.65}").values.TRAIN
+
+    assert (train.MODEL_EMA, train.MODEL_EMA_DECAY, train.LAYER_DECAY) == (True, 0.99, 0.65)
 
 
 def test_what_never_mattered_is_a_notice(load_text):

@@ -15,7 +15,7 @@ from .harness import Finished, run_main, succeeded
 TINY = (
     "MODEL.EMBED_DIM 32 MODEL.DEPTH 2 MODEL.NUM_HEADS 2 MODEL.DROPOUT 0.1 MODEL.DROPPATH 0.1 "
     "DATA.IMAGE_SIZE 16 DATA.IMAGE_CHANNELS 1 MODEL.PATCH_SIZE 4 DATA.NUM_WORKERS 0 SAVE_FREQ 1 "
-    "TRAIN.WARMUP_EPOCHS 1 TRAIN.GRAD_CLIP 1.0"
+    "TRAIN.WARMUP_EPOCHS 1 TRAIN.GRAD_CLIP 1.0 TRAIN.MODEL_EMA True TRAIN.MODEL_EMA_DECAY 0.9"
 ).split()
 
 
@@ -23,8 +23,8 @@ def run(output: Path, *arguments: str) -> Finished:
     return succeeded(run_main(f"-output={output}", "-epochs=4", "-batch_size=32", *arguments, *TINY))
 
 
-def weights(output: Path, name: str = "last") -> dict:
-    state = paddle.load(str(output / "checkpoints" / name / "model.pdparams"))
+def weights(output: Path, name: str = "last", file: str = "model.pdparams") -> dict:
+    state = paddle.load(str(output / "checkpoints" / name / file))
     return {key: value.numpy() for key, value in state.items()}
 
 
@@ -58,6 +58,9 @@ def test_four_epochs_equal_two_and_two_bit_for_bit(straight_and_resumed):
     straight, resumed = straight_and_resumed / "straight", straight_and_resumed / "stopped"
     assert_bit_equal(weights(straight), weights(resumed))
     assert_bit_equal(accumulators(straight), accumulators(resumed))
+    averages = weights(straight, file="model_ema.pdparams")
+    assert_bit_equal(averages, weights(resumed, file="model_ema.pdparams"))
+    assert not np.array_equal(averages["head.weight"], weights(straight)["head.weight"])
     assert not np.array_equal(weights(straight)["head.weight"], weights(straight_and_resumed / "half")["head.weight"])
 
 
@@ -68,6 +71,21 @@ def test_the_metrics_of_resumed_epochs_are_those_of_the_straight_run(straight_an
         return [{k: line[k] for k in keep if k in line} for line in lines if line["epoch"] > 2]
 
     assert last_epochs(straight_and_resumed / "straight") == last_epochs(straight_and_resumed / "stopped")
+
+
+def test_averaged_weights_are_what_counts(straight_and_resumed):
+    """The last line is that of the averaged weights; evaluating the checkpoint repeats it, and its file its own."""
+    straight = straight_and_resumed / "straight"
+    lines = [json.loads(line) for line in (straight / "metrics.jsonl").read_text().splitlines()]
+    averaged, own = (
+        [line for line in lines if line["kind"] == kind][-1] for kind in ("evaluation", "evaluation_without_average")
+    )
+    assert averaged["loss"] != own["loss"]
+    for source, expected in (("last", averaged), ("last/model.pdparams", own)):
+        checkpoint = straight / "checkpoints" / source
+        arguments = (f"-output={straight_and_resumed / 'evaluated'}", "-eval", f"-pretrained={checkpoint}", *TINY)
+        ended = succeeded(run_main(*arguments, processes_of(straight_and_resumed)))
+        assert ended.out.strip().splitlines()[-1].endswith(f"loss {expected['loss']:.4f}")
 
 
 def test_a_damaged_newest_checkpoint_is_passed_over_for_the_one_before(straight_and_resumed, tmp_path):

@@ -7,7 +7,15 @@ import paddle
 import pytest
 from yacs.config import CfgNode
 
-from paddlevit_dist.engine.optimizer import build_optimizer, decay_groups, optimizer_state, restore_optimizer
+from paddlevit_dist.engine.optimizer import (
+    build_optimizer,
+    decay_groups,
+    freeze,
+    layer_numbers,
+    optimizer_state,
+    restore_optimizer,
+)
+from paddlevit_dist.errors import UserError
 
 RATE, DECAY, EPSILON, BETAS, MOMENTUM = 0.1, 0.5, 1e-8, (0.9, 0.99), 0.8
 
@@ -91,6 +99,75 @@ def test_a_groups_learning_rate_is_a_factor_of_the_schedules():
     for name, factor in (("linear.weight", 0.5), ("norm.bias", 1.0)):
         moved = before[name] - dict(model.named_parameters())[name].numpy()
         np.testing.assert_allclose(moved, RATE * factor * gradients[name], rtol=1e-4, atol=1e-6)
+
+
+class Blocks(paddle.nn.Layer):
+    """Named as ViTs are: an embedding, two blocks, a head."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed = paddle.nn.Linear(3, 3)
+        self.blocks = paddle.nn.LayerList([paddle.nn.Linear(3, 3) for _ in range(2)])
+        self.head = paddle.nn.Linear(3, 2)
+
+    def forward(self, x):
+        x = self.embed(x)
+        for block in self.blocks:
+            x = paddle.tanh(block(x))
+        return self.head(x)
+
+
+@pytest.mark.parametrize("name", ["AdamW", "Adam", "SGD"])
+def test_layer_decay_makes_earlier_layers_learn_slower_by_the_formula(name):
+    model = Blocks()
+    optimizer = build_optimizer(settings(name), model, None, DECAY, layer_decay=0.5)
+    weights = {key: p.numpy().astype(np.float64) for key, p in model.named_parameters()}
+    factors = {"embed": 0.125, "blocks.0": 0.25, "blocks.1": 0.5, "head": 1.0}
+    states = {key: {} for key in weights}
+    for step in (1, 2):
+        gradients = gradients_of(model, step)
+        for key in weights:
+            decay = DECAY if key.endswith("weight") else 0.0
+            factor = factors[key.rsplit(".", 1)[0]]
+            full = expected_step(name, weights[key], gradients[key], states[key], step, decay)
+            weights[key] = weights[key] + factor * (full - weights[key])  # every formula is linear in the rate
+        optimizer.set_lr(RATE)
+        optimizer.step()
+        optimizer.clear_grad(False)
+    for key, p in model.named_parameters():
+        np.testing.assert_allclose(p.numpy(), weights[key], rtol=2e-4, atol=2e-4, err_msg=key)
+
+
+def test_layers_are_numbered_in_the_order_of_the_network():
+    swin = ["patch_embed.proj.weight", "layers.0.blocks.0.norm.weight", "layers.0.blocks.1.norm.weight"]
+    swin += ["layers.1.downsample.weight", "layers.1.blocks.0.norm.weight", "norm.weight", "head.weight"]
+    assert list(layer_numbers(swin).values()) == [0, 1, 2, 3, 4, 5, 5]
+    pvt = [
+        "patch_embed1.weight",
+        "block1.0.weight",
+        "norm1.weight",
+        "patch_embed2.weight",
+        "block2.0.weight",
+        "head.bias",
+    ]
+    assert list(layer_numbers(pvt).values()) == [0, 1, 1, 1, 2, 3]
+    with pytest.raises(UserError, match="LAYER_DECAY.* no numbered blocks"):
+        build_optimizer(settings("SGD"), Small(), None, DECAY, layer_decay=0.9)
+
+
+def test_frozen_parameters_are_those_that_fit():
+    model = Blocks()
+    assert freeze(model, ["embed.*", "blocks.0.weight"]) == 3
+    assert [name for name, p in model.named_parameters() if p.stop_gradient] == [
+        "embed.weight",
+        "embed.bias",
+        "blocks.0.weight",
+    ]
+    assert freeze(Blocks(), []) == 0
+    with pytest.raises(UserError, match="TRAIN.FREEZE blocs.* fits no parameter"):
+        freeze(Blocks(), ["blocs.*"])
+    with pytest.raises(UserError, match="leaves no parameter"):
+        freeze(Blocks(), ["*"])
 
 
 @pytest.mark.parametrize("name", ["AdamW", "Adam", "SGD"])

@@ -1,0 +1,79 @@
+"""The exponential moving average of a model's weights, which is evaluated, saved and resumed beside them."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, Dict, Iterator
+
+import numpy as np
+import paddle
+
+
+class AveragedWeights:
+    """After every update: ``average = decay * average + (1 - decay) * weights`` (Polyak and Juditsky, 1992).
+
+    It covers everything in the model's state: parameters and floating buffers are averaged, integers copied. It lives
+    on the device and communicates nothing: equal weights on all ranks have equal averages.
+
+    Args:
+        model: the inner model, whose present weights the average begins with.
+        decay: share that is kept; an average over about the last 1 / (1 - decay) updates.
+    """
+
+    def __init__(self, model: paddle.nn.Layer, decay: float) -> None:
+        self.model = model
+        self.decay = decay
+        self._averages: Dict[str, paddle.Tensor] = {}
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin again with the model's present weights."""
+        self._averages = {name: tensor.detach().clone() for name, tensor in self._state()}
+
+    def _state(self) -> Iterator[Any]:
+        yield from self.model.state_dict().items()
+
+    @paddle.no_grad()
+    def update(self) -> None:
+        """Take in the weights of one more update."""
+        for name, tensor in self._state():
+            average = self._averages[name]
+            if average.dtype in (paddle.float32, paddle.float64):
+                # In place, as a - (1 - d) (a - w): one product less than the formula above.
+                average.subtract_((average - tensor).scale(1.0 - self.decay))
+            else:
+                average.set_value(tensor)
+
+    @contextlib.contextmanager
+    def in_place(self) -> Iterator[None]:
+        """The model has the averaged weights inside the block, and its own afterwards."""
+        self._exchange()
+        try:
+            yield
+        finally:
+            self._exchange()
+
+    @paddle.no_grad()
+    def _exchange(self) -> None:
+        for name, tensor in self._state():
+            own = tensor.detach().clone()
+            tensor.set_value(self._averages[name])
+            self._averages[name] = own
+
+    def state(self) -> Dict[str, paddle.Tensor]:
+        """The averages by the model's names."""
+        return dict(self._averages)
+
+    def restore(self, state: Dict[str, np.ndarray]) -> None:
+        """Put a saved ``state`` back.
+
+        Raises:
+            ValueError: its names or shapes are not the model's.
+        """
+        differing = sorted(set(state) ^ set(self._averages))
+        if differing:
+            raise ValueError(f"the averaged weights do not fit: {differing[0]} and {len(differing) - 1} more differ")
+        for name, average in self._averages.items():
+            if tuple(average.shape) != tuple(state[name].shape):
+                raise ValueError(f"the averaged weights do not fit: {name} is {tuple(state[name].shape)}")
+            average.set_value(np.asarray(state[name]))

@@ -57,7 +57,9 @@ class _KernelLayer(nn.Layer):
         self.bias = self.create_parameter([1, out_channels], default_initializer=uniform) if bias else None
 
     def _finish(self, features: paddle.Tensor) -> paddle.Tensor:
-        return features if self.bias is None else features + self.bias
+        if self.bias is None:
+            return features
+        return features + self.bias if features.shape[0] else _NoRows.apply(features, self.bias)
 
     def extra_repr(self) -> str:
         return (
@@ -114,7 +116,7 @@ def pointwise(features: paddle.Tensor, matrix: paddle.Tensor) -> paddle.Tensor:
 
 
 class _NoRows(paddle.autograd.PyLayer):
-    """The product of no rows with a matrix; all gradients are zeros."""
+    """The product of no rows with a matrix, or their sum with a row; all gradients are zeros."""
 
     @staticmethod
     def forward(ctx: Any, features: paddle.Tensor, matrix: paddle.Tensor) -> paddle.Tensor:

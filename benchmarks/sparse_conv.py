@@ -1,0 +1,255 @@
+"""Sparse convolution on a CPU: one layer and a training step of MinkUNet14A, on voxels of synthetic rooms.
+
+    python benchmarks/sparse_conv.py [--only layers|network]
+
+Contenders: ours; gather, product and scatter-add with torch (if it is installed); the products of existing pairs alone,
+the limit of any way that multiplies pairs; and ``paddle.sparse`` at a size at which it ends. torch and Paddle live in
+processes of their own that stay for all rounds and answer one request at a time, so that neither's threads disturb the
+other; both have the environment of a tuned run and all cores. Ratios are taken within a round.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from typing import Any, Callable, Dict, List, Optional
+
+import rounds
+from rounds import Spread
+from sparse_peers import NUM_CLASSES, TorchPeer, paddle_sparse, pairs_by_offset, products_alone, seconds
+from voxel_rooms import room
+
+from paddlevit_dist.points.sparse.coordinate_plan import CoordinatePlan
+from paddlevit_dist.points.sparse.plan_spec import MapKey
+
+ROUNDS = 7
+SIZES, CHANNELS = (51_000, 151_000), (32, 64)
+SMALL = 8_000  # voxels at which paddle.sparse is measured
+OURS, TORCH, LIMIT, PADDLE_SPARSE = "ours", "torch", "products alone", "paddle.sparse"
+
+
+def our_layer(plan: Any, channels: int) -> Dict[str, Callable[[], float]]:
+    """Forward, forward + backward, and the memory of the latter, of one 3 x 3 x 3 convolution."""
+    import paddle
+
+    from paddlevit_dist.points.sparse import Convolution, Plan, SparseTensor
+
+    convolution = Convolution(channels, channels, 3)
+    coordinates = plan.level(1).coordinates
+    shared = Plan.of_coordinates(coordinates)
+    features = paddle.randn([len(coordinates), channels])
+    features.stop_gradient = False
+    slope = paddle.randn([len(coordinates), channels])
+
+    def forward() -> float:
+        with paddle.no_grad():
+            return seconds(lambda: convolution(SparseTensor(features, plan=shared)))
+
+    def run() -> None:
+        convolution(SparseTensor(features, plan=shared)).features.backward(slope)
+
+    def clear() -> None:
+        features.clear_gradient(set_to_zero=False)
+        convolution.kernel.clear_gradient(set_to_zero=False)
+
+    def both() -> float:
+        taken = seconds(run)
+        clear()
+        return taken
+
+    def memory() -> float:
+        """Largest memory of a forward and backward pass beyond input, result and gradients, over the features'."""
+        core, run_ = paddle.base.core, run
+        run_()
+        clear()
+        before = core.host_memory_stat_current_value("Allocated", 0)
+        core.host_memory_stat_reset_peak_value("Allocated", 0)
+        run_()
+        peak = core.host_memory_stat_peak_value("Allocated", 0)
+        clear()
+        bytes_of_features = features.size * 4
+        kept = 2 * bytes_of_features + convolution.kernel.size * 4  # the result, two gradients
+        return (peak - before - kept) / bytes_of_features
+
+    return {"forward": forward, "both": both, "memory": memory}
+
+
+def our_network(plan: Any) -> Callable[[], float]:
+    """A training step of MinkUNet14A, from the packed plan as it comes from the loader."""
+    import paddle
+
+    from paddlevit_dist.models import create_model
+    from paddlevit_dist.points.sparse import Plan, SparseTensor, build_plan
+
+    model = create_model("minkunet14a", num_classes=NUM_CLASSES, in_channels=3)
+    coordinates = plan.level(1).coordinates
+    packed = build_plan(coordinates, model.plan_spec())
+    optimizer = paddle.optimizer.AdamW(1e-3, parameters=model.parameters())
+    features = paddle.randn([len(coordinates), 3])
+    labels = paddle.randint(0, NUM_CLASSES, [len(coordinates)])
+
+    def run() -> None:
+        logits = model(SparseTensor(features, plan=Plan.of_batch(packed)))
+        paddle.nn.functional.cross_entropy(logits, labels).backward()
+        optimizer.step()
+        optimizer.clear_grad(set_to_zero=False)
+
+    return lambda: seconds(run)
+
+
+def answer_requests(contender: str) -> None:
+    """A process of one library: reads ``kind voxels channels way`` per line, writes the number."""
+    threads = len(os.sched_getaffinity(0))
+    plan = functools.lru_cache(None)(lambda voxels: CoordinatePlan(room(voxels)))
+
+    @functools.lru_cache(None)
+    def measures(kind: str, voxels: int, channels: int) -> Dict[str, Callable[[], float]]:
+        if kind == TORCH:
+            peer = TorchPeer(threads)
+            if not channels:
+                return {"step": peer.network(plan(voxels))}
+            return dict(zip(("forward", "both"), peer.layer(plan(voxels), channels)))
+        if kind == LIMIT:
+            return dict(zip(("forward", "both"), products_alone(plan(voxels), channels, threads)))
+        if kind == PADDLE_SPARSE:
+            return {"both": paddle_sparse(plan(voxels), channels)}
+        return our_layer(plan(voxels), channels) if channels else {"step": our_network(plan(voxels))}
+
+    for line in sys.stdin:
+        kind, voxels, channels, way = json.loads(line)
+        if kind == "neighbours":
+            pairs = pairs_by_offset(plan(voxels), MapKey(1, 1, 3))
+            print(json.dumps(sum(len(rows) for rows, _ in pairs) / voxels), flush=True)
+            continue
+        print(json.dumps(measures(kind, voxels, channels)[way]()), flush=True)
+
+
+class Processes:
+    """The contenders' processes, by the library they use."""
+
+    def __init__(self, complaints: Any) -> None:
+        self._complaints = complaints
+        self._running: Dict[str, subprocess.Popen] = {}
+
+    def ask(self, kind: str, voxels: int, channels: int = 0, way: str = "step") -> float:
+        """Let the process of a contender make one measurement."""
+        library = TORCH if kind == TORCH else OURS
+        if library not in self._running:
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self._complaints}
+            command = [sys.executable, __file__, "--contender", library]
+            self._running[library] = rounds.start(command, rounds.tuned_environment(1), **pipes)
+        process = self._running[library]
+        process.stdin.write(json.dumps([kind, voxels, channels, way]) + "\n")
+        process.stdin.flush()
+        line = process.stdout.readline()
+        if not line:
+            raise SystemExit(f"the process of {library} ended with exit code {process.wait()}")
+        return json.loads(line)
+
+    def end(self) -> None:
+        for process in self._running.values():
+            rounds.end(process)
+
+
+def measure_layers(processes: Processes, peers: List[str]) -> Dict[str, float]:
+    """Times of one layer, table and ratios."""
+    rows, result = [], {}
+    for voxels in SIZES:
+        neighbours = processes.ask("neighbours", voxels)
+        for channels in CHANNELS:
+            times = {
+                way: rounds.interleave(
+                    {kind: functools.partial(processes.ask, kind, voxels, channels, way) for kind in peers}, ROUNDS
+                )
+                for way in ("forward", "both")
+            }
+            memory = processes.ask(OURS, voxels, channels, "memory")
+            name = f"layer_{voxels // 1000}k_{channels}"
+            result[f"{name}_memory_over_features"] = memory
+            ours = times["both"][OURS]
+            for kind, key in ((TORCH, "speedup_over_torch"), (LIMIT, "time_over_products")):
+                if kind in peers:
+                    pair = (times["both"][kind], ours) if kind == TORCH else (ours, times["both"][kind])
+                    result[f"{name}_{key}"] = rounds.ratios(*pair).median
+            for kind in peers:
+                forward, both = times["forward"][kind], times["both"][kind]
+                rows.append(
+                    [
+                        f"{voxels:,} voxels ({neighbours:.1f} of 27), {channels} channels, {kind}",
+                        Spread.of(forward).text(1e3, 1),
+                        Spread.of(both).text(1e3, 1),
+                        rounds.ratios(both, ours).text(),
+                        f"{memory:.2f}" if kind == OURS else "",
+                    ]
+                )
+    header = ["3 x 3 x 3 convolution", "forward ms", "forward + backward ms", "times ours", "memory / features"]
+    rounds.table(f"One layer, median of {ROUNDS} rounds [lowest, highest]", header, rows)
+    return result
+
+
+def measure_paddle_sparse(processes: Processes) -> Dict[str, float]:
+    """One layer of 32 channels at a small size."""
+    contenders = {kind: functools.partial(processes.ask, kind, SMALL, 32, "both") for kind in (OURS, PADDLE_SPARSE)}
+    times = rounds.interleave(contenders, 3)
+    rows = [[kind, Spread.of(values).text(1e3, 1)] for kind, values in times.items()]
+    rounds.table(f"{SMALL:,} voxels, 32 channels, 3 rounds", ["", "forward + backward ms"], rows)
+    return {"layer_8k_32_speedup_over_paddle_sparse": rounds.ratios(times[PADDLE_SPARSE], times[OURS]).median}
+
+
+def measure_network(processes: Processes, peers: List[str]) -> Dict[str, float]:
+    """Times of a training step."""
+    rows, result = [], {}
+    for voxels in SIZES:
+        contenders = {kind: functools.partial(processes.ask, kind, voxels) for kind in peers}
+        times = rounds.interleave(contenders, ROUNDS)
+        for kind, values in times.items():
+            ratio = rounds.ratios(values, times[OURS]).text()
+            rows.append([f"{voxels:,} voxels, {kind}", Spread.of(values).text(digits=2), ratio])
+        name = f"minkunet14a_{voxels // 1000}k"
+        result[f"{name}_seconds"] = Spread.of(times[OURS]).median
+        if TORCH in peers:
+            result[f"{name}_speedup_over_torch"] = rounds.ratios(times[TORCH], times[OURS]).median
+    header = ["MinkUNet14A, one step", "seconds", "times ours"]
+    rounds.table(f"Training step, median of {ROUNDS} rounds [lowest, highest]", header, rows)
+    return result
+
+
+def main(arguments: Optional[List[str]] = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", choices=("layers", "network"))
+    parser.add_argument("--contender", choices=(OURS, TORCH), help=argparse.SUPPRESS)
+    chosen = parser.parse_args(arguments)
+    if chosen.contender:
+        answer_requests(chosen.contender)
+        return
+    rounds.print_machine()
+    has_torch = importlib.util.find_spec("torch") is not None
+    if not has_torch:
+        print("torch is not installed: measured without it")
+    torch_peer = [TORCH] if has_torch else []
+    result: Dict[str, float] = {}
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as complaints:
+        processes = Processes(complaints)
+        try:
+            if chosen.only != "network":
+                result.update(measure_layers(processes, [OURS, *torch_peer, LIMIT]))
+                result.update(measure_paddle_sparse(processes))
+            if chosen.only != "layers":
+                result.update(measure_network(processes, [OURS, *torch_peer]))
+        except (SystemExit, OSError):
+            complaints.seek(0)
+            sys.stderr.write(complaints.read()[-3000:])
+            raise
+        finally:
+            processes.end()
+    rounds.print_result(result)
+
+
+if __name__ == "__main__":
+    main()

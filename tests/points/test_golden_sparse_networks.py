@@ -1,0 +1,137 @@
+"""Networks of MinkowskiEngine and PointGroup: values and gradients of their own implementations, in float64."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import paddle
+import pytest
+
+from paddlevit_dist.checkpoint.load import load_weights
+from paddlevit_dist.models import create_model
+from paddlevit_dist.points.models.pointgroup_backbone import PointGroupBackbone, PointGroupNetwork
+from paddlevit_dist.points.sparse import Plan, SparseTensor, build_plan
+
+FOLDER = Path(os.environ.get("GOLDEN_DIR", Path(__file__).resolve().parents[1] / "golden"))
+OURS = {"MinkUNet14A": "minkunet14a", "MinkUNet34C": "minkunet34c", "FourLayers": "minkunet_tutorial"}
+STORED = 3e-7  # the fixtures' arrays are float32: relative to their largest value
+EXACT = 1e-9  # scalars are float64
+
+
+@pytest.fixture(autouse=True)
+def float64():
+    paddle.set_default_dtype("float64")
+    yield
+    paddle.set_default_dtype("float32")
+
+
+def fixture(name):
+    return json.loads((FOLDER / f"{name}.json").read_text()), np.load(FOLDER / f"{name}.npz")
+
+
+def golden_state(seed, shapes):
+    specification = importlib.util.spec_from_file_location("golden_recipe", FOLDER / "recipe.py")
+    recipe = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(recipe)
+    return {key: recipe.golden_weight(seed, key, tuple(shape)).astype("float64") for key, shape in shapes.items()}
+
+
+def calibrated(state, keys, values):
+    """The state with other running statistics, which the fixture stores one after the other."""
+    ends = np.cumsum([state[key].size for key in keys])
+    parts = np.split(values.astype("float64"), ends[:-1])
+    return {**state, **dict(zip(keys, parts))}
+
+
+def voxels(model, arrays, prefix=""):
+    plan = Plan.of_batch(build_plan(arrays[f"{prefix}coords"], model.plan_spec()))
+    return SparseTensor(paddle.to_tensor(arrays[f"{prefix}features"].astype("float64")), plan=plan)
+
+
+def assert_close(ours, stored):
+    assert np.abs(ours - stored).max() <= STORED * max(1.0, float(np.abs(stored).max()))
+
+
+def trainable(model):
+    return sum(int(parameter.size) for parameter in model.parameters() if not parameter.stop_gradient)
+
+
+def of_our_name(name):
+    return name.replace("running_mean", "_mean").replace("running_var", "_variance")
+
+
+@pytest.mark.parametrize("network", json.loads((FOLDER / "minkunet.json").read_text())["models"])
+def test_golden_minkunet(network):
+    description, arrays = fixture("minkunet")
+    about = description["models"][network]
+    state = golden_state(description["seed"], about["state"])
+    model = create_model(OURS[network], num_classes=20, in_channels=3)
+    assert trainable(model) == about["parameters"]
+    for mode, weights in (
+        ("eval", state),
+        ("eval_calibrated", calibrated(state, about["running_stats_keys"], arrays[f"{network}/running_stats"])),
+    ):
+        load_weights(model, weights, strict=True)
+        model.eval()
+        if f"{network}/{mode}/output" in arrays:
+            with paddle.no_grad():
+                assert_close(model(voxels(model, arrays)).numpy(), arrays[f"{network}/{mode}/output"])
+
+    load_weights(model, state, strict=True)
+    model.train()
+    output = model(voxels(model, arrays))
+    loss = (output**2).mean()
+    loss.backward()
+    assert_close(output.numpy(), arrays[f"{network}/train/output"])
+    assert abs(loss.item() / float(arrays[f"{network}/train/loss"]) - 1) < EXACT
+    parameters = dict(model.named_parameters())
+    for entry in about["gradients"]:
+        kind, _, name = entry.rpartition(":")
+        gradient = parameters[name].grad.numpy()
+        if kind == "sum":
+            assert_close(gradient.sum(axis=1), arrays[f"{network}/train/grad_sum:{name}"])
+        else:
+            assert_close(gradient, arrays[f"{network}/train/grad:{name}"])
+
+
+@pytest.mark.parametrize("case", json.loads((FOLDER / "pointgroup_unet.json").read_text())["cases"])
+def test_golden_pointgroup_backbone(case):
+    description, arrays = fixture("pointgroup_unet")
+    state = golden_state(description["seed"], description["state"])
+    model = PointGroupNetwork(num_classes=20, in_channels=6, width=16)
+    assert trainable(model) == description["parameters"]["all"]
+    assert trainable(PointGroupBackbone()) == description["parameters"]["without_score_branch"]
+    stored = set(arrays.files)
+    for mode, weights in (
+        ("eval", state),
+        ("eval_calibrated", calibrated(state, description["running_stats_keys"], arrays["cube/running_stats"])),
+    ):
+        load_weights(model, weights, strict=True)
+        model.eval()
+        if f"{case}/{mode}/semantic_scores" in stored:
+            with paddle.no_grad():
+                outputs = model(voxels(model, arrays, f"{case}/"))
+            for ours, name in zip(outputs, ("output_features", "semantic_scores", "pt_offsets")):
+                assert_close(ours.numpy(), arrays[f"{case}/{mode}/{name}"])
+
+    load_weights(model, state, strict=True)
+    model.train()
+    _, scores, offsets = model(voxels(model, arrays, f"{case}/"))
+    loss = (scores**2).mean() + (offsets**2).mean()
+    loss.backward()
+    assert_close(scores.numpy(), arrays[f"{case}/train/semantic_scores"])
+    assert_close(offsets.numpy(), arrays[f"{case}/train/pt_offsets"])
+    assert abs(loss.item() / float(arrays[f"{case}/train/loss"]) - 1) < EXACT
+    parameters, buffers = dict(model.named_parameters()), model.state_dict()
+    for name in description["gradients"]:
+        gradient = parameters[name].grad.numpy()
+        expected = arrays[f"{case}/train/grad:{name}"]
+        # Linear weights are (in, out) here and (out, in) there; convolutions have five axes.
+        assert_close(gradient.T if gradient.ndim == 2 else gradient, expected)
+    for key in stored:
+        if key.startswith(f"{case}/train/buffer:"):
+            assert_close(buffers[of_our_name(key.partition(":")[2])].numpy(), arrays[key])

@@ -1,0 +1,113 @@
+"""The registered networks on voxels: sizes, options, plans, and what cannot be built."""
+
+from __future__ import annotations
+
+import numpy as np
+import paddle
+import pytest
+
+from paddlevit_dist import UserError
+from paddlevit_dist.models import create_model
+from paddlevit_dist.points.sparse import Plan, SparseTensor, build_plan
+from paddlevit_dist.registry import MODELS
+
+from . import sparse_reference as reference
+
+NETWORKS = sorted(name for name in MODELS if name.startswith("minkunet"))
+DEPTHS = {"14": [1] * 8, "18": [2] * 8, "34": [2, 3, 4, 6, 2, 2, 2, 2]}
+UP = {
+    "minkunet14a": [128, 128, 96, 96],
+    "minkunet14b": [128, 128, 128, 128],
+    "minkunet14c": [192, 192, 128, 128],
+    "minkunet18a": [128, 128, 96, 96],
+    "minkunet18b": [128, 128, 128, 128],
+    "minkunet18c": [192, 192, 128, 128],
+    "minkunet34a": [256, 128, 64, 64],
+    "minkunet34b": [256, 128, 64, 32],
+    "minkunet34c": [256, 128, 96, 96],
+}
+
+
+def parameters_of_minkunet(depths, up, in_channels, classes):
+    """Counted layer by layer: a normalised convolution has K C_in C_out + 2 C_out numbers."""
+
+    def layer(volume, inputs, outputs):
+        return volume * inputs * outputs + 2 * outputs
+
+    def stage(inputs, width, depth):
+        shortcut = layer(1, inputs, width) if inputs != width else 0
+        return shortcut + layer(27, inputs, width) + (2 * depth - 1) * layer(27, width, width)
+
+    total, channels, skipped = layer(125, in_channels, 32), 32, [32]
+    for width, depth in zip([32, 64, 128, 256], depths):
+        total += layer(8, channels, channels) + stage(channels, width, depth)
+        channels = width
+        skipped.append(width)
+    for width, depth, skip in zip(up, depths[4:], skipped[-2::-1]):
+        total += layer(8, channels, width) + stage(width + skip, width, depth)
+        channels = width
+    return total + channels * classes + classes
+
+
+def trainable(model):
+    return sum(int(parameter.size) for parameter in model.parameters() if not parameter.stop_gradient)
+
+
+@pytest.mark.parametrize("name", sorted(UP))
+def test_parameter_counts_are_exact(name):
+    expected = parameters_of_minkunet(DEPTHS[name[8:10]], UP[name], in_channels=4, classes=13)
+    assert trainable(create_model(name, num_classes=13, in_channels=4)) == expected
+
+
+def test_every_minkunet_is_counted():
+    assert set(NETWORKS) == {*UP, "minkunet_tutorial"}
+    assert trainable(create_model("minkunet14a", num_classes=20, in_channels=3)) == 8_024_500
+    assert trainable(create_model("minkunet34c", num_classes=20, in_channels=3)) == 37_856_052
+
+
+@pytest.mark.parametrize("name", ["minkunet14a", "minkunet_tutorial"])
+@pytest.mark.parametrize("dimension", [2, 3])
+def test_a_plan_made_of_the_spec_has_all_that_the_network_needs(name, dimension):
+    model = create_model(name, num_classes=5, in_channels=2, dimension=dimension)
+    coordinates = reference.scene(np.random.default_rng(0), 300, dimension, reach=20)
+    features = paddle.randn([len(coordinates), 2])
+    model.eval()
+    packed = Plan.of_batch(build_plan(coordinates, model.plan_spec(), num_scenes=2))
+    with_plan = model(SparseTensor(features, plan=packed))
+    assert tuple(with_plan.shape) == (len(coordinates), 5)
+    assert np.array_equal(with_plan.numpy(), model(SparseTensor(features, coordinates)).numpy())
+
+
+def test_asking_for_the_spec_leaves_the_network_as_it_was():
+    model = create_model("minkunet_tutorial", num_classes=5)
+    before = {name: value.numpy().copy() for name, value in model.state_dict().items()}
+    model.bn2.eval()
+    model.plan_spec()
+    assert model.training and model.bn1.bn.training and not model.bn2.bn.training
+    assert all(np.array_equal(value.numpy(), before[name]) for name, value in model.state_dict().items())
+
+
+@pytest.mark.parametrize("name", ["minkunet14a", "minkunet_tutorial"])
+def test_the_classifier_can_be_replaced_or_left_away(name):
+    model = create_model(name, num_classes=0)
+    x = SparseTensor(paddle.randn([1, 3]), np.zeros((1, 4), np.int32))
+    model.eval()
+    assert tuple(model(x).shape) == tuple(model.forward_features(x).features.shape)
+    model.reset_classifier(7)
+    assert tuple(model(x).shape) == (1, 7)
+
+
+def test_a_batch_without_voxels_trains():
+    model = create_model("minkunet_tutorial", num_classes=5)
+    x = SparseTensor(paddle.zeros([0, 3]), np.zeros((0, 4), np.int32), num_scenes=1)
+    logits = model(x)
+    assert tuple(logits.shape) == (0, 5)
+    logits.backward(paddle.zeros([0, 5]))
+    assert all(not parameter.grad.numpy().any() for parameter in model.parameters() if not parameter.stop_gradient)
+
+
+def test_options_that_do_not_exist_are_told():
+    with pytest.raises(UserError, match="has no image size"):
+        create_model("minkunet14a", image_size=224)
+    with pytest.raises(UserError, match="no option 'in_chanels': did you mean 'in_channels'"):
+        create_model("minkunet14a", in_chanels=4)

@@ -97,6 +97,15 @@ ROWS = [
         None,
         find_fashion_mnist,
     ),
+    Row(
+        "landmarks in phantoms, 2 processes: within a voxel of 3 mm",
+        ["-cfg=configs/landmark_unet3d.yaml", "-dataset=synthetic_landmarks"],
+        3.0,
+        300.0,
+        nothing,
+        metric="mre",
+        is_most=True,
+    ),
 ]
 
 

@@ -31,6 +31,8 @@ from .samples import Augmentation, VolumeSamples, mirror_order
 
 _COLUMNS = ["case", "landmark", "x_mm", "y_mm", "z_mm", "confidence", "radial_error_mm"]
 
+_RARE = -4.6  # first logit of the focal loss, a probability of 0.01: else almost-empty maps cost thousands at first
+
 
 class LandmarkDetection(Task):
     """Trains and evaluates a network that maps a volume to one heatmap per landmark."""
@@ -112,13 +114,16 @@ class LandmarkDetection(Task):
 
     def build_model(self) -> paddle.nn.Layer:
         volumes = self.config.VOLUMES
-        return create_model(
+        model = create_model(
             self.config.MODEL.NAME,
             num_classes=len(self.names),
             width=volumes.UNET_WIDTH,
             depth=volumes.UNET_DEPTH,
             blocks=volumes.UNET_BLOCKS,
         )
+        if volumes.LOSS == "focal":
+            model.head.bias.set_value(paddle.full_like(model.head.bias, _RARE))
+        return model
 
     def train_step(self, model: paddle.nn.Layer, batch: Dict[str, paddle.Tensor], moment: Moment) -> Dict[str, Term]:
         points = batch["points"]  # (batch, landmarks, 3)

@@ -1,0 +1,211 @@
+"""The landmark task: one process or several, what it writes, and what it says of bad input."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any, Dict, List
+
+import numpy as np
+import pytest
+from distributed.harness import ROOT, run_main, run_workers, succeeded
+from PIL import Image
+from volumes.volume_files import world, write_landmarks, write_volume
+
+from paddlevit_dist import Trainer, config
+from paddlevit_dist.errors import UserError
+from paddlevit_dist.registry import resolve
+from paddlevit_dist.volumes.geometry import Geometry
+
+TINY = [
+    "VOLUMES.UNET_WIDTH",
+    "4",
+    "VOLUMES.UNET_DEPTH",
+    "2",
+    "VOLUMES.CROP_SIZE",
+    "[16,16,16]",
+    "VOLUMES.OVERLAP",
+    "0.1",
+]
+TINY += ["DATA.NUM_WORKERS", "0"]
+SGD = ["TRAIN.OPTIMIZER.NAME", "SGD", "TRAIN.BASE_LR", "0.05", "TRAIN.GRAD_CLIP", "None", "TRAIN.WARMUP_STEPS", "0"]
+
+
+class Part:
+    """The first samples of a split."""
+
+    def __init__(self, samples: Any, size: int) -> None:
+        self.samples, self.size = samples, size
+
+    def __len__(self) -> int:
+        return self.size
+
+    def sample(self, index: int, generator: Any) -> Any:
+        return self.samples.sample(index, generator)
+
+    def describe(self, index: int) -> str:
+        return self.samples.describe(index)
+
+
+def build(output: str, *arguments: str, train_size: int = 8, val_size: int = 3) -> Trainer:
+    recipe = f"-cfg={ROOT}/configs/landmark_unet3d.yaml"
+    values = config.load([recipe, f"-output={output}", *TINY, "REPORT_FREQ", "1", *arguments]).values
+    Path(output).mkdir(parents=True, exist_ok=True)
+    task = resolve("task", values.TASK)(values)
+    sizes = {"train": train_size, "val": val_size}
+    return Trainer(
+        values, task, {split: Part(task.build_dataset(split, Path(output)), n) for split, n in sizes.items()}
+    )
+
+
+def train(output: str, *arguments: str) -> Dict[str, Any]:
+    trainer = build(output, "-epochs=2", *SGD, *arguments, val_size=1)
+    values = trainer.train()
+    lines = [json.loads(line) for line in Path(output, "metrics.jsonl").read_text().splitlines()]
+    return {
+        "weights": {name: tensor.numpy() for name, tensor in trainer.model.state_dict().items()},
+        "losses": [line["heatmap"] for line in lines if line["kind"] == "training"],
+        "evaluation": values,
+    }
+
+
+def evaluate(output: str) -> Dict[str, float]:
+    trainer = build(output, "-epochs=1", "-batch_size=2", "VOLUMES.CROP_SIZE", "[40,48,48]", val_size=5)
+    return trainer._evaluate("evaluation")[0]
+
+
+def test_two_processes_train_as_one_on_the_whole_batch(tmp_path):
+    """Phantoms miss landmarks at random, so the ranks hold different numbers of them."""
+    one = train(str(tmp_path / "1"), "-batch_size=4")
+    first, second = succeeded(
+        run_workers("volumes.test_detection:train", str(tmp_path / "2"), "-batch_size=2", processes=2)
+    ).results
+    assert len(one["losses"]) == 4
+    np.testing.assert_allclose(first["losses"], one["losses"], rtol=1e-4)
+    for name, expected in one["weights"].items():
+        assert np.array_equal(first["weights"][name], second["weights"][name]), name
+        np.testing.assert_allclose(first["weights"][name], expected, rtol=1e-3, atol=1e-4, err_msg=name)
+
+
+def test_evaluation_is_equal_for_1_2_and_3_processes(tmp_path):
+    one = evaluate(str(tmp_path / "1"))
+    results: List[Dict[str, float]] = []
+    for processes in (2, 3):
+        target = "volumes.test_detection:evaluate"
+        ended = succeeded(run_workers(target, str(tmp_path / str(processes)), processes=processes))
+        assert all(values == ended.results[0] for values in ended.results)
+        results.append(ended.results[0])
+    assert 30 <= one["landmarks"] <= 40
+    assert results[1] == pytest.approx(results[0], rel=1e-9)
+    # This process computes products without the workers' tuning, which rounds differently.
+    assert results[0] == pytest.approx(one, rel=1e-5)
+
+
+def small_folder(folder: Path) -> Path:
+    """Two splits of two volumes whose sizes differ; one landmark is missing in one of them."""
+    for split in ("train", "val"):
+        for number, shape in enumerate([(10, 12, 14), (16, 18, 20)]):
+            array = np.random.default_rng(number).integers(-1000, 1000, shape).astype(np.int16)
+            write_volume(folder / split / f"case{number}.nii.gz", array)
+            positions = {"nose": world((3.0, 4.0, 5.0)), "chin": world((8.0, 9.0, 6.0)) if number else None}
+            write_landmarks(folder / split / f"case{number}.csv", positions)
+    return folder
+
+
+def test_a_folder_trains_and_its_predictions_are_written(tmp_path):
+    data = small_folder(tmp_path / "data")
+    recipe = [f"-cfg={ROOT}/configs/landmark_unet3d.yaml", "-dataset=landmarks", f"-data_path={data}"]
+    recipe += ["-batch_size=1", "VOLUMES.MIRROR_PAIRS", "[]", *TINY]
+    succeeded(run_main(*recipe, "-ngpus=1", "-epochs=1", "TRAIN.WARMUP_STEPS", "0", f"-output={tmp_path / 'run'}"))
+    weights = tmp_path / "run" / "checkpoints" / "last"
+    evaluation = ["-eval", f"-pretrained={weights}", f"-output={tmp_path / 'eval'}", "SAVE_PREDICTIONS", "true"]
+    ended = succeeded(run_main(*recipe, "-ngpus=2", *evaluation))
+    mean = float(ended.out.strip().splitlines()[-1].split()[1])
+    folder = tmp_path / "eval" / "predictions"
+    with open(folder / "landmarks.csv", newline="") as lines:
+        rows = list(csv.DictReader(lines))
+    assert [(row["case"], row["landmark"]) for row in rows] == [
+        (case, name) for case in ("case0", "case1") for name in ("chin", "nose")
+    ]
+    assert rows[0]["radial_error_mm"] == "" and all(0 <= float(row["confidence"]) <= 1 for row in rows)
+    place = np.array([float(rows[1][axis]) for axis in ("x_mm", "y_mm", "z_mm")])
+    error = np.linalg.norm(place - world((3.0, 4.0, 5.0)))
+    assert error == pytest.approx(float(rows[1]["radial_error_mm"]), abs=1e-3)
+    errors = [float(row["radial_error_mm"]) for row in rows if row["radial_error_mm"]]
+    assert mean == pytest.approx(np.mean(errors), abs=1e-3)
+    summary = (folder / "per_landmark.csv").read_text().splitlines()
+    assert [line.split(",")[0] for line in summary] == ["landmark", "chin", "nose", "all"]
+    assert float(summary[-1].split(",")[1]) == pytest.approx(mean, abs=1e-3)
+    for case in ("case0", "case1"):
+        with Image.open(folder / f"{case}.png") as picture:
+            assert picture.width > 2 * picture.height > 400
+
+
+def task_of(*arguments: str) -> Any:
+    values = config.load([f"-cfg={ROOT}/configs/landmark_unet3d.yaml", *TINY, *arguments]).values
+    return resolve("task", values.TASK)(values)
+
+
+def test_a_batch_carries_coordinates_not_heatmaps():
+    task = task_of()
+    samples = task.build_dataset("train", Path("unused"))
+    batch = task.collate([samples.sample(index, np.random.default_rng(index)) for index in range(3)])
+    assert batch["volume"].shape == (3, 1, 16, 16, 16)
+    label_bytes = sum(array.nbytes for name, array in batch.items() if name != "volume") / 3
+    assert label_bytes <= 1024
+    assert task.counts(batch)["heatmap"] == int(np.isfinite(batch["points"]).all(axis=-1).sum()) <= 24
+
+
+def test_whole_volumes_of_different_sizes_share_a_batch(tmp_path):
+    data = small_folder(tmp_path)
+    task = task_of("-dataset=landmarks", f"-data_path={data}", "VOLUMES.MIRROR_PAIRS", "[]")
+    samples = task.build_dataset("val", tmp_path / "cache")
+    batch = task.collate([samples.sample(index, np.random.default_rng(0)) for index in range(2)])
+    assert batch["volume"].shape == (2, 1, 16, 18, 20) and batch["sizes"].tolist() == [[10, 12, 14], [16, 18, 20]]
+    geometry = Geometry((16, 18, 20), batch["affine"][1])
+    np.testing.assert_allclose(geometry.world(batch["points"][1].astype(float))[1], world((3.0, 4.0, 5.0)), atol=1e-4)
+
+
+def test_a_map_of_zeros_costs_one_per_landmark():
+    import paddle
+
+    task = task_of("VOLUMES.CROP_SIZE", "[40,48,48]")
+    task.build_dataset("val", Path("unused"))
+    points = paddle.to_tensor([[[20.0, 24.0, 24.0]] * 8])
+    terms = task.train_step(lambda volume: paddle.zeros([1, 8, 40, 48, 48]), {"points": points, "volume": points}, None)
+    assert (terms["heatmap"].sum / terms["heatmap"].count).item() == pytest.approx(1.0, rel=1e-3)
+
+
+def test_pictures_show_training_crops_and_whole_volumes():
+    task = task_of()
+    samples = task.build_dataset("train", Path("unused"))
+    batch = task.collate([samples.sample(index, np.random.default_rng(index)) for index in range(2)])
+    for pictures in (task.pictures(samples, batch, 1), task.evaluation_pictures(samples, [0, 1])):
+        assert len(pictures) == 2 and pictures[0][0].dtype == np.uint8 and pictures[0][1].endswith("of 8 landmarks")
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["-dataset=digits"], "data set digits has no landmarks"),
+        (["-num_classes=3"], "MODEL.NUM_CLASSES .* is 3, but there are 8 landmarks"),
+        (["VOLUMES.INTENSITY_WINDOW", "[5,1]"], "expected the smaller number first"),
+        (["VOLUMES.MIRROR_PAIRS", "[nose]"], "VOLUMES.MIRROR_PAIRS 'nose'"),
+    ],
+)
+def test_bad_settings_are_told(arguments, message):
+    with pytest.raises(UserError, match=message):
+        task_of(*arguments).build_dataset("train", Path("unused"))
+
+
+def test_a_damaged_volume_ends_the_run_with_one_line(tmp_path):
+    data = small_folder(tmp_path / "data")
+    array = np.full((16, 18, 20), np.nan, dtype=np.float32)
+    write_volume(data / "train" / "case1.nii.gz", array)
+    recipe = [f"-cfg={ROOT}/configs/landmark_unet3d.yaml", "-dataset=landmarks", f"-data_path={data}", *TINY]
+    recipe += ["VOLUMES.MIRROR_PAIRS", "[]", "-batch_size=1", "-epochs=1", "TRAIN.WARMUP_STEPS", "0", "-ngpus=1"]
+    ended = run_main(*recipe, f"-output={tmp_path / 'run'}")
+    assert ended.code == 2
+    last = ended.err.strip().splitlines()[-1]
+    assert last.startswith("error: ") and "case1.nii.gz: 5,760 of 5,760 voxels are no finite numbers" in last

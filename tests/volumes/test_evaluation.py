@@ -1,0 +1,80 @@
+"""Sliding windows, metrics and pictures."""
+
+from __future__ import annotations
+
+import numpy as np
+import paddle
+import pytest
+
+from paddlevit_dist.volumes.metrics import LandmarkMetrics, rows_of
+from paddlevit_dist.volumes.pictures import orthogonal_slices
+from paddlevit_dist.volumes.sliding_window import predict, window_starts
+
+
+@pytest.mark.parametrize(
+    "length, window, overlap", [(48, 32, 0.5), (100, 32, 0.5), (32, 32, 0.9), (70, 16, 0.0), (17, 16, 0.3)]
+)
+def test_windows_cover_the_volume_with_the_overlap_asked_for(length, window, overlap):
+    starts = window_starts(length, window, overlap)
+    assert starts[0] == 0 and starts[-1] == length - window
+    assert all(0 < b - a <= max(1, int(window * (1 - overlap))) for a, b in zip(starts, starts[1:]))
+
+
+@pytest.mark.parametrize("shape", [(20, 24, 30), (8, 24, 9), (12, 10, 8)])
+def test_a_voxelwise_model_gives_the_same_maps_in_windows_as_at_once(shape):
+    volume = paddle.to_tensor(np.random.default_rng(0).standard_normal((1, *shape)).astype("float32"))
+    maps = predict(lambda x: paddle.concat([2 * x, x - 1], axis=1), volume, (12, 10, 8), 0.5)
+    assert maps.shape == [2, *shape]
+    np.testing.assert_allclose(maps[0].numpy(), 2 * volume[0].numpy(), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(maps[1].numpy(), volume[0].numpy() - 1, rtol=1e-5, atol=1e-6)
+
+
+def test_a_windows_border_counts_less_than_its_middle():
+    volume = paddle.zeros([1, 4, 4, 12])
+    first = iter([1.0, 0.0])
+
+    def model(windows):
+        return paddle.stack([paddle.full([1, 4, 4, 8], next(first)) for _ in windows])
+
+    line = predict(model, volume, (4, 4, 8), 0.5)[0, 0, 0].numpy()
+    assert (line[:4] == 1.0).all() and (line[8:] == 0.0).all() and (np.diff(line[3:9]) < 0).all()
+
+
+def test_errors_become_means_rates_and_deviations():
+    errors = np.array([[1.0, 2.2, np.nan], [3.0, 2.0, 4.5], [np.nan, 2.8, np.nan]])
+    metrics = LandmarkMetrics(["a", "b", "c"])
+    for row in errors:
+        metrics.update(row)
+    values = metrics.compute(metrics.state)
+    known = errors[np.isfinite(errors)]
+    assert values["mre_mm"] == pytest.approx(known.mean()) and values["sd_mm"] == pytest.approx(known.std())
+    for radius in (2, 2.5, 3, 4):
+        assert values[f"sdr_{radius}mm"] == pytest.approx(100 * (known <= radius).mean())
+    assert values["landmarks"] == 6 and values["c landmarks"] == 1
+    assert values["b mre_mm"] == pytest.approx(errors[:, 1].mean()) and values["a sdr_2mm"] == 50.0
+    assert metrics.summary(values).startswith("mre 2.5833 mm sd 1.0") and "sdr 2 mm 33.33 2.5 mm" in metrics.summary(
+        values
+    )
+    assert [row[0] for row in rows_of(metrics.state, ["a", "b", "c"])] == ["a", "b", "c", "all"]
+
+
+def test_a_landmark_that_no_volume_has_is_left_out():
+    metrics = LandmarkMetrics(["a", "b"])
+    metrics.update(np.array([1.0, np.nan]))
+    values = metrics.compute(metrics.state)
+    assert values["mre_mm"] == 1.0 and not any(name.startswith("b ") for name in values)
+    assert all(np.isfinite(list(values.values())))
+
+
+def test_slices_show_landmarks_where_they_are():
+    volume = np.zeros((20, 40, 30), dtype=np.float32)
+    volume[10, 30, 5] = 1.0
+    point = np.array([[10.0, 30.0, 5.0], [np.nan] * 3])
+    picture = orthogonal_slices(volume, (2.0, 1.0, 1.0), point)
+    assert picture.dtype == np.uint8 and picture.shape[2] == 3
+    red = np.argwhere((picture == (255, 70, 70)).all(axis=-1))
+    scale = 256 / 30
+    axial = red[red[:, 1] < 30 * scale]
+    np.testing.assert_allclose(axial.mean(axis=0), [30.5 * scale, 5.5 * scale], atol=1.5)
+    coronal = red[(red[:, 1] > 30 * scale) & (red[:, 1] < 61 * scale)]  # up is up: depth runs from below
+    assert coronal[:, 0].mean() == pytest.approx(40 * scale - 10.5 * 2 * scale, abs=2)

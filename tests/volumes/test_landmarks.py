@@ -1,0 +1,173 @@
+"""The data set of a folder, and the embedded phantoms."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from volumes.volume_files import AFFINE, LPS, voxels, world, write_landmarks, write_volume
+
+from paddlevit_dist.errors import UserError
+from paddlevit_dist.volumes.landmarks import Landmarks, Options
+from paddlevit_dist.volumes.phantoms import NAMES, SyntheticLandmarks
+
+NOSE, CHIN = (3.0, 4.0, 5.0), (10.0, 2.0, 8.0)  # voxels x, y, z
+
+
+def folder_of(tmp_path, suffix=".nii.gz", **positions):
+    positions = positions or {"nose": world(NOSE), "chin": world(CHIN)}
+    for split in ("train", "val"):
+        write_volume(tmp_path / split / f"case{suffix}")
+        write_landmarks(tmp_path / split / "case.csv", positions)
+    return tmp_path
+
+
+def built(folder, **options) -> Landmarks:
+    return Landmarks(str(folder), "train", folder / "cache", Options(**options))
+
+
+def told(folder, **options) -> str:
+    with pytest.raises(UserError) as error:
+        built(folder, **options)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def values_at(dataset: Landmarks, index: int = 0) -> list:
+    """Intensities at the (whole) voxels of the landmarks: they tell whether place and array belong together."""
+    decoded = dataset.volume(index)
+    points = dataset.points(index, decoded.geometry)
+    np.testing.assert_allclose(points, np.rint(points), atol=1e-4)
+    return [int(decoded.array[tuple(np.rint(point).astype(int))]) for point in points]
+
+
+EXPECTED = [int(voxels()[8, 2, 10]), int(voxels()[5, 4, 3])]  # chin, nose
+
+
+def test_landmarks_in_millimetres_point_at_their_voxels(tmp_path):
+    dataset = built(folder_of(tmp_path))
+    assert dataset.names == ["chin", "nose"] and values_at(dataset) == EXPECTED
+
+
+def test_landmarks_in_voxels_too(tmp_path):
+    dataset = built(folder_of(tmp_path, nose=NOSE, chin=CHIN), landmark_units="voxel")
+    assert values_at(dataset) == EXPECTED
+
+
+def test_metaimage_is_lps_unless_told_otherwise(tmp_path):
+    in_lps = {"nose": (LPS @ [*world(NOSE), 1])[:3].tolist(), "chin": (LPS @ [*world(CHIN), 1])[:3].tolist()}
+    assert values_at(built(folder_of(tmp_path / "lps", ".mha", **in_lps))) == EXPECTED
+    dataset = built(folder_of(tmp_path / "ras", ".mha"), world="ras")
+    assert values_at(dataset) == EXPECTED
+    np.testing.assert_allclose(dataset.cases[0].world[1], world(NOSE), atol=1e-4)
+
+
+def test_axes_in_another_order_and_direction_are_turned(tmp_path):
+    folder = folder_of(tmp_path)
+    change = np.zeros((4, 4))  # new voxel x, y, z -> old: x runs along z, backwards
+    change[2, 0], change[0, 1], change[1, 2], change[3, 3] = -1, 1, 1, 1
+    change[2, 3] = voxels().shape[0] - 1
+    turned = voxels().transpose(1, 2, 0)[:, :, ::-1]
+    write_volume(folder / "train" / "case.nii.gz", np.ascontiguousarray(turned), AFFINE @ change)
+    dataset = built(folder)
+    assert values_at(dataset) == EXPECTED and np.array_equal(dataset.volume(0).array, voxels())
+    np.testing.assert_allclose(dataset.spacing, [2.0, 1.5, 1.0], atol=1e-6)
+
+
+def test_a_missing_landmark_is_nan(tmp_path):
+    folder = folder_of(tmp_path)
+    write_landmarks(folder / "train" / "case.csv", {"nose": world(NOSE)})
+    dataset = built(folder)  # the other split names the chin
+    assert np.isnan(dataset.points(0, dataset.volume(0).geometry)[0]).all()
+
+
+def test_decoded_volumes_are_kept_until_the_file_changes(tmp_path):
+    folder = folder_of(tmp_path)
+    dataset = built(folder)
+    assert isinstance(dataset.volume(0).array, np.memmap)
+    kept = sorted((folder / "cache" / "volumes").iterdir())
+    assert len(kept) == 2
+    modified = [file.stat().st_mtime_ns for file in kept]
+    built(folder).volume(0)
+    assert [file.stat().st_mtime_ns for file in sorted((folder / "cache" / "volumes").iterdir())] == modified
+    write_volume(folder / "train" / "case.nii.gz", voxels(1))
+    assert np.array_equal(built(folder).volume(0).array, voxels(1))
+
+
+def test_resampling_keeps_landmarks_in_place(tmp_path):
+    dataset = built(folder_of(tmp_path), spacing_mm=[1.0, 1.0, 1.0])
+    decoded = dataset.volume(0)
+    np.testing.assert_allclose(decoded.geometry.spacing, 1.0)
+    points = dataset.points(0, decoded.geometry)
+    np.testing.assert_allclose(points, [[16.0, 3.0, 10.0], [10.0, 6.0, 3.0]], atol=1e-4)
+    np.testing.assert_allclose(decoded.geometry.world(points)[1], world(NOSE), atol=1e-4)
+
+
+def test_bad_folders_are_told(tmp_path):
+    assert "needs -data_path" in pytest.raises(UserError, Landmarks, None, "train", tmp_path, Options()).value.args[0]
+    assert "is not a folder" in told(tmp_path)
+    (tmp_path / "train").mkdir()
+    assert "holds no volumes" in told(tmp_path)
+    write_volume(tmp_path / "train" / "case.nii.gz")
+    assert "volume case in" in told(tmp_path) and "has no landmarks" in told(tmp_path)
+
+
+def test_a_landmark_outside_its_volume_is_told(tmp_path):
+    message = told(folder_of(tmp_path, nose=world((3.0, 4.0, 10.2)), chin=world(CHIN)))
+    assert "train/case.csv: landmark 'nose' lies outside case.nii.gz: voxel (3.0, 4.0, 10.2) of 14 x 12 x 10" in message
+    assert "VOLUMES.LANDMARK_UNITS" in message
+
+
+def test_mixed_spacing_is_told_and_resampled(tmp_path):
+    folder = folder_of(tmp_path)
+    coarse = AFFINE @ np.diag([2.0, 1.0, 1.0, 1.0])
+    write_volume(folder / "train" / "other.nii.gz", affine=coarse)
+    write_landmarks(folder / "train" / "other.csv", {"nose": world(NOSE, coarse)})
+    message = told(folder)
+    assert "other.nii.gz: the voxel spacing is 2 x 1.5 x 2 mm but that of case.nii.gz is 2 x 1.5 x 1 mm" in message
+    assert "VOLUMES.SPACING_MM" in message
+    dataset = built(folder, spacing_mm=[2.0, 1.5, 2.0])
+    assert [dataset.volume(i).array.shape for i in range(2)] == [(10, 12, 8), (10, 12, 14)]
+
+
+def test_names_that_are_not_asked_for_are_told(tmp_path):
+    assert "landmark 'nose' is not among VOLUMES.LANDMARKS (chin, ear)" in told(
+        folder_of(tmp_path), landmarks=["chin", "ear"]
+    )
+    assert built(tmp_path, landmarks=["nose", "chin"]).names == ["nose", "chin"]
+
+
+def test_voxels_that_are_no_numbers_are_told_when_they_are_read(tmp_path):
+    folder = folder_of(tmp_path)
+    array = voxels().astype(np.float32)
+    array[0] = np.nan
+    write_volume(folder / "train" / "case.nii.gz", array)
+    with pytest.raises(UserError, match="voxels are no finite numbers"):
+        built(folder).volume(0)
+    assert not list((folder / "cache").rglob("*.npy"))
+
+
+def test_phantoms_are_the_same_each_time_and_differ_from_each_other():
+    first, second = (SyntheticLandmarks(None, "train", None, Options()) for _ in range(2))
+    assert np.array_equal(first.volume(3).array, second.volume(3).array)
+    assert not np.array_equal(first.volume(3).array, first.volume(4).array)
+    val = SyntheticLandmarks(None, "val", None, Options())
+    assert not np.array_equal(first.volume(0).array, val.volume(0).array)
+    assert (len(first), len(val)) == (96, 24)
+
+
+def test_phantoms_have_their_landmarks_where_they_say():
+    dataset = SyntheticLandmarks(None, "val", None, Options())
+    at = {name: [] for name in NAMES}
+    missing = 0
+    for index in range(len(dataset)):
+        decoded = dataset.volume(index)
+        for name, point in zip(NAMES, dataset.points(index, decoded.geometry)):
+            if np.isnan(point).any():
+                missing += 1
+                continue
+            assert decoded.geometry.contains(point)
+            at[name].append(int(decoded.array[tuple(np.rint(point).astype(int))]))
+    for side in ("left", "right"):
+        assert abs(np.median(at[f"eye_{side}"]) - 12) < 30  # the eye's water
+    assert np.median(at["chin"]) > 600 and np.median(at["occiput"]) > 500  # bone
+    assert 0 < missing < 24  # 4 % of 192

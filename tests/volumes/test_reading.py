@@ -1,0 +1,137 @@
+"""Volume and landmark files: what is read, and what is said of damaged ones."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from volumes.volume_files import AFFINE, LPS, SHAPE, voxels, write_landmarks, write_volume
+
+from paddlevit_dist.errors import UserError
+from paddlevit_dist.volumes import landmark_files
+from paddlevit_dist.volumes.reading import case_name, list_volumes, read_header, read_volume
+
+FORMATS = ["case.nii", "case.nii.gz", "case.npz", "case.mha", "case.mhd", "case.nrrd"]
+
+
+def told(call, *arguments) -> str:
+    with pytest.raises(UserError) as error:
+        call(*arguments)
+    message = str(error.value)
+    assert "\n" not in message
+    return message
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_format_gives_the_same_voxels_at_the_same_place(tmp_path, name):
+    path = write_volume(tmp_path / name)
+    array, header = read_volume(path)
+    assert np.array_equal(array, voxels()) and header.geometry.shape == SHAPE
+    in_ras = LPS @ header.geometry.affine if header.world == "lps" else header.geometry.affine
+    np.testing.assert_allclose(in_ras, AFFINE, atol=1e-5)
+    assert read_header(path).geometry.shape == SHAPE
+
+
+def test_an_npy_has_voxels_of_a_millimetre(tmp_path):
+    array, header = read_volume(write_volume(tmp_path / "case.npy"))
+    assert np.array_equal(array, voxels()) and np.array_equal(header.geometry.affine, np.eye(4))
+
+
+def test_an_npz_may_give_spacing_in_array_order(tmp_path):
+    np.savez(tmp_path / "case.npz", volume=voxels(), spacing=[3.0, 2.0, 1.0])
+    assert read_header(tmp_path / "case.npz").geometry.spacing.tolist() == [3.0, 2.0, 1.0]
+
+
+@pytest.mark.parametrize("name", ["case.nii.gz", "case.npz", "case.mha", "case.nrrd"])
+def test_a_truncated_file_is_named(tmp_path, name):
+    path = write_volume(tmp_path / name)
+    path.write_bytes(path.read_bytes()[:300])
+    message = told(read_volume, path)
+    assert str(path) in message and "Copy it again" in message
+
+
+@pytest.mark.parametrize("name", ["case.nii", "case.npz", "case.npy", "case.mha", "case.nrrd"])
+def test_a_fourth_dimension_is_refused_before_the_voxels_are_read(tmp_path, name):
+    path = tmp_path / name
+    series = np.zeros((3, 4, 5, 6), dtype=np.float32)
+    if name.endswith((".mha", ".nrrd")):
+        import SimpleITK
+
+        SimpleITK.WriteImage(SimpleITK.GetImageFromArray(series, isVector=False), str(path))
+    else:
+        write_volume(path, series)
+    assert "4 dimensions (3, 4, 5, 6), expected 3" in told(read_header, path)
+
+
+def test_voxels_that_are_no_numbers_are_counted(tmp_path):
+    array = voxels().astype(np.float32)
+    array[1, 2, 3] = np.nan
+    array[4, 5, 6] = np.inf
+    path = write_volume(tmp_path / "case.nii.gz", array)
+    message = told(read_volume, path)
+    assert f"{path}: 2 of 1,680 voxels are no finite numbers" in message
+
+
+def test_a_singular_affine_is_told(tmp_path):
+    flat = AFFINE.copy()
+    flat[:3, 1] = flat[:3, 0]
+    np.savez(tmp_path / "case.npz", volume=voxels(), affine=flat)
+    assert "case.npz: the affine is singular" in told(read_header, tmp_path / "case.npz")
+
+
+def test_colours_unknown_suffixes_and_missing_files_are_told(tmp_path):
+    np.savez(tmp_path / "colour.npz", volume=np.zeros((3, 3, 3), dtype=np.complex64))
+    assert "voxels are complex64" in told(read_volume, tmp_path / "colour.npz")
+    np.savez(tmp_path / "other.npz", scan=np.zeros((3, 3, 3)))
+    assert "no array named 'volume'" in told(read_volume, tmp_path / "other.npz")
+    assert "not a volume; expected one of .nii.gz" in told(read_volume, tmp_path / "case.dcm")
+    assert "there is no such file" in told(read_volume, tmp_path / "none.nii")
+
+
+def test_names_and_lists_of_volumes(tmp_path):
+    for name in ("b.nii.gz", "a.NRRD", "note.txt"):
+        (tmp_path / name).write_bytes(b"")
+    assert [case_name(path) for path in list_volumes(tmp_path)] == ["a", "b"]
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".json"])
+def test_landmarks_with_missing_ones(tmp_path, suffix):
+    file = write_landmarks(tmp_path / f"case{suffix}", {"nose": (1.5, -2.0, 3e1), "chin": None})
+    positions = landmark_files.read(str(file))
+    assert positions["nose"].tolist() == [1.5, -2.0, 30.0] and positions["chin"] is None
+
+
+def test_other_forms_of_the_same(tmp_path):
+    (tmp_path / "case.json").write_text('{"landmarks": [{"name": "nose", "x": 1, "y": 2, "z": 3}, {"name": "chin"}]}')
+    assert landmark_files.read(str(tmp_path / "case.json"))["nose"].tolist() == [1, 2, 3]
+    (tmp_path / "case.csv").write_text("\ufeffZ, Name ,x,y,confidence\n3,nose,1,2,0.5\nnan,chin,1,2,0.5\n", "utf-8")
+    positions = landmark_files.read(str(tmp_path / "case.csv"))
+    assert positions["nose"].tolist() == [1, 2, 3] and positions["chin"] is None
+
+
+@pytest.mark.parametrize(
+    "name, text, message",
+    [
+        ("case.csv", "name,x,y\nnose,1,2\n", "line 1: no column z"),
+        ("case.csv", "", "line 1: no column name, x, y, z"),
+        ("case.csv", "name,x,y,z\nnose,1,2,three\n", "line 2: z of landmark 'nose' is 'three', expected a number"),
+        ("case.csv", "name,x,y,z\nnose,1,2,3\nnose,1,2,3\n", "line 3: landmark 'nose' comes twice"),
+        ("case.csv", "name,x,y,z\n,1,2,3\n", "line 2: the landmark has no name"),
+        ("case.csv", "name,x,y,z\nnose,1,2,inf\n", "z of landmark 'nose' is infinite"),
+        ("case.csv", "name,x,y,z\nnose,,,\n", "no landmark has a position"),
+        ("case.csv", "name,x,y,z\n", "no landmark has a position"),
+        ("case.json", '{"nose": [1, 2', "line 1: no JSON"),
+        ("case.json", '{"nose": [1, 2]}', "landmark 'nose' is [1, 2], expected three numbers"),
+        ("case.json", "[1, 2]", "expected {"),
+    ],
+)
+def test_bad_landmark_files_are_told_with_the_line(tmp_path, name, text, message):
+    (tmp_path / name).write_text(text)
+    told_message = told(landmark_files.read, str(tmp_path / name))
+    assert str(tmp_path / name) in told_message and message in told_message
+
+
+def test_a_volume_has_exactly_one_landmark_file(tmp_path):
+    assert "volume case in" in told(landmark_files.find, str(tmp_path), "case")
+    for suffix in (".csv", ".json"):
+        write_landmarks(tmp_path / f"case{suffix}", {"nose": (1, 2, 3)})
+    assert "both a CSV and a JSON file" in told(landmark_files.find, str(tmp_path), "case")

@@ -1,0 +1,158 @@
+"""Training crops: where landmarks go, and what the voxels are."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from paddlevit_dist.errors import UserError
+from paddlevit_dist.volumes.geometry import Geometry, rotation
+from paddlevit_dist.volumes.samples import Augmentation, Map, VolumeSamples, cut, mirror_order
+from paddlevit_dist.volumes.store import Decoded
+
+SPACING = np.array([3.0, 2.0, 1.5])
+NAMES = ["left_eye", "nose", "right_eye"]
+POINTS = np.array([[12.0, 14.0, 8.0], [10.0, 20.0, 16.0], [12.0, 14.0, 25.0]])
+
+
+class OneVolume:
+    """A smooth blob at each landmark, 1, 2 and 3 times as bright, so that its place can be found again."""
+
+    names = NAMES
+    spacing = SPACING
+
+    def __init__(self, shape=(24, 32, 34), points=POINTS) -> None:
+        grid = np.stack(np.meshgrid(*(np.arange(n) for n in shape), indexing="ij"), axis=-1)
+        self._points = points
+        self.array = np.zeros(shape, dtype=np.float32)
+        for number, point in enumerate(points, start=1):
+            if np.isfinite(point).all():
+                distance = np.linalg.norm((grid - point) * SPACING, axis=-1)
+                self.array += (number * np.exp(-((distance / 5.0) ** 2))).astype(np.float32)
+
+    def __len__(self) -> int:
+        return 1
+
+    def volume(self, index: int) -> Decoded:
+        return Decoded(self.array, Geometry(self.array.shape, np.diag([*SPACING[::-1], 1.0])), (0.0, 1.0))
+
+    def points(self, index: int, geometry: Geometry) -> np.ndarray:
+        return self._points.copy()
+
+
+def samples(crop_size, dataset=None, window=None, **augmentation) -> VolumeSamples:
+    mirrored = mirror_order(NAMES, ["left_eye:right_eye"])
+    return VolumeSamples(dataset or OneVolume(), crop_size, Augmentation(**augmentation), mirrored, window)
+
+
+def drawn(reader: VolumeSamples, count: int = 40):
+    return [reader.sample(0, np.random.default_rng(seed)) for seed in range(count)]
+
+
+def inside(point, size, margin=3.0) -> bool:
+    return bool(((point >= margin) & (point <= np.array(size) - 1 - margin)).all())
+
+
+@pytest.mark.parametrize(
+    "augmentation, tolerance",
+    [({}, 0.02), ({"flip": 0.5}, 0.02), ({"flip": 0.5, "rotation_degrees": 25.0, "scale": 0.2}, 0.15)],
+)
+def test_blobs_and_landmarks_go_to_the_same_place(augmentation, tolerance):
+    size = (20, 24, 26)
+    offsets = np.stack(np.meshgrid(*(np.arange(-2, 3),) * 3, indexing="ij"), axis=-1)
+    seen = 0
+    for sample in drawn(samples(size, **augmentation)):
+        assert sample["volume"].shape == (1, *size) and sample["volume"].dtype == np.float32
+        for number, point in enumerate(sample["points"].astype(float)):
+            if not inside(point, size):
+                continue
+            seen += 1
+            # The peak of the Gaussian blob, by a quadratic fit to the logarithms around it.
+            middle = np.rint(point).astype(int)
+            block = sample["volume"][0][tuple(slice(i - 2, i + 3) for i in middle)].astype(float)
+            terms = offsets.reshape(-1, 3)
+            pairs = [terms[:, i] * terms[:, j] for i in range(3) for j in range(i, 3)]
+            fit = np.linalg.lstsq(np.stack([np.ones(125), *terms.T, *pairs], 1), np.log(block.reshape(-1)), rcond=None)[
+                0
+            ]
+            xx, xy, xz, yy, yz, zz = fit[4:]
+            peak = -np.linalg.solve([[2 * xx, xy, xz], [xy, 2 * yy, yz], [xz, yz, 2 * zz]], fit[1:4])
+            np.testing.assert_allclose(middle + peak, point, atol=tolerance)
+            # In a mirrored crop the eyes' names are exchanged, their brightness is not.
+            assert round(float(np.exp(fit[0]) * (1 + tolerance / 2))) in (number + 1, 3 - number)
+    assert seen > 40
+
+
+def test_a_flip_exchanges_left_and_right_and_their_names():
+    size = (24, 32, 34)
+    plain, flipped = (samples(size, flip=p).sample(0, np.random.default_rng(1)) for p in (0.0, 1.0))
+    assert np.array_equal(flipped["volume"], plain["volume"][..., ::-1])
+    expected = plain["points"][[2, 1, 0]]
+    expected[:, 2] = size[2] - 1 - expected[:, 2]
+    np.testing.assert_allclose(flipped["points"], expected, atol=1e-4)
+
+
+def test_crops_differ_and_a_generator_decides_them():
+    reader = samples((10, 12, 12), rotation_degrees=10.0, intensity_jitter=0.2, noise=0.1)
+    first, again, other = (reader.sample(0, np.random.default_rng(seed)) for seed in (3, 3, 4))
+    assert np.array_equal(first["volume"], again["volume"]) and np.array_equal(first["points"], again["points"])
+    assert not np.array_equal(first["volume"], other["volume"])
+
+
+def test_a_volume_smaller_than_the_crop_is_surrounded_by_the_darkest_intensity():
+    reader = samples((30, 40, 40), window=(-2.0, 2.0))
+    sample = reader.sample(0, np.random.default_rng(0))
+    volume = sample["volume"][0]
+    assert (volume[0] == 0.0).all() and volume.max() > 1.0
+    assert volume.sum() - 0.5 * (24 * 32 * 34) == pytest.approx(OneVolume().array.sum() / 4, rel=1e-3)
+    for number, point in enumerate(sample["points"]):
+        assert volume[tuple(np.rint(point).astype(int))] == pytest.approx((number + 1 + 2) / 4, abs=0.05)
+
+
+def test_missing_landmarks_stay_missing():
+    points = POINTS.copy()
+    points[1] = np.nan
+    for sample in drawn(samples((15, 18, 20), OneVolume(points=points), flip=0.5, rotation_degrees=5.0), 5):
+        assert np.isnan(sample["points"]).all(axis=1).tolist() == [False, True, False]
+
+
+def test_half_of_the_crops_are_drawn_near_a_landmark():
+    far = np.array([[2.0, 2.0, 2.0]] * 3)
+    reader = samples((8, 8, 8), OneVolume(points=far))
+    near = sum(inside(s["points"][0], (8, 8, 8), margin=0.0) for s in drawn(reader, 100))
+    assert 45 <= near <= 80
+
+
+def test_a_whole_volume_comes_with_its_place():
+    sample = samples(None).sample(0, np.random.default_rng(0))
+    assert np.array_equal(sample["volume"][0], OneVolume().array)
+    np.testing.assert_array_equal(sample["points"], POINTS.astype(np.float32))
+    assert sample["affine"].tolist() == np.diag([1.5, 2.0, 3.0, 1.0]).tolist() and sample["index"] == 0
+
+
+def test_interpolation_equals_a_loop_also_beyond_the_border():
+    generator = np.random.default_rng(0)
+    array = generator.standard_normal((6, 7, 8)).astype(np.float32)
+    crop = Map(np.array([2.0, 4.5, 6.0]), rotation(np.array([0.3, -0.2, 0.5])) * 1.3, (5, 6, 7), False)
+    result = cut(array, crop, outside=-9.0)
+    for voxel in np.ndindex(*crop.size):
+        place = crop.centre + crop.matrix @ (np.array(voxel) - (np.array(crop.size) - 1) / 2)
+        low = np.floor(place).astype(int)
+        value = 0.0
+        for corner in np.ndindex(2, 2, 2):
+            at = low + corner
+            weight = np.prod(np.where(corner, place - low, 1 - (place - low)))
+            is_in = ((at >= 0) & (at < array.shape)).all()
+            value += weight * (array[tuple(at)] if is_in else -9.0)
+        assert result[voxel] == pytest.approx(value, abs=1e-4), voxel
+    np.testing.assert_allclose(crop.to_crop(crop.centre[None]), [[2.0, 2.5, 3.0]])
+
+
+@pytest.mark.parametrize(
+    "pair, message", [("nose", "no pair"), ("nose:ear", "'ear' is no landmark"), ("nose:nose", "no pair")]
+)
+def test_bad_mirror_pairs_are_told(pair, message):
+    with pytest.raises(UserError, match=message):
+        mirror_order(NAMES, [pair])
+    with pytest.raises(UserError, match="one counterpart"):
+        mirror_order(NAMES, ["left_eye:right_eye", "nose:left_eye"])

@@ -1,0 +1,64 @@
+"""Writes small volumes with landmarks for tests, by the libraries that users write them with."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Dict, Optional
+
+import numpy as np
+
+from paddlevit_dist.volumes.geometry import rotation
+
+SHAPE = (10, 12, 14)
+AFFINE = np.eye(4)  # RAS; x, y, z
+AFFINE[:3, :3] = rotation(np.deg2rad([8.0, -5.0, 3.0])) @ np.diag([1.0, 1.5, 2.0])
+AFFINE[:3, 3] = [-30.0, 12.0, 40.0]
+LPS = np.diag([-1.0, -1.0, 1.0, 1.0])
+
+
+def voxels(seed: int = 0) -> np.ndarray:
+    """int16 (depth, height, width)."""
+    return np.random.default_rng(seed).integers(-1000, 1500, SHAPE).astype(np.int16)
+
+
+def write_volume(path: Path, array: Optional[np.ndarray] = None, affine: np.ndarray = AFFINE) -> Path:
+    """Write ``array`` (z, y, x) with an affine in RAS, in the format of the path's suffix."""
+    array = voxels() if array is None else array
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.name.endswith((".nii", ".nii.gz")):
+        import nibabel
+
+        nibabel.Nifti1Image(array.T, affine).to_filename(path)
+    elif path.suffix == ".npy":
+        np.save(path, array)
+    elif path.suffix == ".npz":
+        np.savez(path, volume=array, affine=affine)
+    else:
+        import SimpleITK
+
+        image = SimpleITK.GetImageFromArray(array)
+        place = LPS @ affine
+        spacing = np.linalg.norm(place[:3, :3], axis=0)
+        image.SetSpacing(spacing.tolist())
+        image.SetOrigin(place[:3, 3].tolist())
+        image.SetDirection((place[:3, :3] / spacing).reshape(-1).tolist())
+        SimpleITK.WriteImage(image, str(path))
+    return path
+
+
+def write_landmarks(path: Path, positions: Dict[str, Any]) -> Path:
+    """Write name -> (x, y, z) or None, as CSV or JSON."""
+    if path.suffix == ".json":
+        path.write_text(json.dumps({n: None if p is None else list(map(float, p)) for n, p in positions.items()}))
+    else:
+        rows = [
+            f"{name},{','.join('' if p is None else f'{v!r}' for v in (p or [0] * 3))}" for name, p in positions.items()
+        ]
+        path.write_text("\n".join(["name,x,y,z", *rows]) + "\n")
+    return path
+
+
+def world(voxel_xyz: Any, affine: np.ndarray = AFFINE) -> list:
+    """Millimetres of a voxel x, y, z."""
+    return (affine @ [*voxel_xyz, 1.0])[:3].tolist()

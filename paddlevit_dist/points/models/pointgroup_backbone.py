@@ -99,7 +99,7 @@ class PointGroupBackbone(SparseNetwork):
         self.unet = UBlock([width * level for level in range(1, NUM_LEVELS + 1)], repeats)
         self.output_layer = nn.Sequential(BatchNorm(width, epsilon=_EPSILON), ReLU())
         self.reset_classifier(num_classes)
-        self.offset = nn.Sequential(nn.Linear(width, width), _rows_norm(width), nn.ReLU())
+        self.offset = nn.Sequential(nn.Linear(width, width), RowsBatchNorm(width, epsilon=_EPSILON), nn.ReLU())
         self.offset_linear = nn.Linear(width, 3)
 
     def forward_features(self, x: SparseTensor) -> SparseTensor:
@@ -144,7 +144,3 @@ class PointGroupNetwork(PointGroupBackbone):
             clusters: features (N, width), the cluster's number in column 0 of the coordinates.
         """
         return self.score_outputlayer(self.score_unet(clusters)).features
-
-
-def _rows_norm(channels: int) -> nn.Layer:
-    return RowsBatchNorm(channels, epsilon=_EPSILON, unbiased_running_variance=True)

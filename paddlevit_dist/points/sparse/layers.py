@@ -12,7 +12,8 @@ from typing import Any, Optional, Tuple
 import paddle
 from paddle import nn
 
-from ...parallel.batch_norm import BatchNorm as RowsBatchNorm
+from ...parallel import BatchNorm as SynchronisableBatchNorm
+from ...parallel import world_size
 from .convolution import convolve
 from .plan_spec import MapKey
 from .tensor import SparseTensor
@@ -129,10 +130,10 @@ class _NoRows(paddle.autograd.PyLayer):
         return tuple(None if one.stop_gradient else paddle.zeros(one.shape, dtype=one.dtype) for one in saved)
 
 
-class BatchNorm(RowsBatchNorm):
-    """Batch normalisation over the voxels; weights and statistics under the layer's own name, as in spconv networks.
+class RowsBatchNorm(SynchronisableBatchNorm):
+    """Batch normalisation of a tensor (rows, channels), whose running variance divides by rows - 1, as PyTorch's does.
 
-    The running variance divides by voxels - 1, as PyTorch's does.
+    Where no other rank's rows are needed, Paddle's own kernel does the work, in less than half the time.
 
     Args:
         num_features: channels.
@@ -143,6 +144,23 @@ class BatchNorm(RowsBatchNorm):
     def __init__(self, num_features: int, momentum: float = 0.9, epsilon: float = 1e-5) -> None:
         super().__init__(num_features, momentum, epsilon, unbiased_running_variance=True)
 
+    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
+        rows = x.shape[0]
+        if not self.training or rows < 2 or (self.synchronised and world_size() > 1):
+            return super().forward(x)
+        mean, variance = paddle.zeros_like(self._mean), paddle.zeros_like(self._variance)
+        y = nn.functional.batch_norm(  # with momentum 0 it leaves the statistics of these rows
+            x, mean, variance, self.weight, self.bias, training=True, momentum=0.0, epsilon=self._epsilon
+        )
+        with paddle.no_grad():
+            for running, new in ((self._mean, mean), (self._variance, variance * (rows / (rows - 1)))):
+                running.set_value(self._momentum * running + (1.0 - self._momentum) * new)
+        return y
+
+
+class BatchNorm(RowsBatchNorm):
+    """Batch normalisation over the voxels; weights and statistics under the layer's own name, as in spconv networks."""
+
     def forward(self, x: SparseTensor) -> SparseTensor:
         return x.with_features(super().forward(x.features))
 
@@ -152,7 +170,7 @@ class NestedBatchNorm(nn.Layer):
 
     def __init__(self, num_features: int, momentum: float = 0.9, epsilon: float = 1e-5) -> None:
         super().__init__()
-        self.bn = RowsBatchNorm(num_features, momentum, epsilon, unbiased_running_variance=True)
+        self.bn = RowsBatchNorm(num_features, momentum, epsilon)
 
     def forward(self, x: SparseTensor) -> SparseTensor:
         return x.with_features(self.bn(x.features))

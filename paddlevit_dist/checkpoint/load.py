@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
@@ -10,9 +11,12 @@ import numpy as np
 import paddle
 
 from ..errors import UserError
-from .weights import EXTENSION, clean_state, find_weights_file, read_state
+from .weights import Weights, given_weights, read_weights
 
 Shape = Tuple[int, ...]
+
+# Whether an owner's Linear weights are (in, out) where no shape tells, as its own files have them.
+_IN_PADDLE_LAYOUT = {"PaddleViT": True, "Google": True, "Hugging Face": False, "the authors'": False}
 
 
 @dataclass
@@ -60,6 +64,23 @@ class LoadReport:
         parts += self.notices
         return head + (", " + "; ".join(parts) if parts else "")
 
+    def text(self) -> str:
+        """Several lines: all that was not simply taken over, with its shapes."""
+        lines = [f"{self.source}: {self.origin}", self.summary()]
+        kinds = {
+            "resized": self.resized,
+            "re-initialised": self.reinitialised,
+            "missing": self.missing,
+            "unexpected": self.unexpected,
+        }
+        for kind, names in kinds.items():
+            lines += [f"  {kind:14} {_printable(name)}: {_shapes(*self.shapes[name])}" for name in names]
+        return "\n".join(lines)
+
+    def json(self) -> str:
+        """``as_dict`` as JSON."""
+        return json.dumps(self.as_dict(), indent=1)
+
     def as_dict(self) -> Dict[str, Any]:
         """The whole report in plain containers, for JSON."""
 
@@ -93,26 +114,31 @@ def load_weights(
     *,
     minimum_loaded: float = 0.9,
     strict: bool = False,
+    part: Optional[str] = None,
+    sha256: Optional[str] = None,
 ) -> LoadReport:
     """Copy weights into ``model``; its dtype stays, and nothing is changed if an error is raised.
 
     Whose names these are is decided once, for the whole source, and so is the layout of its Linear weights: by the
-    shapes of those that are not square, the square ones follow. Where all are square, a ``.pdparams`` file, Paddle
-    tensors and a foreign naming of Paddle models mean (in, out), anything else PyTorch's (out, in).
+    shapes of those that are not square, the square ones follow. Where all are square, PaddleViT's and Google's names, a
+    ``.pdparams`` or ``.npz`` file and Paddle tensors mean (in, out), anything else PyTorch's (out, in).
 
     Args:
         model: its class may offer ``key_maps`` {name: function from a foreign state to one under our names},
             ``classifier_layers`` (names of the last layers) and ``resize_parameter(name, array)``.
-        source: a path as ``read_state`` takes it, or a mapping of names to numpy arrays or Paddle tensors.
+        source: a path or address as ``read_weights`` takes it, or a mapping of names to numpy arrays or tensors.
         minimum_loaded: least share of the parameters, by number of elements and without a re-initialised classifier.
         strict: for evaluation: every parameter must be loaded, the classifier too.
+        part: the entry that is meant in a source that has several, such as "model_ema".
+        sha256: of the content of an address, in hexadecimal; ``#sha256=...`` behind the address means the same.
 
     Raises:
         UserError: the source cannot be read, or does not fit well enough.
     """
-    name, state, in_paddle_layout = _read(source)
-    state, origin = _in_our_names_and_layout(model, state, in_paddle_layout)
-    report = LoadReport(source=name, origin=origin)
+    is_state = isinstance(source, Mapping)
+    weights = given_weights(source, part) if is_state else read_weights(source, part, sha256)
+    state, origin = _in_our_names_and_layout(model, weights)
+    report = LoadReport(source=weights.name, origin=origin, notices=list(weights.notices))
     values = _plan(model, state, report)
     if strict:
         _require_everything(report)
@@ -124,20 +150,8 @@ def load_weights(
     return report
 
 
-def _read(source: Any) -> Tuple[str, Dict[str, np.ndarray], bool]:
-    """Name for messages, arrays, and whether its Linear weights are (in, out) if nothing else tells."""
-    if isinstance(source, Mapping):
-        name = "the given state"
-        has_tensors = any(isinstance(value, paddle.Tensor) for value in source.values())
-        return name, clean_state(source, name), has_tensors
-    file = find_weights_file(source)
-    return str(file), read_state(file), file.suffix == EXTENSION
-
-
-def _in_our_names_and_layout(
-    model: paddle.nn.Layer, state: Dict[str, np.ndarray], in_paddle_layout: bool
-) -> Tuple[Dict[str, np.ndarray], str]:
-    targets = model.state_dict()
+def _in_our_names_and_layout(model: paddle.nn.Layer, weights: Weights) -> Tuple[Dict[str, np.ndarray], str]:
+    targets, state = model.state_dict(), weights.state
     candidates = {"timm": state}
     for owner, to_our_names in getattr(model, "key_maps", {}).items():
         candidates[owner] = to_our_names(state)
@@ -150,6 +164,7 @@ def _in_our_names_and_layout(
     linear = [name for name in linear if name in state and state[name].ndim == 2]
     as_paddle = sum(_fits(state[name].shape, targets[name].shape) for name in linear)
     as_torch = sum(_fits(state[name].shape[::-1], targets[name].shape) for name in linear)
+    in_paddle_layout = _IN_PADDLE_LAYOUT.get(owner, weights.in_paddle_layout)
     if as_paddle != as_torch:
         in_paddle_layout = as_paddle > as_torch
     if not in_paddle_layout:
@@ -259,6 +274,12 @@ def _described(report: LoadReport, names: List[str]) -> str:
 def _some(texts: List[str], limit: int = 3) -> str:
     shown = ", ".join(_printable(text) for text in texts[:limit])
     return shown if len(texts) <= limit else f"{shown} and {len(texts) - limit} more"
+
+
+def _shapes(source_shape: Optional[Shape], model_shape: Optional[Shape]) -> str:
+    in_source = f"{source_shape} in the source" if source_shape is not None else "not in the source"
+    in_model = f"{model_shape} in the model" if model_shape is not None else "not in the model"
+    return f"{in_source}, {in_model}"
 
 
 def _printable(text: str) -> str:

@@ -4,69 +4,145 @@ from __future__ import annotations
 
 import difflib
 import os
+import sys
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Union
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
 
 import numpy as np
 
 from ..errors import UserError
+from .download import is_address, local_copy
+from .npz_files import read_npz
+from .refusal import reading
+from .safetensors_files import read_safetensors
+from .shards import INDEX_ENDING, shards_of
+from .torch_files import open_torch_file
 from .unpickling import restricted_load
 
 EXTENSION = ".pdparams"
-_FILE_IN_CHECKPOINT = "model.pdparams"
-_OTHER_FORMATS = (
-    ".safetensors",
-    ".npz",
-    ".npy",
-    ".pth",
-    ".pt",
-    ".bin",
-    ".ckpt",
-    ".onnx",
-    ".h5",
-    ".pdiparams",
-    ".pdmodel",
+_TORCH = (".pth", ".pt", ".bin", ".ckpt")
+_READ = (EXTENSION, ".safetensors", ".npz", *_TORCH)
+_OTHER_FORMATS = (".npy", ".onnx", ".h5", ".msgpack", ".pdiparams", ".pdmodel", ".pdopt", ".tflite", ".gguf")
+_IN_DIRECTORY = (  # of a checkpoint of ours, of a model as Hugging Face stores it
+    "model.pdparams",
+    "model.safetensors",
+    "model.safetensors" + INDEX_ENDING,
+    "pytorch_model.bin",
+    "pytorch_model.bin" + INDEX_ENDING,
 )
-_WRAPPERS = ("model", "state_dict")
-_PREFIXES = ("module.", "_layers.")
+_WRAPPERS = ("model", "state_dict", "model_ema", "state_dict_ema")
+_PREFIXES = ("module.", "_layers.", "backbone.", "model.", "_orig_mod.")
 _DEPTH = 3  # wrappers and prefixes inside one another; bounded because a damaged file may nest without end
 
 
-def read_state(path: Union[str, os.PathLike]) -> Dict[str, np.ndarray]:
-    """The weights in a file as numpy arrays, bfloat16 as float32.
+class Weights(NamedTuple):
+    """What a source holds.
+
+    Attributes:
+        name: of the source, for messages.
+        state: arrays by name, bfloat16 as float32, without a wrapper and without a prefix that all names share.
+        in_paddle_layout: whether its Linear weights are (in, out), if nothing else tells: what the format is for.
+        notices: remarkable things about the source.
+    """
+
+    name: str
+    state: Dict[str, np.ndarray]
+    in_paddle_layout: bool
+    notices: Tuple[str, ...] = ()
+
+
+def read_weights(source: Union[str, os.PathLike], part: Optional[str] = None, sha256: Optional[str] = None) -> Weights:
+    """The weights in a file or at an address, whatever their format.
 
     Args:
-        path: a ``.pdparams`` file, with or without its extension, or a checkpoint directory.
-
-    Returns:
-        Arrays by name, without a wrapper (``{"model": ...}``) and without a prefix that all names share.
+        source: a ``.pdparams`` (with or without its extension), ``.safetensors``, ``.npz`` or PyTorch file (``.pth``,
+            ``.pt``, ``.bin``, ``.ckpt``); a directory with one of them; or an ``http(s)://`` or ``file://`` address of
+            a file, with ``#sha256=...`` behind it if its content is known.
+        part: the entry that is meant in a file of several, such as "model_ema".
+        sha256: the same as in the address, in hexadecimal.
 
     Raises:
         UserError: nothing there, another format, damaged, refused, or without arrays.
     """
-    file = find_weights_file(path)
-    return clean_state(restricted_load(file), str(file))
+    notices: Tuple[str, ...] = ()
+    if is_address(source):
+        copy = local_copy(str(source), sha256)
+        file, notices = copy.path, copy.notices
+    else:
+        if sha256 is not None:
+            raise UserError(f"sha256 was given for {source}: it is checked for http(s):// and file:// addresses only")
+        file = find_weights_file(source)
+    if file.name.endswith(INDEX_ENDING):
+        parts = [_read_file(shard, part) for shard in shards_of(file)]
+        state = {name: value for shard in parts for name, value in shard.state.items()}
+        return Weights(str(file), _without_prefix(state), parts[0].in_paddle_layout, notices)
+    weights = _read_file(file, part)
+    return weights._replace(notices=notices + weights.notices)
+
+
+def read_state(path: Union[str, os.PathLike]) -> Dict[str, np.ndarray]:
+    """``read_weights(path).state``: arrays by name."""
+    return read_weights(path).state
+
+
+def given_weights(state: Mapping[str, Any], part: Optional[str] = None) -> Weights:
+    """What a mapping in memory holds: numpy arrays, Paddle tensors or (name, array) pairs."""
+    name = "the given state"
+    chosen, notices = _unwrapped(state, name, part)
+    paddle = sys.modules.get("paddle")  # not imported here: files are read without it
+    of_paddle = paddle is not None and any(isinstance(value, paddle.Tensor) for value in chosen.values())
+    return Weights(name, _arrays(chosen, name), of_paddle, notices)
+
+
+def _read_file(file: Path, part: Optional[str]) -> Weights:
+    name, extension = str(file), file.suffix.lower()
+    if extension == ".safetensors":
+        state, metadata = read_safetensors(file)
+        return _weights(state, name, metadata.get("format") in ("pd", "paddle"), part)
+    if extension == ".npz":
+        return _weights(read_npz(file), name, True, part)
+    if extension in _TORCH:
+        with open_torch_file(file) as content:
+            return _weights(content, name, False, part)
+    return _weights(restricted_load(file), name, True, part)
+
+
+def _weights(content: Any, name: str, in_paddle_layout: bool, part: Optional[str]) -> Weights:
+    state, notices = _unwrapped(content, name, part)
+    return Weights(name, _arrays(state, name), in_paddle_layout, notices)
 
 
 def find_weights_file(path: Union[str, os.PathLike]) -> Path:
-    """The file that ``path`` means: itself, with the extension added, or the weights in that checkpoint directory.
+    """The file that ``path`` means: itself, with the extension added, or the weights in that directory.
 
     Raises:
         UserError: none of them exists; the message says what was tried and what is there instead.
     """
     given = Path(path)
     with_extension = given.with_name(given.name + EXTENSION) if given.name else given
-    for candidate in (given, with_extension, given / _FILE_IN_CHECKPOINT):
-        if candidate.is_file():
-            if candidate.suffix.lower() in _OTHER_FORMATS:
-                raise UserError(
-                    f"{candidate}: {candidate.suffix} files are not read, only {EXTENSION} (of paddle.save) is"
-                )
-            return candidate
+    in_directory = [given / name for name in _IN_DIRECTORY] + _only_weights_in(given)
+    with reading(str(path), "path"):
+        for candidate in (given, with_extension, *in_directory):
+            if candidate.is_file():
+                if candidate.suffix.lower() in _OTHER_FORMATS:
+                    raise UserError(f"{candidate}: {candidate.suffix} files are not read, only {', '.join(_READ)} are")
+                return candidate
     if given.is_dir():
-        raise UserError(f"{given} holds no {_FILE_IN_CHECKPOINT}: {_what_is_there(given, _FILE_IN_CHECKPOINT)}")
+        there = _what_is_there(given, _IN_DIRECTORY[0])
+        raise UserError(
+            f"{given} holds no model.pdparams, model.safetensors or pytorch_model.bin, and not just one weights file "
+            f"of another name: {there}"
+        )
     tried = str(given) if given.suffix == EXTENSION else f"{given}, {with_extension}"
     raise UserError(f"no weights at {path} (tried {tried}): {_what_is_there(given.parent, with_extension.name)}")
+
+
+def _only_weights_in(folder: Path) -> List[Path]:
+    """The only file of a readable format in a directory, whatever its name."""
+    if not folder.is_dir():
+        return []
+    found = [file for file in sorted(folder.iterdir()) if file.suffix.lower() in _READ]
+    return found if len(found) == 1 else []
 
 
 def _what_is_there(folder: Path, wanted: str) -> str:
@@ -82,20 +158,29 @@ def _what_is_there(folder: Path, wanted: str) -> str:
     return f"{'similar names' if similar else 'names'} in {folder}: {', '.join(shown)}{more}"
 
 
-def clean_state(state: Any, source: str) -> Dict[str, np.ndarray]:
-    """Arrays by name from what a file or a caller holds: wrappers and shared prefixes removed, tensors made arrays.
-
-    Entries that are no arrays (an epoch, an optimizer's state) are left out.
-
-    Args:
-        state: a mapping with numpy arrays, Paddle tensors or (name, array) pairs.
-        source: named in errors.
-    """
+def _unwrapped(content: Any, source: str, part: Optional[str]) -> Tuple[Mapping[str, Any], Tuple[str, ...]]:
+    """The mapping of weights inside what a file holds, and what else was there to choose from."""
+    notices: Tuple[str, ...] = ()
+    if part is not None:
+        parts = content if isinstance(content, Mapping) else {}
+        if not isinstance(parts.get(part), Mapping):
+            there = [str(key) for key, value in parts.items() if isinstance(value, Mapping)][:5]
+            raise UserError(f"{source} has no part '{part}'; parts: {', '.join(map(ascii, there)) or 'none'}")
+        content = parts[part]
     for _ in range(_DEPTH):
-        if isinstance(state, Mapping):
-            state = next((state[key] for key in _WRAPPERS if isinstance(state.get(key), Mapping)), state)
-    if not isinstance(state, Mapping):
-        raise UserError(f"{source} holds a {type(state).__name__} where a dictionary of weights was expected")
+        if isinstance(content, Mapping):
+            parts = [key for key in _WRAPPERS if isinstance(content.get(key), Mapping)]
+            if len(parts) > 1:
+                unused = ", ".join(f"'{key}'" for key in parts[1:])
+                notices = (f"the source also has {unused}, '{parts[0]}' was taken (choose with part=)",)
+            content = content[parts[0]] if parts else content
+    if not isinstance(content, Mapping):
+        raise UserError(f"{source} holds a {type(content).__name__} where a dictionary of weights was expected")
+    return content, notices
+
+
+def _arrays(state: Mapping[str, Any], source: str) -> Dict[str, np.ndarray]:
+    """The entries that are arrays, without shared prefixes; an epoch or an optimizer's state are left out."""
     arrays = {str(name): as_array(value) for name, value in state.items()}
     arrays = {name: value for name, value in arrays.items() if value is not None}
     if not arrays:
@@ -111,12 +196,21 @@ def as_array(value: Any) -> Optional[np.ndarray]:
     if isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], np.ndarray):
         value = value[1]
     if not isinstance(value, np.ndarray) and callable(getattr(value, "numpy", None)):
-        value = value.numpy()
+        value = _numbers_of(value)
     if not isinstance(value, np.ndarray) or value.dtype.kind not in "biuf":
         return None
     if value.dtype == np.uint16:
         return (value.astype(np.uint32) << 16).view(np.float32)
     return value
+
+
+def _numbers_of(tensor: Any) -> Any:
+    """Of a tensor of Paddle, of a file, or of PyTorch, which must be detached and has no bfloat16 in numpy."""
+    for step in ("detach", "cpu"):
+        tensor = getattr(tensor, step, lambda unchanged=tensor: unchanged)()
+    if str(getattr(tensor, "dtype", "")) == "torch.bfloat16":
+        tensor = tensor.float()
+    return tensor.numpy()
 
 
 def _without_prefix(arrays: Dict[str, np.ndarray]) -> Dict[str, np.ndarray]:

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import pickle
 import struct
-import subprocess
-import sys
 import tracemalloc
-from pathlib import Path
 
 import numpy as np
 import paddle
@@ -17,6 +13,8 @@ import pytest
 
 from paddlevit_dist.checkpoint.unpickling import restricted_load
 from paddlevit_dist.errors import UserError
+
+from .corpus import READ_ALL, in_another_process, mutations
 
 
 def written(folder, content, name="file.pdparams"):
@@ -80,19 +78,13 @@ def test_a_length_in_the_file_is_not_believed(tmp_path, content):
 
 READ_ONE = """
 import sys
+
 from paddlevit_dist.checkpoint.unpickling import restricted_load
 try:
     restricted_load(sys.argv[1])
 except Exception as error:
     print(type(error).__name__)
 """
-
-
-def in_another_process(program, path):
-    """Where a crash, a hang or an exhausted memory is seen as such."""
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
-    command = [sys.executable, "-c", program, str(path)]
-    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=60, env=environment)
 
 
 @pytest.mark.parametrize(
@@ -135,52 +127,6 @@ def test_a_file_that_cannot_be_opened_is_an_error_of_the_user(tmp_path):
         restricted_load(tmp_path / "absent.pdparams")
     with pytest.raises(UserError, match="cannot be read: Is a directory"):
         restricted_load(tmp_path)
-
-
-READ_ALL = """
-import resource, sys
-resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
-import numpy as np
-from pathlib import Path
-from paddlevit_dist.checkpoint.weights import read_state
-from paddlevit_dist.errors import UserError
-assert "paddle" not in sys.modules
-read = refused = 0
-for path in sorted(Path(sys.argv[1]).glob("*.pdparams")):
-    try:
-        state = read_state(path)
-        assert all(isinstance(name, str) and isinstance(value, np.ndarray) for name, value in state.items())
-        read += 1
-    except UserError as error:
-        assert "\\n" not in str(error)
-        refused += 1
-print(read, refused)
-"""
-
-
-def mutations(originals, count):
-    """Files with flipped, replaced, removed and doubled parts; the same in every run."""
-    rng = np.random.default_rng(2024)
-    for index in range(count):
-        content = bytearray(originals[index % len(originals)])
-        for _ in range(rng.integers(1, 4)):
-            at, length = int(rng.integers(0, len(content))), int(rng.integers(1, 40))
-            kind = rng.integers(0, 6)
-            if kind == 0:
-                content[at] ^= 1 << int(rng.integers(0, 8))
-            elif kind == 1:
-                content[at] = int(rng.integers(0, 256))
-            elif kind == 2:
-                content[at : at + length] = rng.bytes(length)
-            elif kind == 3:
-                del content[at : at + length]
-            elif kind == 4:
-                content[at:at] = content[int(rng.integers(0, len(content))) :][:length]
-            else:
-                other = originals[int(rng.integers(0, len(originals)))]
-                content = content[:at] + other[int(rng.integers(0, len(other))) :]
-            content = content or bytearray(b"\x80")
-        yield bytes(content[: rng.integers(1, len(content) + 1)] if index % 7 == 0 else content)
 
 
 def test_a_corpus_of_damaged_files_reads_or_is_refused_and_never_crashes(tmp_path):

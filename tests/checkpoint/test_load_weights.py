@@ -321,7 +321,7 @@ def test_a_checkpoint_directory_means_the_weights_in_it(saved):
     checkpoint.mkdir(parents=True)
     (folder / "vit_small.v2.pdparams").rename(checkpoint / "model.pdparams")
     assert list(read_state(checkpoint)) == list(model.state_dict())
-    with pytest.raises(UserError, match="holds no model.pdparams: .*checkpoints"):
+    with pytest.raises(UserError, match="holds no model.pdparams.*checkpoints"):
         read_state(folder)
 
 
@@ -343,11 +343,11 @@ def test_a_missing_file_is_said_with_what_was_tried_and_similar_names(saved):
         read_state(folder / "absent" / "vit")
 
 
-@pytest.mark.parametrize("extension", [".safetensors", ".pth", ".npz", ".bin"])
+@pytest.mark.parametrize("extension", [".onnx", ".h5", ".pdmodel"])
 def test_formats_that_are_not_read_are_named(tmp_path, extension):
     path = tmp_path / f"weights{extension}"
     path.write_bytes(b"anything")
-    with pytest.raises(UserError, match=f"\\{extension} files are not read, only .pdparams"):
+    with pytest.raises(UserError, match=f"\\{extension} files are not read, only .pdparams, .safetensors, .npz, .pth"):
         read_state(path)
 
 

@@ -1,0 +1,230 @@
+"""Reading what ``torch.save`` writes, without torch and without executing anything that the file asks for.
+
+Two formats: since PyTorch 1.6 a zip archive with one pickle and a file for each storage (the memory of one or more
+tensors), before that pickles one after another and the storages behind them. The pickles run on the restricted machine
+of ``unpickling``, with the few more names that tensors need.
+
+Source: ``torch/serialization.py`` and ``torch/_utils.py`` (the functions ``_rebuild_*``) of PyTorch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import zipfile
+from collections import OrderedDict
+from typing import Any, BinaryIO, Callable, Dict, Iterator, List, Tuple, Union
+
+import numpy as np
+
+from .refusal import RefusedError, reading
+from .unpickling import Machine, Name, expect
+
+KIND, ADVICE = "file of torch.save", "save it again as a state dict of tensors, or as safetensors"
+_LEGACY_MAGIC, _LEGACY_PROTOCOL = 0x1950A86A20F9469CFC6C, 1001
+
+_DTYPES = {
+    "DoubleStorage": "<f8",
+    "FloatStorage": "<f4",
+    "HalfStorage": "<f2",
+    "BFloat16Storage": "<u2",  # as its bits, as in all readers
+    "LongStorage": "<i8",
+    "IntStorage": "<i4",
+    "ShortStorage": "<i2",
+    "CharStorage": "<i1",
+    "ByteStorage": "<u1",
+    "BoolStorage": "?",
+}
+
+
+@contextlib.contextmanager
+def open_torch_file(path: Union[str, os.PathLike]) -> Iterator[Any]:
+    """The object that ``torch.save`` wrote, with a ``StoredTensor`` for each tensor, valid inside the context.
+
+    Raises:
+        UserError: unreadable, damaged, or asking for something that weights do not need; nothing was executed. Also
+            raised for what goes wrong while tensors are read inside the context.
+    """
+    with reading(str(path), KIND, ADVICE), open(path, "rb") as stream:
+        start = stream.read(4)
+        stream.seek(0)
+        if start == b"PK\x03\x04":
+            with zipfile.ZipFile(stream) as archive:
+                yield _load_zip(archive, os.fstat(stream.fileno()).st_size)
+        else:
+            yield _load_legacy(stream)
+
+
+class Storage:
+    """The memory of one or more tensors, read when the first of them is.
+
+    Args:
+        dtype: of its numbers.
+        count: how many there are.
+        load: called once, returns the bytes.
+    """
+
+    def __init__(self, dtype: np.dtype, count: int, load: Callable[[], bytes]) -> None:
+        self.dtype = dtype
+        self.count = count
+        self._load = load
+        self._numbers: Any = None
+
+    def numbers(self) -> np.ndarray:
+        """(count,)"""
+        if self._numbers is None:
+            data = self._load()
+            if len(data) != self.count * self.dtype.itemsize:
+                raise ValueError(f"a storage in it has {len(data)} bytes where {self.count} numbers were announced")
+            self._numbers = np.frombuffer(data, self.dtype)
+        return self._numbers
+
+
+class StoredTensor:
+    """A tensor as the file describes it: a shape over a storage."""
+
+    def __init__(self, storage: Storage, offset: int, shape: Tuple[int, ...], strides: Tuple[int, ...]) -> None:
+        self.storage = storage
+        self.offset = offset
+        self.shape = shape
+        self.strides = strides
+
+    def numpy(self) -> np.ndarray:
+        """Its numbers, bfloat16 as its bits in uint16; they share the storage's memory."""
+        numbers = self.storage.numbers()[self.offset :]
+        strides = tuple(step * numbers.itemsize for step in self.strides)
+        return np.lib.stride_tricks.as_strided(numbers, self.shape, strides, writeable=False)
+
+
+def _whole_numbers(value: Any) -> Tuple[int, ...]:
+    if not all(type(number) is int and 0 <= number < 1 << 48 for number in expect(value, tuple)):
+        raise ValueError("a tensor in it has no valid shape")
+    return value
+
+
+def _rebuild_tensor(machine: Machine, storage: Any, offset: Any, shape: Any, strides: Any, *rest: Any) -> StoredTensor:
+    """``rest`` is whether a gradient is required, hooks and metadata, which weights do without."""
+    storage, shape, strides = expect(storage, Storage), _whole_numbers(shape), _whole_numbers(strides)
+    (offset,) = _whole_numbers((offset,))
+    if len(shape) != len(strides) or len(shape) > 32:
+        raise ValueError("a tensor in it has no valid shape")
+    count, last = 1, offset
+    for side, step in zip(shape, strides):
+        count *= side
+        last += (side - 1) * step
+    if count > storage.count or (count > 0 and last >= storage.count):
+        raise ValueError("a tensor in it is larger than its storage")
+    return StoredTensor(storage, offset, shape, strides)
+
+
+def _rebuild_parameter(machine: Machine, data: Any, *rest: Any) -> StoredTensor:
+    return expect(data, StoredTensor)
+
+
+def _ordered_dict(machine: Machine, pairs: Any = ()) -> "OrderedDict[Any, Any]":
+    """Python 2 gave the entries as a list of pairs, Python 3 sets them afterwards."""
+    result: "OrderedDict[Any, Any]" = OrderedDict()
+    for pair in expect(pairs, (list, tuple)):
+        key, value = expect(pair, (list, tuple))
+        result[expect(key, (str, int))] = value
+    return result
+
+
+class TorchMachine(Machine):
+    """Runs the pickle of a file of torch.
+
+    Args:
+        stream: positioned at the pickle.
+        load: gives the bytes of the storage with a key; called when they are needed.
+    """
+
+    calls = {
+        **Machine.calls,
+        Name("collections", "OrderedDict"): _ordered_dict,
+        Name("torch._utils", "_rebuild_tensor"): _rebuild_tensor,
+        Name("torch._utils", "_rebuild_tensor_v2"): _rebuild_tensor,
+        Name("torch._utils", "_rebuild_parameter"): _rebuild_parameter,
+        Name("torch._utils", "_rebuild_parameter_with_state"): _rebuild_parameter,
+        Name("torch", "Size"): lambda machine, sides: _whole_numbers(sides),
+    }
+    values = Machine.values | {Name("torch", storage) for storage in _DTYPES}
+    instructions = {**Machine.instructions, b"Q": lambda machine: machine.push_storage()}
+
+    def __init__(self, stream: BinaryIO, load: Callable[[str], bytes]) -> None:
+        super().__init__(stream)
+        self.load = load
+        self.storages: Dict[str, Storage] = {}
+
+    def push_storage(self) -> None:
+        """A storage is named by ("storage", its type, key, device, number of elements[, a view in old files])."""
+        about = expect(self.stack.pop(), tuple)
+        if len(about) not in (5, 6) or about[0] != "storage" or (len(about) == 6 and about[5] is not None):
+            raise ValueError("a storage in it is not described as torch describes it")
+        kind, key, count = about[1], expect(about[2], str), about[4]
+        if not isinstance(kind, Name) or kind.module != "torch" or kind.attribute not in _DTYPES:
+            raise ValueError("a storage in it has no valid type")
+        (count,) = _whole_numbers((count,))
+        dtype = np.dtype(_DTYPES[kind.attribute])
+        known = self.storages.setdefault(key, Storage(dtype, count, lambda: self.load(key)))
+        if (known.dtype, known.count) != (dtype, count):
+            raise ValueError("a storage in it is described in two ways")
+        self.push(known)
+
+    def set_state(self) -> None:
+        """State dicts carry attributes, the versions of their layers, which are left out."""
+        if isinstance(self.stack[-2], OrderedDict):
+            expect(self.stack.pop(), dict)
+        else:
+            super().set_state()
+
+
+def _load_zip(archive: zipfile.ZipFile, file_size: int) -> Any:
+    entries = {entry.filename: entry for entry in archive.infolist()}
+    pickles = [name for name in entries if name.endswith("/data.pkl") and name.count("/") == 1]
+    if len(pickles) != 1:
+        raise ValueError("the archive has no data.pkl")
+    folder = pickles[0][: -len("data.pkl")]
+    if sum(entry.file_size for entry in entries.values()) > file_size:
+        raise ValueError("its entries are larger than the file")  # compressed, or one stored for several names
+
+    def load(key: str) -> bytes:
+        return archive.read(entries[f"{folder}data/{key}"])
+
+    if f"{folder}byteorder" in entries and archive.read(f"{folder}byteorder") != b"little":
+        raise RefusedError("its numbers are in big-endian order")
+    with archive.open(pickles[0]) as stream:
+        return TorchMachine(stream, load).run()
+
+
+def _load_legacy(stream: BinaryIO) -> Any:
+    data: Dict[str, bytes] = {}
+    if _plain(stream) != _LEGACY_MAGIC or _plain(stream) != _LEGACY_PROTOCOL:
+        raise ValueError("it does not begin as torch's files do")
+    if expect(_plain(stream), dict).get("little_endian") is not True:
+        raise RefusedError("its numbers are in big-endian order")
+    machine = TorchMachine(stream, lambda key: data[key])
+    value = machine.run()
+    keys: List[Any] = expect(_plain(stream), list)
+    for key in keys:
+        storage = machine.storages[expect(key, str)]
+        count = int.from_bytes(stream.read(8), "little")
+        if count != storage.count or key in data:
+            raise ValueError("its storages are not those that were announced")
+        data[key] = _read_exactly(stream, count * storage.dtype.itemsize)
+    return value
+
+
+def _plain(stream: BinaryIO) -> Any:
+    """The next pickle, in which no tensor may be."""
+
+    def load(key: str) -> bytes:
+        raise ValueError("it has a tensor in a place where none belongs")
+
+    return TorchMachine(stream, load).run()
+
+
+def _read_exactly(stream: BinaryIO, length: int) -> bytes:
+    left = os.fstat(stream.fileno()).st_size - stream.tell()
+    if length > left:
+        raise EOFError(f"it ends {length - left} bytes too early")
+    return stream.read(length)

@@ -73,10 +73,9 @@ class InstanceWriter:
             mask = np.full((num_points, 2), ord("\n"), np.uint8)
             mask[:, 0] = ord("0")
             mask[prediction.points, 0] = ord("1")
-            with atomic_file(self.folder / mask_file) as file:
-                file.write(mask.tobytes())
+            (self.folder / mask_file).write_bytes(mask.tobytes())
             lines.append(f"{mask_file} {self.numbers[prediction.class_number]} {prediction.confidence:.4f}\n")
-        with atomic_file(self.folder / f"{name}.txt") as file:
+        with atomic_file(self.folder / f"{name}.txt") as file:  # last: what it lists is there
             file.write("".join(lines).encode())
 
     def describe(self) -> str:

@@ -1,0 +1,241 @@
+"""PointGroup as a whole: published weights, grouping of perfect predictions, training steps, evaluation, files."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import paddle
+import pytest
+from PIL import Image
+
+from paddlevit_dist import config
+from paddlevit_dist.checkpoint.load import load_weights
+from paddlevit_dist.engine.task import Moment
+from paddlevit_dist.errors import UserError
+from paddlevit_dist.models import create_model
+from paddlevit_dist.points.instances.grouping import proposal_ious
+from paddlevit_dist.points.instances.metrics import InstanceMetrics
+from paddlevit_dist.points.instances.proposals import select_predictions
+from paddlevit_dist.points.instances.task import InstanceSegmentation
+from paddlevit_dist.points.models.pointgroup import Grouping, group
+from paddlevit_dist.points.ply import read_vertices
+from paddlevit_dist.points.rooms.dataset import SyntheticRooms
+from paddlevit_dist.points.scannet_classes import CLASS_NAMES, NYU40_NUMBERS
+from paddlevit_dist.points.sparse import Plan, SparseTensor, build_plan
+
+FOLDER = Path(os.environ.get("GOLDEN_DIR", Path(__file__).resolve().parents[1] / "golden"))
+SMALL = ["TASK", "pointgroup", "MODEL.NAME", "pointgroup", "-dataset=synthetic_rooms", "DATA.VOXEL_SIZE_M", "0.1"]
+SMALL += ["POINTS.ROOMS.TRAIN", "3", "POINTS.ROOMS.VAL", "2", "POINTS.ROOMS.SPACING_M", "0.08"]
+SMALL += ["POINTS.INSTANCES.WIDTH", "4", "POINTS.INSTANCES.BLOCKS", "1", "POINTS.INSTANCES.RADIUS_M", "0.16"]
+EVERY_CLASS = np.ones(20, bool)
+THINGS = np.array([name not in ("wall", "floor") for name in CLASS_NAMES])
+
+
+def task_of(*arguments: str) -> InstanceSegmentation:
+    return InstanceSegmentation(config.load([*SMALL, *arguments]).values)
+
+
+def tensors(batch: dict) -> dict:
+    return {k: paddle.to_tensor(v) if isinstance(v, np.ndarray) else v for k, v in batch.items()}
+
+
+def model_and_batch(task: InstanceSegmentation, split: str, indices=(0, 1)) -> tuple:
+    samples = task.build_dataset(split, None)
+    paddle.seed(0)
+    model = task.build_model()
+    return model, tensors(task.collate([samples.sample(i, np.random.default_rng(i)) for i in indices]))
+
+
+def test_golden_weights_of_the_published_program_load_completely():
+    about = json.loads((FOLDER / "pointgroup_unet.json").read_text())
+    specification = importlib.util.spec_from_file_location("golden_recipe", FOLDER / "recipe.py")
+    recipe = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(recipe)
+    state = {key: recipe.golden_weight(about["seed"], key, tuple(shape)) for key, shape in about["state"].items()}
+    model = create_model("pointgroup", num_classes=20)
+    report = load_weights(model, {f"module.{key}": value for key, value in state.items()}, strict=True)
+    assert not report.missing and not report.unexpected
+    trainable = sum(int(p.size) for p in model.parameters() if not p.stop_gradient)
+    assert trainable == about["parameters"]["all"]
+    model.eval()
+    with np.load(FOLDER / "pointgroup_unet.npz") as arrays:
+        plan = Plan.of_batch(build_plan(arrays["cube/coords"], model.plan_spec()))
+        output = model(SparseTensor(paddle.to_tensor(arrays["cube/features"]), plan=plan))
+        for found, name in ((output.semantic_scores, "semantic_scores"), (output.offsets, "pt_offsets")):
+            np.testing.assert_allclose(found.numpy(), arrays[f"cube/eval/{name}"], atol=1e-6)
+    assert output.clusters is None and output.scores is None
+
+
+def true_output(scene, noise_m: float):
+    """What a network that knows a scene says of its points: logits and offsets, these with some noise."""
+    semantic = scene.semantic.astype(int)
+    logits = np.eye(20, dtype=np.float32)[np.where(semantic >= 0, semantic, 0)]
+    offsets = np.random.default_rng(0).normal(0.0, noise_m, scene.xyz.shape).astype(np.float32)
+    for number in range(int(scene.instance.max()) + 1):
+        members = scene.instance == number
+        offsets[members] += scene.xyz[members].mean(axis=0) - scene.xyz[members]
+    return paddle.to_tensor(logits), paddle.to_tensor(offsets)
+
+
+@pytest.mark.parametrize("index", range(3))
+def test_perfect_predictions_are_grouped_to_the_true_instances(index):
+    scene = SyntheticRooms(None, "train", None, num_train=3, spacing_m=0.05).read(index)
+    logits, offsets = true_output(scene, noise_m=0.02)
+    scenes = np.zeros(len(scene.xyz), int)
+    grouping = Grouping(scene.xyz, scenes, THINGS, 0.1, 50, 14, 50.0, np.zeros(3))
+    clusters = group(logits, offsets, grouping)
+    sizes = np.bincount(scene.instance[scene.instance >= 0])
+    ious = proposal_ious(clusters, scene.instance, sizes)
+    assert (ious.max(axis=0)[sizes >= 100] > 0.95).all()
+    classes = logits.numpy().argmax(axis=1)
+    predictions = select_predictions(clusters, ious.max(axis=1), classes, 0.09, 100, 0.3)
+    metrics = InstanceMetrics(list(CLASS_NAMES), np.flatnonzero(THINGS))
+    metrics.update_instances(scene.semantic, scene.instance, predictions)
+    values = metrics.compute(metrics.state)
+    assert values["AP"] > 0.95 and values["AP50"] == 1.0
+
+
+def test_stuff_is_not_grouped_and_scenes_are_not_joined():
+    xyz = np.random.default_rng(0).random((400, 3)).astype(np.float32) * 0.1
+    logits = np.zeros((400, 20), np.float32)
+    logits[:200, 5] = logits[200:, 1] = 1.0
+    offsets = paddle.zeros([400, 3])
+    scenes = np.arange(400) % 2
+    for is_thing, expected in ((EVERY_CLASS, 8), (THINGS, 4)):  # classes x scenes x both sets of positions
+        clusters = group(
+            paddle.to_tensor(logits), offsets, Grouping(xyz, scenes, is_thing, 0.2, 50, 14, 50.0, np.zeros(3))
+        )
+        assert clusters.number == expected
+        assert np.bincount(clusters.cluster_of).tolist() == expected * [100]
+    assert clusters.points.max() < 200
+
+
+def test_a_training_step_reaches_every_parameter():
+    task = task_of("POINTS.INSTANCES.PREPARE_EPOCHS", "0", "POINTS.INSTANCES.CLUSTER_POINTS", "2")
+    model, batch = model_and_batch(task, "train")
+    terms = task.train_step(model, batch, Moment(1, 0, 10))
+    assert terms["score"].count.item() > 1
+    assert {name: term.weight for name, term in terms.items()} == {
+        "semantic": 1.0,
+        "offset": 1.0,
+        "direction": 1.0,
+        "accuracy": 0.0,
+        "score": 1.0,
+    }
+    paddle.add_n([term.sum * term.weight for term in terms.values() if term.weight]).backward()
+    for name, parameter in model.named_parameters():
+        if not parameter.stop_gradient:
+            assert parameter.grad is not None and np.isfinite(parameter.grad.numpy()).all(), name
+    assert abs(model.score_linear.weight.grad.numpy()).max() > 0
+    assert abs(model.score_unet.conv[2].weight.grad.numpy()).max() > 0
+
+
+def test_the_score_of_a_cluster_depends_on_its_own_points():
+    task = task_of("POINTS.INSTANCES.CLUSTER_POINTS", "5")
+    model, batch = model_and_batch(task, "val")
+    model.eval()
+    clusters, scores = task._forward(model, batch, np.full(3, 0.5))[2:]
+    features, _, _ = super(type(model), model).forward(
+        SparseTensor(batch["voxel_feats"], plan=Plan.of_batch(batch)), batch["p2v_map"]
+    )
+    number = int(np.argmax(np.diff(clusters.offsets)))
+    members = clusters.points[clusters.offsets[number] : clusters.offsets[number + 1]]
+    alone = clusters._replace(
+        cluster_of=np.zeros(len(members), np.int32),
+        points=members,
+        offsets=np.array([0, len(members)], np.int32),
+    )
+    xyz = batch["locs_float"].numpy()
+    grouping = Grouping(xyz, np.zeros(len(xyz), int), THINGS, 0.16, 5, 14, 50.0, np.full(3, 0.5))
+    again = model._scores(features, alone, grouping, ())
+    np.testing.assert_allclose(again.numpy(), scores.numpy()[number : number + 1], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("what", ["instances", "labels"])
+def test_training_goes_on_without_instances_or_labels(what):
+    task = task_of("POINTS.INSTANCES.PREPARE_EPOCHS", "0")
+    model, batch = model_and_batch(task, "train", (0,))
+    batch["instance_labels"] = paddle.full_like(batch["instance_labels"], -100)
+    batch["instance_centres"] = paddle.full_like(batch["instance_centres"], -100.0)
+    if what == "labels":
+        batch["labels"] = paddle.full_like(batch["labels"], -100)
+    terms = task.train_step(model, batch, Moment(1, 0, 10))
+    assert terms["offset"].sum.item() == terms["direction"].sum.item() == 0.0
+    assert (terms["semantic"].sum.item() == 0.0) == (what == "labels")
+    paddle.add_n([term.sum * term.weight for term in terms.values() if term.weight]).backward()
+    assert np.isfinite(model.input_conv[0].weight.grad.numpy()).all()
+    assert (
+        task.counts({"labels": batch["labels"].numpy(), "instance_labels": batch["instance_labels"].numpy()})["offset"]
+        == 0
+    )
+
+
+class Oracle(paddle.nn.Layer):
+    """Stands in for a trained network: what it says of a batch is what it was told."""
+
+    def __init__(self, logits, offsets):
+        super().__init__()
+        self.logits, self.offsets = logits, offsets
+
+    def forward(self, voxels, inverse, grouping):
+        from paddlevit_dist.points.models.pointgroup import PointGroupOutput
+
+        clusters = group(self.logits, self.offsets, grouping)
+        sizes = np.diff(clusters.offsets).astype(np.float32)
+        return PointGroupOutput(self.logits, self.offsets, clusters, paddle.to_tensor(sizes / sizes.max()))
+
+
+def test_an_evaluation_writes_what_is_predicted(tmp_path):
+    task = task_of()
+    task.predictions = tmp_path
+    _, batch = model_and_batch(task, "val")
+    rooms = [SyntheticRooms(None, "val", None, num_val=2, spacing_m=0.08).read(i) for i in range(2)]
+    outputs = [true_output(room, 0.02) for room in rooms]
+    oracle = Oracle(*(paddle.concat(part) for part in zip(*outputs)))
+    metrics = task.build_metrics()
+    task.eval_step(oracle, batch, metrics)
+    assert metrics.compute(metrics.state)["AP50"] > 0.9
+    assert "predicted_masks" in task.finish_predictions()[0]
+    for room in rooms:
+        lines = (tmp_path / f"{room.name}.txt").read_text().splitlines()
+        assert len(lines) > 3
+        for line in lines:
+            file, number, confidence = line.split()
+            mask = np.array((tmp_path / file).read_bytes().split()) == b"1"
+            own = room.semantic[mask]
+            assert len(mask) == len(room.xyz) and mask.sum() >= 100
+            assert NYU40_NUMBERS[own[0]] == int(number) and 0.5 < float(confidence) <= 1.0
+        truth, predicted = (read_vertices(tmp_path / f"{room.name}_{kind}.ply") for kind in ("truth", "prediction"))
+        for vertices in (truth, predicted):
+            assert np.array_equal(np.stack([vertices[axis] for axis in "xyz"], axis=1), room.xyz)
+        same = np.mean([truth["red"] == predicted["red"], truth["green"] == predicted["green"]])
+        assert same > 0.95  # a prediction has the colour of the instance that it found
+        picture = np.asarray(Image.open(tmp_path / f"{room.name}.png"))
+        assert picture.shape[2] == 3 and len(np.unique(picture.reshape(-1, 3), axis=0)) > 5
+
+
+def test_before_clusters_are_formed_an_evaluation_has_none():
+    task = task_of("POINTS.INSTANCES.PREPARE_EPOCHS", "2")
+    model, batch = model_and_batch(task, "val", (0,))
+    task.train_step(model, dict(batch), Moment(1, 0, 10))
+    metrics = task.build_metrics()
+    model.eval()
+    with paddle.no_grad():
+        task.eval_step(model, batch, metrics)
+    values = metrics.compute(metrics.state)
+    assert values["AP50"] == 0.0 and values["points"] > 0
+
+
+def test_what_cannot_be_trained_is_refused_in_one_line():
+    with pytest.raises(UserError, match="FOREGROUND_IOU"):
+        task_of("POINTS.INSTANCES.BACKGROUND_IOU", "0.8")
+    with pytest.raises(UserError, match="STUFF"):
+        task_of("POINTS.INSTANCES.STUFF", f"[{','.join(CLASS_NAMES)}]").build_dataset("train", None)
+    with pytest.raises(UserError, match="NUM_CLASSES"):
+        task_of("-num_classes=7").build_dataset("train", None)
+    with pytest.raises(UserError, match="no scenes of points"):
+        task_of("-dataset=digits").build_dataset("train", None)

@@ -17,7 +17,7 @@ For trying things out, ``SparseTensor(features, coordinates)`` makes what it nee
 
 - ``coordinate_levels``: sorted keys, levels, and the search for neighbours
 - ``plan_spec``, ``coordinate_plan``: what a network needs, made in numpy and packed into two arrays
-- ``tensor``: ``SparseTensor`` and the plan on the device
+- ``kernel_map``, ``tensor``: the tables on the device, ``Plan`` and ``SparseTensor``
 - ``convolution``: the arithmetic and its gradient
 - ``layers``, ``pooling``: what networks are built of
 """

@@ -16,7 +16,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import paddle
 
-from .tensor import Direction, KernelMap, Pairs
+from .kernel_map import Direction, KernelMap, Pairs
 
 _CPU_BLOCK_ROWS = 8192  # 2 MB at 64 channels: rows that receive from all offsets stay in the second-level cache
 _GPU_BLOCK_ROWS = 1 << 24  # one block: a GPU wants few large kernels

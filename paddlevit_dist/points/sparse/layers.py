@@ -14,8 +14,8 @@ from paddle import nn
 
 from ...parallel import BatchNorm as SynchronisableBatchNorm
 from ...parallel import world_size
-from .convolution import convolve
-from .plan_spec import MapKey
+from .convolution import convolve, preferred_block_rows
+from .plan_spec import MapKey, PlanSpec
 from .tensor import SparseTensor
 
 
@@ -211,13 +211,11 @@ class SparseNetwork(nn.Layer):
         super().__init__()
         self.in_channels = in_channels
         self.dimension = dimension
-        self._plan_spec: Optional[object] = None
+        self._plan_spec: Optional[PlanSpec] = None
 
-    def plan_spec(self):
+    def plan_spec(self) -> PlanSpec:
         """The ``PlanSpec`` that ``build_plan`` takes in the loader process; found by a forward pass of one voxel."""
         if self._plan_spec is None:
-            from .convolution import preferred_block_rows
-
             modes = [(layer, layer.training) for layer in self.sublayers(include_self=True)]
             self.eval()
             with paddle.no_grad():

@@ -7,9 +7,10 @@ from typing import Any, Dict, List, Optional, Tuple
 import paddle
 from paddle import nn
 
+from .kernel_map import Direction, KernelMap
 from .layers import finer_stride
 from .plan_spec import MapKey
-from .tensor import Direction, KernelMap, SparseTensor
+from .tensor import SparseTensor
 
 
 class _Pooling(nn.Layer):

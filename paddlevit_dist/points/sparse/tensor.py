@@ -2,43 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Mapping, Optional, Tuple
 
 import numpy as np
 import paddle
 
-from .coordinate_plan import HEADER, PAIRS, CoordinatePlan, PackedLists, PairLists, read_header
+from .convolution import preferred_block_rows
+from .coordinate_plan import HEADER, PAIRS, CoordinatePlan, PackedLists, read_header
+from .kernel_map import KernelMap, direction_of_arrays, direction_of_pairs
 from .plan_spec import MapKey, PlanSpec
-
-
-class Pairs(NamedTuple):
-    """The pairs of one kernel offset in one block: int32 tensors (P,) of receiving and giving rows."""
-
-    offset: int
-    receivers: paddle.Tensor
-    givers: paddle.Tensor
-
-
-class Direction(NamedTuple):
-    """A kernel map in one direction on the device.
-
-    Attributes:
-        blocks: of receiving rows, each with its pairs for those kernel offsets that have any. The receiving rows of
-            different blocks are different, and so are those within one ``Pairs``.
-        is_exclusive: no row receives more than once in all.
-    """
-
-    blocks: List[List[Pairs]]
-    is_exclusive: bool
-
-
-class KernelMap(NamedTuple):
-    """Both directions of a kernel map. A symmetric one has the same lists in both, without the centre's."""
-
-    key: MapKey
-    num_offsets: int
-    to_coarse: Direction
-    to_fine: Direction
 
 
 class Plan:
@@ -83,8 +55,6 @@ class Plan:
         Raises:
             ValueError, UserError: as ``CoordinatePlan``.
         """
-        from .convolution import preferred_block_rows
-
         arrays = CoordinatePlan(np.asarray(coordinates), num_scenes, preferred_block_rows())
         plan = cls(arrays.dimension, arrays.num_scenes)
         plan._coordinate_plan = arrays
@@ -119,9 +89,9 @@ class Plan:
         if key not in self._maps:
             if self._coordinate_plan is not None:
                 arrays = self._coordinate_plan.kernel_map(key)
-                directions = [_from_arrays(lists) for lists in arrays if lists is not None]
+                directions = [direction_of_arrays(lists) for lists in arrays if lists is not None]
             elif key in self._packed_maps:
-                directions = [_from_packed(lists, self._pairs) for lists in self._packed_maps[key]]
+                directions = [direction_of_pairs(lists, self._pairs) for lists in self._packed_maps[key]]
             else:
                 raise ValueError(f"the plan has no {key}: {_ASK}")
             self._maps[key] = KernelMap(key, key.kernel_size**self.dimension, directions[0], directions[-1])
@@ -133,25 +103,6 @@ class Plan:
 
 
 _ASK = "build it with the plan_spec() of this network"
-
-
-def _from_arrays(lists: PairLists) -> Direction:
-    pairs = paddle.to_tensor(np.concatenate([lists.receivers, lists.givers, np.zeros(1, np.int32)]))
-    return _from_packed(PackedLists(0, lists.counts, lists.is_exclusive), pairs)
-
-
-def _from_packed(lists: PackedLists, pairs: paddle.Tensor) -> Direction:
-    total = int(lists.counts.sum())
-    blocks: List[List[Pairs]] = [[] for _ in lists.counts]
-    present = np.argwhere(lists.counts > 0).tolist()  # [block, offset], by block
-    if present:
-        sizes = lists.counts[lists.counts > 0].tolist()
-        ends = [lists.start + total, lists.start + 2 * total]
-        receivers = paddle.split(pairs[lists.start : ends[0]], sizes)
-        givers = paddle.split(pairs[ends[0] : ends[1]], sizes)
-        for (block, offset), receiving, giving in zip(present, receivers, givers):
-            blocks[block].append(Pairs(offset, receiving, giving))
-    return Direction(blocks, lists.is_exclusive)
 
 
 class SparseTensor:

@@ -145,6 +145,17 @@ _TRAIN = (
         words=("balanced",),
     ),
     Key(
+        "TRAIN.DISTILLATION_TYPE",
+        "none",
+        "text",
+        "learn from a teacher too: its decisions (hard) or its distribution (soft)",
+        choices=("none", "soft", "hard"),
+    ),
+    Key("TRAIN.DISTILLATION_ALPHA", 0.5, "float", "share of the teacher in the loss", _SHARE),
+    Key("TRAIN.DISTILLATION_TAU", 1.0, "float", "soft: temperature of both distributions", _ABOVE_0),
+    _optional("TRAIN.TEACHER_MODEL", "text", "a registered model, or the path of an exported one without extension"),
+    _optional("TRAIN.TEACHER_WEIGHTS", "text", "weights of a registered teacher, with or without extension"),
+    Key(
         "TRAIN.MODEL_EMA", False, "bool", "keep an exponential moving average of the weights, and choose the best by it"
     ),
     Key("TRAIN.MODEL_EMA_DECAY", 0.99996, "float", "share of the average that an update keeps", _SHARE_BELOW_1),

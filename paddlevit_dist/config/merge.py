@@ -57,7 +57,7 @@ def load(argv: Sequence[str]) -> Configuration:
     for name in {"DATA.IMAGENET_MEAN", "DATA.IMAGENET_STD"} - set(known):  # defaults fit any number of channels
         put(values, name, KEYS[name].default[:1] * values.DATA.IMAGE_CHANNELS)
     notices = [*command.notices, *renamed]
-    notices += paddlevit.judge(foreign, evaluation=values.EVAL)
+    notices += paddlevit.judge(foreign)
     notices += checks.check(values, {name: setting.place for name, setting in known.items()})
     values.freeze()
 

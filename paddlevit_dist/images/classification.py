@@ -16,6 +16,7 @@ from ..models import create_model, variant_options
 from ..parallel import all_gather, is_main, rank
 from .augment import build_augmentation
 from .class_balance import class_weights, draw_balanced_order, weighted_cross_entropy
+from .distillation import Teacher, distillation_loss, teacher_of
 from .erasing import RandomErasing
 from .fast_decoding import FastReader, FastTransform
 from .metrics import ClassificationMetrics
@@ -86,7 +87,7 @@ class Classification(Task):
 
     best_metric = ("top-1", True)
     sample_name = "images"
-    counts_per_sample = {"loss": 1}
+    counts_per_sample = {"loss": 1, "distillation": 1}
 
     def __init__(self, config: Any) -> None:
         super().__init__(config)
@@ -96,6 +97,7 @@ class Classification(Task):
         self.num_classes = config.MODEL.NUM_CLASSES
         self.class_weights: Optional[np.ndarray] = None  # (classes,)
         self.replacements: Optional[Replacements] = None
+        self.teacher: Optional[Teacher] = None
         self._tensors: Any = None
         train = config.TRAIN
         self.mixing = build_mixing(train)
@@ -199,13 +201,18 @@ class Classification(Task):
         options = {option: config.MODEL[key] for key, option in _MODEL_OPTIONS.items()}
         for rate in ("dropout", "attention_dropout", "drop_path"):
             options[rate] = options[rate] or None  # 0 is every model's default, and not every model has all three
-        return create_model(
+        model = create_model(
             config.MODEL.NAME,
             num_classes=self.num_classes,
             image_size=config.DATA.IMAGE_SIZE,
             in_channels=config.DATA.IMAGE_CHANNELS,
             **options,
         )
+        if not config.EVAL:
+            self.teacher = teacher_of(config.TRAIN, self.num_classes, config.DATA)
+            if self.teacher is not None and hasattr(model, "distilled_training"):
+                model.distilled_training = True  # a head of its own learns from the teacher
+        return model
 
     def normalise(self, images: paddle.Tensor) -> paddle.Tensor:
         """uint8 pixels (batch, channels, height, width) -> float32 of the same shape."""
@@ -222,16 +229,27 @@ class Classification(Task):
     def train_step(self, model: paddle.nn.Layer, batch: Dict[str, paddle.Tensor], moment: Moment) -> Dict[str, Term]:
         labels = batch["labels"]
         images, mix = self._training_images(batch, moment)
-        logits = model(images).astype("float32")  # (batch, classes)
+        outputs = model(images)
+        # A distilled model has two heads, for the labels and for the teacher; each (batch, classes).
+        heads = outputs if isinstance(outputs, tuple) else (outputs, outputs)
+        logits, taught = (head.astype("float32") for head in heads)
         count = labels.shape[0]
         with paddle.no_grad():
             # A mixed picture counts as right when its label with the larger share comes first; the training score is
             # therefore lower than that of whole pictures.
             shown = labels if mix is None else mix.dominant(labels)
             correct = (logits.argmax(axis=-1) == shown).astype("float32").sum()
+        shown_accuracy = Term(100.0 * correct, count, weight=0.0)
+        loss = self._cross_entropy(logits, labels, mix)
+        if self.teacher is None:
+            return {"loss": Term(loss, count), "top-1": shown_accuracy}
+        train = self.config.TRAIN
+        share = train.DISTILLATION_ALPHA
+        lesson = distillation_loss(train.DISTILLATION_TYPE, taught, self.teacher(images), train.DISTILLATION_TAU)
         return {
-            "loss": Term(self._cross_entropy(logits, labels, mix), count),
-            "top-1": Term(100.0 * correct, count, weight=0.0),
+            "loss": Term(loss, count, weight=1.0 - share),
+            "distillation": Term(lesson, count, weight=share),
+            "top-1": shown_accuracy,
         }
 
     def _training_images(self, batch: Dict[str, paddle.Tensor], moment: Moment) -> Tuple[paddle.Tensor, Optional[Mix]]:

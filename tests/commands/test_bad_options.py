@@ -28,7 +28,7 @@ def words(value):
         (["-cfg=recipe.yaml"], ["-cfg", "recipe.yaml"]),
         (["-eval"], ["-eval", "-pretrained=PATH"]),
         (["TRAIN.WARMUP_EPOCHS", "1"], ["TRAIN.WARMUP_EPOCHS 1", "fewer than TRAIN.NUM_EPOCHS 1"]),
-        (["TRAIN.DISTILLATION_TYPE", "hard"], ["TRAIN.DISTILLATION_TYPE", "not supported", "none"]),
+        (["TRAIN.DISTILLATION_TYPE", "firm"], ["TRAIN.DISTILLATION_TYPE", "'firm'", "one of none, soft, hard"]),
     ],
     ids=words,
 )
@@ -48,6 +48,11 @@ def test_a_wrong_value_in_a_file_is_named_with_its_line(tmp_path):
 @pytest.mark.parametrize(
     "arguments, expected",
     [
+        (["TRAIN.DISTILLATION_TYPE", "hard"], ["TRAIN.DISTILLATION_TYPE hard", "needs TRAIN.TEACHER_MODEL"]),
+        (
+            ["TRAIN.DISTILLATION_TYPE", "hard", "TRAIN.TEACHER_MODEL", "./regnety_160"],
+            ["./regnety_160 is neither a registered model nor an exported one"],
+        ),
         (["TRAIN.FREEZE", "[blocs.*]"], ["TRAIN.FREEZE blocs.*", "fits no parameter", "'blocks'"]),
         (["-dataset=digit"], ["'digit'", "'digits'", "fashion_mnist, folder, imagenet2012"]),
         (["TASK", "classify"], ["'classify'", "valid names: classification"]),

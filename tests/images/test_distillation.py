@@ -1,0 +1,123 @@
+"""Learning from a teacher: the formulas, which head learns what, and whole trainings."""
+
+from __future__ import annotations
+
+import numpy as np
+import paddle
+import pytest
+from distributed.harness import run_main, succeeded
+from distributed.small_runs import DIGITS
+
+from paddlevit_dist import config, create_model
+from paddlevit_dist.engine.task import Moment
+from paddlevit_dist.errors import UserError
+from paddlevit_dist.images.classification import Classification
+from paddlevit_dist.images.distillation import Teacher, distillation_loss
+
+SMALL = ["MODEL.EMBED_DIM", "16", "MODEL.DEPTH", "1", "MODEL.NUM_HEADS", "2", "MODEL.PATCH_SIZE", "8"]
+
+
+def log_softmax(logits):
+    return logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+
+
+@pytest.fixture(scope="module")
+def logits():
+    generator = np.random.default_rng(0)
+    return generator.normal(0, 2, (6, 5)), generator.normal(0, 2, (6, 5))
+
+
+def test_hard_distillation_takes_the_teachers_decision_for_the_label(logits):
+    student, teacher = logits
+    expected = -log_softmax(student)[np.arange(6), teacher.argmax(axis=1)].sum()
+    ours = distillation_loss("hard", *(paddle.to_tensor(x.astype("float32")) for x in logits), temperature=3.0)
+    assert ours.item() == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 3.0])
+def test_soft_distillation_is_the_divergence_of_softened_distributions(logits, temperature):
+    student, teacher = (log_softmax(x / temperature) for x in logits)
+    expected = temperature**2 * (np.exp(teacher) * (teacher - student)).sum()
+    ours = distillation_loss("soft", *(paddle.to_tensor(x.astype("float32")) for x in logits), temperature=temperature)
+    assert ours.item() == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.fixture
+def teacher_file(tmp_path):
+    paddle.seed(1)
+    teacher = create_model("vit_tiny_patch16_224", num_classes=10, image_size=16, in_channels=1)
+    paddle.save(teacher.state_dict(), str(tmp_path / "teacher.pdparams"))
+    return str(tmp_path / "teacher")
+
+
+def task_of(teacher_file, model, *arguments) -> Classification:
+    distilled = ["TRAIN.DISTILLATION_TYPE", "hard", "TRAIN.TEACHER_MODEL", "vit_tiny_patch16_224"]
+    distilled += ["TRAIN.TEACHER_WEIGHTS", teacher_file, "-num_classes=10", "MODEL.NAME", model]
+    task = Classification(config.load([*DIGITS, *SMALL, *distilled, *arguments]).values)
+    paddle.seed(0)
+    task.model = task.build_model()
+    return task
+
+
+def batch():
+    generator = np.random.default_rng(0)
+    images = generator.integers(0, 256, (4, 1, 16, 16), dtype=np.uint8)
+    return {"images": paddle.to_tensor(images), "labels": paddle.to_tensor([1, 5, 0, 9])}
+
+
+def test_the_second_head_of_a_distilled_model_learns_from_the_teacher_alone(teacher_file):
+    task = task_of(teacher_file, "deit_tiny_distilled_patch16_224", "TRAIN.DISTILLATION_ALPHA", "0.3")
+    task.model.train()
+    terms = task.train_step(task.model, batch(), Moment(1, 0, 10))
+    assert terms["loss"].weight == pytest.approx(0.7) and terms["distillation"].weight == 0.3
+    terms["loss"].sum.backward()
+    assert task.model.head.weight.grad is not None and task.model.head_dist.weight.grad is None
+    task.model.clear_gradients()
+    images = task.normalise(batch()["images"])
+    _, taught = task.model(images)
+    decisions = task.teacher(images).argmax(axis=-1).numpy()
+    expected = -log_softmax(taught.numpy().astype(np.float64))[np.arange(4), decisions].sum()
+    assert terms["distillation"].sum.item() == pytest.approx(expected, rel=1e-4)
+    task.train_step(task.model, batch(), Moment(1, 0, 10))["distillation"].sum.backward()
+    assert task.model.head_dist.weight.grad.numpy().any()
+    assert all(p.grad is None for p in task.teacher.model.parameters())
+
+
+def test_a_model_with_one_head_learns_both_with_it(teacher_file):
+    task = task_of(teacher_file, "vit", "TRAIN.DISTILLATION_TYPE", "soft")
+    terms = task.train_step(task.model, batch(), Moment(1, 0, 10))
+    terms["distillation"].sum.backward()
+    assert task.model.head.weight.grad.numpy().any()
+
+
+def test_an_exported_model_teaches_as_the_model_itself(teacher_file, tmp_path):
+    named = Teacher("vit_tiny_patch16_224", teacher_file, 10, 16, 1)
+    path = str(tmp_path / "exported")
+    spec = [paddle.static.InputSpec([None, 1, 16, 16], "float32")]
+    paddle.jit.save(named.model, path, input_spec=spec)
+    images = paddle.randn([3, 1, 16, 16])
+    exported = Teacher(path, None, 10, 16, 1)
+    np.testing.assert_allclose(exported(images).numpy(), named(images).numpy(), atol=1e-5)
+    with pytest.raises(UserError, match="has 10 classes, the student 7"):
+        Teacher(path, None, 7, 16, 1)(images)
+
+
+def test_a_teacher_without_weights_is_refused():
+    with pytest.raises(UserError, match="needs its weights: set TRAIN.TEACHER_WEIGHTS"):
+        Teacher("vit_tiny_patch16_224", None, 10, 16, 1)
+
+
+def test_two_processes_train_with_a_teacher(teacher_file, tmp_path):
+    ended = succeeded(
+        run_main(
+            f"-output={tmp_path / 'out'}",
+            *DIGITS,
+            *SMALL,
+            *("TRAIN.DISTILLATION_TYPE hard TRAIN.TEACHER_MODEL vit_tiny_patch16_224 TRAIN.TEACHER_WEIGHTS".split()),
+            teacher_file,
+            *("MODEL.NAME deit_tiny_distilled_patch16_224 -ngpus=2 -batch_size=64 -epochs=1".split()),
+        )
+    )
+    assert "distillation " in ended.out and ended.out.strip().splitlines()[-1].startswith("top-1")
+    saved = paddle.load(str(tmp_path / "out" / "checkpoints" / "last" / "model.pdparams"))
+    assert "head_dist.weight" in saved and not any("teacher" in name for name in saved)

@@ -20,7 +20,13 @@ EXTRAS = {
         "numpy>=1.21,<2",  # 2.6.2 was built against numpy 1
     ],
     "fast": ["opencv-python-headless>=4.11,<6"],  # DATA.DECODER fast: decodes and resizes training pictures
+    "volumes": [
+        "nibabel>=5.0,<6",  # reads NIfTI volumes
+        "SimpleITK>=2.2,<3",  # reads MetaImage and NRRD volumes
+    ],
     "dev": [
+        "nibabel>=5.0,<6",  # the same, for their tests
+        "SimpleITK>=2.2,<3",
         "opencv-python-headless>=4.11,<6",  # the same, for its tests
         "pytest>=7.4,<10",  # runs the tests
         "ruff>=0.6,<1",  # formats and lints

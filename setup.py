@@ -25,9 +25,9 @@ EXTRAS = {
         "SimpleITK>=2.2,<3",  # reads MetaImage and NRRD volumes
     ],
     "dev": [
-        "nibabel>=5.0,<6",  # the same, for their tests
-        "SimpleITK>=2.2,<3",
         "opencv-python-headless>=4.11,<6",  # the same, for its tests
+        "nibabel>=5.0,<6",  # the same, for the tests of volumes
+        "SimpleITK>=2.2,<3",  # likewise
         "pytest>=7.4,<10",  # runs the tests
         "ruff>=0.6,<1",  # formats and lints
         "import-linter>=2.0,<3",  # checks which room may import which

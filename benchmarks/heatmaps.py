@@ -9,8 +9,8 @@ Contenders, 20 landmarks in cubes of 128 and 256 voxels, radius 10, all with the
 
 Each label is asked for from a loader process of its own, which sends it as the package's loader does, and the time ends
 with the tensor on the device. Then the loss with its gradient on factors and on dense maps; the peak memory of both
-processes for one label, each in new processes; and the seconds of an epoch of the embedded task by who makes its labels,
-with 1 and 2 processes. In a round every contender has one turn; ratios are taken within a round.
+processes for one label, each in new processes; and the seconds of an epoch of the embedded task by who makes its
+labels, with 1 and 2 processes. In a round every contender has one turn; ratios are taken within a round.
 """
 
 from __future__ import annotations

@@ -44,8 +44,7 @@ _BLOCK = r"^Transformer/encoderblock_(\d+)/"
 _GOOGLE_NAMES = (
     (r"^cls$", "cls_token"),
     (r"^Transformer/posembed_input/pos_embedding$", "pos_embed"),
-    (r"^embedding/kernel$", "patch_embed.proj.weight"),
-    (r"^embedding/bias$", "patch_embed.proj.bias"),
+    (r"^embedding/", "patch_embed.proj."),
     (_BLOCK + r"LayerNorm_0/", r"blocks.\1.norm1."),
     (_BLOCK + r"MultiHeadDotProductAttention_\d+/out/", r"blocks.\1.attn.proj."),
     (_BLOCK + r"MultiHeadDotProductAttention_\d+/", r"blocks.\1.attn."),
@@ -84,7 +83,8 @@ def jax_layout(state: Mapping[str, Any]) -> Dict[str, Any]:
     """``kernel`` and ``scale`` called ``weight``; convolutions from (height, width, in, out) to (out, in, ...)."""
     result = {}
     for name, value in state.items():
-        name = re.sub(r"[./](?:kernel|scale)$", ".weight", name)
+        name = name.replace("/", ".") if name.startswith("blocks.") else name
+        name = re.sub(r"\.(?:kernel|scale)$", ".weight", name)
         is_convolution = name.endswith("proj.weight") and value.ndim == 4
         result[name] = value.transpose(3, 2, 0, 1) if is_convolution else value
     return result

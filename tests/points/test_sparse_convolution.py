@@ -223,6 +223,18 @@ def test_several_threads_give_the_same_bits_each_time(monkeypatch):
     assert all(np.array_equal(one, first) for run in runs[1:] for one, first in zip(run, runs[0]))
 
 
+def test_arrays_and_tensors_make_the_same_sparse_tensor():
+    coordinates = reference.scene(np.random.default_rng(0), 50)
+    features = numbers(len(coordinates), 3)
+    of_arrays, of_tensors = (
+        SparseTensor(features, coordinates),
+        SparseTensor(*map(paddle.to_tensor, (features, coordinates))),
+    )
+    layer = Convolution(3, 4, 3)
+    assert np.array_equal(layer(of_arrays).features.numpy(), layer(of_tensors).features.numpy())
+    assert np.array_equal(of_tensors.coordinates, coordinates)
+
+
 def test_float32_stays_float32():
     coordinates = reference.scene(np.random.default_rng(0), 50)
     paddle.set_default_dtype("float32")

@@ -19,7 +19,7 @@ For trying things out, ``SparseTensor(features, coordinates)`` makes what it nee
 - ``plan_spec``, ``coordinate_plan``: what a network needs, made in numpy and packed into two arrays
 - ``kernel_map``, ``tensor``: the tables on the device, ``Plan`` and ``SparseTensor``
 - ``convolution``: the arithmetic and its gradient
-- ``layers``, ``pooling``: what networks are built of
+- ``layers``, ``pooling``, ``spconv_layers``: what networks are built of
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ _PUBLIC = {
     "CoordinatePlan": ".coordinate_plan",
     "Dropout": ".layers",
     "GlobalPooling": ".pooling",
+    "InverseConv3D": ".spconv_layers",
     "MapKey": ".plan_spec",
     "MaxPooling": ".pooling",
     "NestedBatchNorm": ".layers",
@@ -42,6 +43,8 @@ _PUBLIC = {
     "ReLU": ".layers",
     "SparseNetwork": ".layers",
     "SparseTensor": ".tensor",
+    "StridedConv3D": ".spconv_layers",
+    "SubmanifoldConv3D": ".spconv_layers",
     "SumPooling": ".pooling",
     "TransposedConvolution": ".layers",
     "Unpooling": ".pooling",

@@ -109,7 +109,7 @@ class SparseTensor:
     """Features of the voxels of one level.
 
     Args:
-        features: floating (N, C), rows in the order of the coordinates.
+        features: floating (N, C), rows in the order of the coordinates; a tensor, or an array of which one is made.
         coordinates: integers (N, 1 + D), array or tensor, scene number in column 0, D = 2 or 3, no voxel twice: the
             plan is made from them in this process, as far as it is needed. Leave it out when ``plan`` is given.
         plan: from ``Plan.of_batch``.
@@ -123,7 +123,7 @@ class SparseTensor:
 
     def __init__(
         self,
-        features: paddle.Tensor,
+        features: Any,
         coordinates: Any = None,
         *,
         plan: Optional[Plan] = None,
@@ -133,7 +133,7 @@ class SparseTensor:
         if (coordinates is None) == (plan is None):
             raise ValueError("a SparseTensor takes either coordinates or a plan")
         self.plan = Plan.of_coordinates(coordinates, num_scenes) if plan is None else plan
-        self.features = features
+        self.features = features if isinstance(features, paddle.Tensor) else paddle.to_tensor(features)
         self.stride = stride
         if features.ndim != 2 or features.shape[0] != self.plan.rows(stride):
             raise ValueError(

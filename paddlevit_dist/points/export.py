@@ -10,22 +10,9 @@ from typing import Any, Dict, Sequence
 import numpy as np
 
 from ..loading.atomic_file import atomic_file
+from .ply import write_points
 from .scannet_classes import CLASS_NAMES, NYU40_NUMBERS
 from .scene import Scene
-
-_PLY_POINT = np.dtype([("xyz", "<f4", 3), ("rgb", "u1", 3), ("label", "<i2")])
-_PLY_HEADER = """ply
-format binary_little_endian 1.0
-element vertex {points}
-property float x
-property float y
-property float z
-property uchar red
-property uchar green
-property uchar blue
-property short label
-end_header
-"""
 
 
 def write_coloured_ply(path: Path, xyz: np.ndarray, colours: np.ndarray, labels: np.ndarray) -> None:
@@ -36,11 +23,9 @@ def write_coloured_ply(path: Path, xyz: np.ndarray, colours: np.ndarray, labels:
         colours: uint8 (P, 3).
         labels: integers (P,), of at most 16 bits.
     """
-    points = np.empty(len(xyz), _PLY_POINT)
-    points["xyz"], points["rgb"], points["label"] = xyz, colours, labels
-    with atomic_file(path) as file:
-        file.write(_PLY_HEADER.format(points=len(xyz)).encode())
-        file.write(points.tobytes())
+    columns = dict(zip("xyz", xyz.astype(np.float32).T))
+    columns.update(zip(("red", "green", "blue"), colours.T))
+    write_points(path, {**columns, "label": labels.astype(np.int16)})
 
 
 def class_colours(number: int) -> np.ndarray:

@@ -60,7 +60,10 @@ class Landmarks:
 
     has_landmarks = True
 
-    def __init__(self, data_path: Optional[str], split: str, cache_folder: Path, options: Options) -> None:
+    def __init__(
+        self, data_path: Optional[str], split: str, cache_folder: Path, options: Optional[Options] = None
+    ) -> None:
+        options = required(options)
         folder = _existing(data_path, split)
         self.store = DecodedStore(Path(cache_folder) / "volumes", options.spacing_mm)
         files = list_volumes(folder)
@@ -91,6 +94,15 @@ class Landmarks:
 
     def describe(self, index: int) -> str:
         return self.cases[index].file
+
+
+def required(options: Optional[Options]) -> Options:
+    """The options, which only a task for landmarks gives."""
+    if options is None:
+        raise UserError(
+            "this data set holds volumes with landmarks: add TASK landmarks, as configs/landmark_unet3d.yaml"
+        )
+    return options
 
 
 def _existing(data_path: Optional[str], split: str) -> str:

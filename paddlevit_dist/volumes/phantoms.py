@@ -8,6 +8,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 import numpy as np
 
 from .geometry import Geometry, rotation
+from .landmarks import Options, required
 from .store import Decoded
 
 NAMES = ["chin", "ear_left", "ear_right", "eye_left", "eye_right", "nose_tip", "occiput", "sella"]
@@ -121,7 +122,14 @@ class SyntheticLandmarks:
 
     has_landmarks = True
 
-    def __init__(self, data_path: Optional[str], split: str, cache_folder: Optional[Path], options: Any) -> None:
+    def __init__(
+        self,
+        data_path: Optional[str],
+        split: str,
+        cache_folder: Optional[Path],
+        options: Optional[Options] = None,
+    ) -> None:
+        required(options)
         self.split = split
         self.names = list(NAMES)
         self.spacing = np.array(_SPACING_MM)

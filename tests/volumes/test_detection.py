@@ -189,6 +189,7 @@ def test_pictures_show_training_crops_and_whole_volumes():
     "arguments, message",
     [
         (["-dataset=digits"], "data set digits has no landmarks"),
+        (["TASK", "classification"], "holds volumes with landmarks: add TASK landmarks"),
         (["-num_classes=3"], "MODEL.NUM_CLASSES .* is 3, but there are 8 landmarks"),
         (["VOLUMES.INTENSITY_WINDOW", "[5,1]"], "expected the smaller number first"),
         (["VOLUMES.MIRROR_PAIRS", "[nose]"], "VOLUMES.MIRROR_PAIRS 'nose'"),

@@ -9,40 +9,44 @@ import paddle
 import pytest
 
 from paddlevit_dist.models import create_model
-from paddlevit_dist.parallel import data_parallel, rank, world_size
-from paddlevit_dist.parallel.batch_norm import convert_batch_norm
+from paddlevit_dist.parallel import convert_batch_norm, data_parallel, rank, world_size, zero_of
 from paddlevit_dist.points.sparse import SparseTensor
 
 from .harness import run_workers, succeeded
 
 GENERATOR = np.random.default_rng(0)
 VOXELS = np.unique(GENERATOR.integers(-6, 6, (500, 4)) % [2, 99, 99, 99] - [0, 3, 0, 0], axis=0)
-VOXELS = np.concatenate([VOXELS[VOXELS[:, 0] == 0], VOXELS[VOXELS[:, 0] == 1][:40]])  # the second scene is small
+SCENES = [VOXELS[VOXELS[:, 0] == scene] for scene in (0, 1)]
 FEATURES = GENERATOR.standard_normal((len(VOXELS), 3))
 LABELS = GENERATOR.integers(0, 4, len(VOXELS))
 
 
-def gradients() -> Dict[str, np.ndarray]:
+def gradients(voxels: np.ndarray) -> Dict[str, np.ndarray]:
     """Gradients of the mean loss over all ranks' voxels, and the running statistics; a scene for each rank."""
     paddle.set_default_dtype("float64")
     paddle.seed(0)
     model = convert_batch_norm(create_model("minkunet_tutorial", num_classes=4, in_channels=3))
-    chosen = np.flatnonzero((VOXELS[:, 0] == rank()) | (world_size() == 1))
-    x = SparseTensor(paddle.to_tensor(FEATURES[chosen]), VOXELS[chosen], num_scenes=2)
+    chosen = np.flatnonzero((voxels[:, 0] == rank()) | (world_size() == 1))
+    x = SparseTensor(paddle.to_tensor(FEATURES[chosen]), voxels[chosen], num_scenes=2)
     wrapped = data_parallel(model)  # must outlive the backward pass
     logits = wrapped(x)
-    total = paddle.nn.functional.cross_entropy(logits, paddle.to_tensor(LABELS[chosen]), reduction="sum")
-    (total * world_size() / len(VOXELS)).backward()
+    if len(chosen):
+        total = paddle.nn.functional.cross_entropy(logits, paddle.to_tensor(LABELS[chosen]), reduction="sum")
+    else:
+        total = zero_of(logits)
+    (total * world_size() / len(voxels)).backward()
     result = {name: p.grad.numpy() for name, p in model.named_parameters() if not p.stop_gradient}
     return {**result, **{name: p.numpy() for name, p in model.state_dict().items() if name.endswith("_variance")}}
 
 
-def test_gradients_of_uneven_ranks_are_those_of_one_process_on_the_union():
+@pytest.mark.parametrize("of_second_rank", [40, 0])
+def test_gradients_of_uneven_ranks_are_those_of_one_process_on_the_union(of_second_rank):
+    voxels = np.concatenate([SCENES[0], SCENES[1][:of_second_rank]])
     try:
-        alone = gradients()
+        alone = gradients(voxels)
     finally:
         paddle.set_default_dtype("float32")
-    ended = succeeded(run_workers("distributed.test_sparse_ranks:gradients"))
+    ended = succeeded(run_workers("distributed.test_sparse_ranks:gradients", voxels))
     assert len(ended.results) == 2
     for of_rank in ended.results:
         assert of_rank.keys() == alone.keys()

@@ -135,3 +135,20 @@ def test_golden_pointgroup_backbone(case):
     for key in stored:
         if key.startswith(f"{case}/train/buffer:"):
             assert_close(buffers[of_our_name(key.partition(":")[2])].numpy(), arrays[key])
+
+
+def test_golden_pointgroup_backbone_in_float32():
+    paddle.set_default_dtype("float32")
+    description, arrays = fixture("pointgroup_unet")
+    state = golden_state(description["seed"], description["state"])
+    model = PointGroupNetwork()
+    load_weights(model, {key: value.astype("float32") for key, value in state.items()}, strict=True)
+    plan = Plan.of_batch(build_plan(arrays["wide/coords"], model.plan_spec()))
+    _, scores, offsets = model(SparseTensor(arrays["wide/features"], plan=plan))
+    ((scores**2).mean() + (offsets**2).mean()).backward()
+    errors = description["checks"]["wide/train"]["largest_float32_error_of_reference"]
+    assert np.abs(scores.numpy() - arrays["wide/train/semantic_scores"]).max() < 5 * errors["semantic_scores"]
+    assert np.abs(offsets.numpy() - arrays["wide/train/pt_offsets"]).max() < 5 * errors["pt_offsets"]
+    name = "unet.conv.2.weight"
+    gradient = dict(model.named_parameters())[name].grad.numpy()
+    assert np.abs(gradient - arrays[f"wide/train/grad:{name}"]).max() < 5 * errors[f"grad:{name}"]

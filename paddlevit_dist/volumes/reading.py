@@ -68,8 +68,20 @@ def read_volume(path: str) -> Tuple[np.ndarray, Header]:
 
 
 def list_volumes(folder: str) -> List[str]:
-    """Paths of the volumes in a folder, sorted by name."""
-    return sorted(str(path) for path in Path(folder).iterdir() if path.name.lower().endswith(tuple(_READERS)))
+    """Paths of the volumes in a folder, sorted by name; hidden files are no volumes.
+
+    Raises:
+        UserError: two of them have the same name but for the format.
+    """
+    known = tuple(_READERS)
+    visible = [path for path in Path(folder).iterdir() if not path.name.startswith(".")]
+    files = sorted(str(path) for path in visible if path.name.lower().endswith(known))
+    by_name: Dict[str, str] = {}
+    for file in files:
+        other = by_name.setdefault(case_name(file), file)
+        if other != file:
+            raise UserError(f"{file} and {os.path.basename(other)} have one name, and so one landmark file; rename one")
+    return files
 
 
 def case_name(path: str) -> str:

@@ -88,9 +88,11 @@ def test_colours_unknown_suffixes_and_missing_files_are_told(tmp_path):
 
 
 def test_names_and_lists_of_volumes(tmp_path):
-    for name in ("b.nii.gz", "a.NRRD", "note.txt"):
+    for name in ("b.nii.gz", "a.NRRD", "note.txt", "._b.nii.gz"):
         (tmp_path / name).write_bytes(b"")
     assert [case_name(path) for path in list_volumes(tmp_path)] == ["a", "b"]
+    (tmp_path / "b.mha").write_bytes(b"")
+    assert "b.nii.gz and b.mha have one name" in told(list_volumes, tmp_path)
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".json"])

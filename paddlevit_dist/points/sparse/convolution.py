@@ -11,6 +11,8 @@ How the work is cut is decided here and nowhere else: ``preferred_block_rows`` a
 
 from __future__ import annotations
 
+import functools
+import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
@@ -20,8 +22,6 @@ from .kernel_map import Direction, KernelMap, Pairs
 
 _CPU_BLOCK_ROWS = 8192  # 2 MB at 64 channels: rows that receive from all offsets stay in the second-level cache
 _GPU_BLOCK_ROWS = 1 << 24  # one block: a GPU wants few large kernels
-
-_pool: Dict[int, ThreadPoolExecutor] = {}
 
 
 def preferred_block_rows() -> int:
@@ -184,13 +184,18 @@ def _share(run: Callable[[Sequence[List[Pairs]]], Any], blocks: List[List[Pairs]
     threads = min(_threads(), len(blocks))
     if threads <= 1:
         return [run(blocks)]
-    if threads not in _pool:
-        _pool[threads] = ThreadPoolExecutor(threads - 1, thread_name_prefix="sparse convolution")
     parts = [blocks[number::threads] for number in range(threads)]
 
     def run_apart(part: List[List[Pairs]]) -> Any:
         with paddle.no_grad():  # each thread has its own switch
             return run(part)
 
-    others = [_pool[threads].submit(run_apart, part) for part in parts[1:]]
+    executor = _executor(threads - 1, os.getpid())
+    others = [executor.submit(run_apart, part) for part in parts[1:]]
     return [run(parts[0]), *(other.result() for other in others)]
+
+
+@functools.lru_cache(maxsize=None)
+def _executor(threads: int, process: int) -> ThreadPoolExecutor:
+    """Threads that wait for work; a forked process needs its own, for those of its parent do not exist in it."""
+    return ThreadPoolExecutor(threads, thread_name_prefix="sparse convolution")

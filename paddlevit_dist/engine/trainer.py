@@ -18,7 +18,7 @@ from ..loading.sampler import EvaluationSampler, TrainingSampler
 from ..observe.meters import Meters
 from ..observe.progress import Progress
 from ..observe.record import RunRecord
-from ..parallel import broadcast_statistics, data_parallel, is_main, rank, tuning, world_size
+from ..parallel import barrier, broadcast_statistics, data_parallel, is_main, rank, tuning, world_size
 from ..parallel.devices import cpu_cores
 from .averaging import AveragedWeights
 from .evaluator import evaluate
@@ -235,6 +235,8 @@ class Trainer:
         window = _Window(self.train_loader)
         try:
             for group in accumulation_groups(batches, self.config.TRAIN.ACCUM_ITER, updates):
+                if window.updates_in_epoch == 0:
+                    barrier()  # a slow first batch is waited for here: gloo gives up after 30 s inside a step
                 self.position = (epoch - 1) * self.updates_per_epoch + done_before + window.updates_in_epoch
                 moment = Moment(epoch, self.position, self.schedule.total_updates)
                 learning_rate = self.schedule(self.position)

@@ -11,6 +11,7 @@ import contextlib
 import os
 import pickle
 import signal
+import sys
 import threading
 import time
 import traceback
@@ -20,12 +21,14 @@ import numpy as np
 import paddle
 
 from ..errors import UserError
+from ..parallel import rank, world_size
 from ..parallel.failures import end_process
 from ..parallel.launch import die_with_parent
 from .sampler import SampleKey, TrainingSampler
 from .shared_arrays import new_prefix, remove_leftovers, require_room, share
 
 _FAILURE = "__failure__"
+_SLOW_SECONDS = 20.0  # gloo ends a run whose gradients are waited for longer than 30
 
 
 class SampleFailure(RuntimeError):
@@ -255,6 +258,7 @@ class _Watchdog:
     def __init__(self, workers: Sequence[Any], seconds: float) -> None:
         self._workers, self._seconds = workers, seconds
         self._deadline: Optional[float] = None
+        self._is_slow_told = False
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="loader watchdog", daemon=True)
         self._thread.start()
@@ -276,12 +280,26 @@ class _Watchdog:
             reason = _describe_dead(self._workers)
             if reason:
                 end_process(reason)
+            self._tell_slow(deadline)
             if time.monotonic() > deadline:
                 states = ", ".join(f"{worker.pid} {_process_state(worker.pid)}" for worker in self._workers)
                 end_process(
                     f"no batch arrived for {self._seconds:g} s (DATA.LOADER_TIMEOUT_SECONDS); "
                     f"loader processes: {states or 'none, a thread reads the data'}"
                 )
+
+    def _tell_slow(self, deadline: float) -> None:
+        """Say once that this rank keeps the others waiting, before their patience ends and hides the reason."""
+        waited = self._seconds - (deadline - time.monotonic())
+        if self._is_slow_told or waited < _SLOW_SECONDS or world_size() == 1:
+            return
+        self._is_slow_told = True
+        print(
+            f"note: rank {rank()} has been waiting for a batch for {waited:.0f} s; on CPUs the other ranks give up "
+            "after 30 s in an exchange of gradients (use faster storage, more DATA.NUM_WORKERS or smaller samples)",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 def _process_state(pid: int) -> str:

@@ -132,7 +132,7 @@ class LandmarkDetection(Task):
         if self.config.VOLUMES.LOSS == "focal":
             losses = focal_loss(maps, target, points)  # (batch, landmarks)
         else:
-            losses = weighted_squared_error(maps, target, self.config.VOLUMES.PEAK_WEIGHT) / self._cost_of_nothing()
+            losses = weighted_squared_error(maps, target, self.config.VOLUMES.PEAK_WEIGHT) / self.cost_of_nothing()
         present = paddle.isfinite(points).all(axis=-1).astype("float32")
         return {"heatmap": Term((losses * present).sum(), present.sum())}
 
@@ -150,7 +150,7 @@ class LandmarkDetection(Task):
             return np.full(3, (2 * volumes.RADIUS + 1) / 6)
         return np.array(volumes.SIGMA_MM) / self.spacing
 
-    def _cost_of_nothing(self) -> float:
+    def cost_of_nothing(self) -> float:
         """What a map of zeros costs for a landmark inside, so that the loss does not depend on deviation and size.
 
         The integral of a Gaussian's k-th power is (2 pi / k)^(3/2) times the product of its deviations.

@@ -6,7 +6,7 @@ import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist.parallel import BatchNorm, convert_batch_norm
+from paddlevit_dist.parallel import BatchNorm, batch_norm, convert_batch_norm
 
 SHAPES = [(7, 3), (4, 3, 5), (2, 3, 4, 5), (2, 3, 2, 4, 3)]
 PLAIN = {2: paddle.nn.BatchNorm1D, 3: paddle.nn.BatchNorm1D, 4: paddle.nn.BatchNorm2D, 5: paddle.nn.BatchNorm3D}
@@ -135,3 +135,21 @@ def test_no_rows_leave_the_statistics_and_give_zero_gradients():
     assert layer._mean.numpy().tolist() == [0.0] * 3 and layer._variance.numpy().tolist() == [1.0] * 3
     layer.eval()
     assert layer(x).shape == [0, 3]
+
+
+@pytest.mark.parametrize("shape", [(7, 3), (4, 3, 5)])
+def test_both_ways_to_moments_agree(shape):
+    x = paddle.to_tensor(rows(shape) + 100.0)
+    axes = (0,) if len(shape) == 2 else (0, 2)
+    squares = rows(shape).var(axis=axes) * np.prod(shape) / 3
+    for moments in (batch_norm._moments_by_kernel, batch_norm._moments_by_sums):
+        mean, sum_of_squares = moments(x)
+        np.testing.assert_allclose(mean.numpy(), (rows(shape) + 100.0).mean(axis=axes), rtol=1e-12)
+        np.testing.assert_allclose(sum_of_squares.numpy(), squares, rtol=1e-9)
+
+
+def test_a_single_row_gives_the_bias():
+    layer = BatchNorm(3, unbiased_running_variance=True)
+    layer.bias.set_value(paddle.to_tensor([1.0, 2.0, 3.0]))
+    assert layer(paddle.to_tensor([[5.0, -5.0, 0.0]])).numpy().tolist() == [[1.0, 2.0, 3.0]]
+    np.testing.assert_allclose(layer._mean.numpy(), [0.5, -0.5, 0.0], rtol=1e-6)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
-from typing import Any, Dict, List, Optional, Tuple, Union
+import typing
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple, Union
 
 from .registry import MODELS, SPELLINGS, resolve
 
@@ -49,3 +51,34 @@ def variant_options(name: str) -> Dict[str, Any]:
     name = SPELLINGS.get(name, name)
     module = sys.modules[resolve("model", name).__module__]
     return dict(getattr(module, "VARIANTS", {}).get(name, {}))
+
+
+class ModelOptions(NamedTuple):
+    """What can be set about a model.
+
+    Attributes:
+        defaults: every option with the value that the name stands for.
+        of_variant: the options that its table of variants sets.
+        fixed: dimensions that have names in recipes but one value only.
+    """
+
+    defaults: Dict[str, Any]
+    of_variant: Dict[str, Any]
+    fixed: Dict[str, Any]
+
+
+def model_options(name: str) -> ModelOptions:
+    """The options of a registered model: those of the class that its build function is annotated to return, or of
+    the function itself where that says no class.
+
+    Raises:
+        UserError: unknown name.
+    """
+    target = resolve("model", SPELLINGS.get(name, name))
+    built = target if inspect.isclass(target) else typing.get_type_hints(target).get("return", target)
+    parameters = inspect.signature(built if inspect.isclass(built) else target).parameters.values()
+    named = {p.name: p.default for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+    variant = variant_options(name)
+    for other in ("name", "num_classes", "image_size"):
+        named.pop(other, None)
+    return ModelOptions({**named, **variant}, variant, dict(getattr(built, "fixed_options", {})))

@@ -68,6 +68,8 @@ for _module, _names in _IMAGE_MODELS.items():
 SPELLINGS: Dict[str, str] = {
     "pvt_v2_b2_linear": "pvt_v2_b2_li",
     "pvtv2_b2_li": "pvtv2_b2_linear",
+    "mixer_base_patch16_224": "mixer_b16_224",
+    "mixer_large_patch16_224": "mixer_l16_224",
     "swin_base_patch4_window7_224_21k_1k": "swin_base_patch4_window7_224",
     "swin_base_patch4_window12_384_21k_1k": "swin_base_patch4_window12_384",
 }

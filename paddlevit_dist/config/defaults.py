@@ -28,6 +28,11 @@ def _optional(name: str, kind: str, meaning: str, within: Range | None = None) -
     return Key(name, None, kind, meaning, within, optional=True)
 
 
+def _dimension(name: str, kind: str, meaning: str, or_many: bool = False) -> Key:
+    within = _AT_LEAST_1 if kind == "int" else _ABOVE_0
+    return Key(name, None, kind, f"{meaning}; None: the variant's", within, optional=True, or_many=or_many)
+
+
 _DATA = (
     Key("DATA.BATCH_SIZE", 256, "int", "training images per device and step", _AT_LEAST_1),
     _optional("DATA.BATCH_SIZE_EVAL", "int", "evaluation images per device; None: DATA.BATCH_SIZE", _AT_LEAST_1),
@@ -83,13 +88,20 @@ _MODEL = (
     Key("MODEL.DROPOUT", 0.0, "float", "probability, after dense layers", _SHARE_BELOW_1),
     Key("MODEL.ATTENTION_DROPOUT", 0.0, "float", "probability, on attention weights", _SHARE_BELOW_1),
     Key("MODEL.DROPPATH", 0.0, "float", "probability of skipping the last residual branch", _SHARE_BELOW_1),
-    _optional("MODEL.PATCH_SIZE", "int", "height and width of a patch in pixels; None: the variant's", _AT_LEAST_1),
-    _optional("MODEL.EMBED_DIM", "int", "width of a token; None: the variant's", _AT_LEAST_1),
-    _optional("MODEL.NUM_HEADS", "int", "attention heads; None: the variant's", _AT_LEAST_1),
-    _optional("MODEL.ATTN_HEAD_SIZE", "int", "width of a head; None: EMBED_DIM / NUM_HEADS", _AT_LEAST_1),
-    _optional("MODEL.DEPTH", "int", "transformer blocks; None: the variant's", _AT_LEAST_1),
-    _optional("MODEL.MLP_RATIO", "float", "hidden width of a block's MLP to EMBED_DIM; None: the variant's", _ABOVE_0),
+    _dimension("MODEL.PATCH_SIZE", "int", "height and width of a patch in pixels"),
+    _dimension("MODEL.EMBED_DIM", "int", "width of a token", or_many=True),
+    _dimension("MODEL.NUM_HEADS", "int", "attention heads", or_many=True),
+    _dimension("MODEL.ATTN_HEAD_SIZE", "int", "width of a head, else EMBED_DIM / NUM_HEADS"),
+    _dimension("MODEL.DEPTH", "int", "blocks"),
+    _dimension("MODEL.DEPTHS", "int", "blocks of each stage", or_many=True),
+    _dimension("MODEL.DIMS", "int", "channels of each stage", or_many=True),
+    _dimension("MODEL.WINDOW_SIZE", "int", "side of a window of attention, in patches"),
+    _dimension("MODEL.SR_RATIO", "int", "reduction of keys and values in each stage", or_many=True),
+    _dimension("MODEL.DEPTH_TOKEN_ONLY", "int", "blocks in which only the class token changes"),
+    _dimension("MODEL.MLP_RATIO", "float", "hidden width of a block's MLP to EMBED_DIM", or_many=True),
+    _dimension("MODEL.INIT_VALUES", "float", "first value of the scale of each residual branch"),
     _optional("MODEL.QKV_BIAS", "bool", "bias of queries, keys and values; None: the variant's"),
+    _optional("MODEL.LINEAR", "bool", "attention to pooled keys; None: the variant's"),
 )
 
 _TRAIN = (

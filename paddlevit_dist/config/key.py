@@ -67,6 +67,7 @@ class Key:
         many: the value is a sequence; ``length`` items if that is not None.
         optional: None is allowed and means "not set".
         words: texts that may stand in place of a sequence.
+        or_many: the value is one item or a list of them, such as a number for each stage.
     """
 
     name: str
@@ -79,6 +80,7 @@ class Key:
     length: int | None = None
     optional: bool = False
     words: tuple[str, ...] = ()
+    or_many: bool = False
 
     def expected(self) -> str:
         """What the key may hold, in words that fit behind "expected "."""
@@ -91,6 +93,7 @@ class Key:
             words = ", ".join([*self.words, words])
         else:
             words = f"{one} {self.within}" if self.within else one
+            words += " or a list of them" if self.or_many else ""
         return words + (", or None" if self.optional else "")
 
     def parse(self, value: Any) -> Any:
@@ -103,6 +106,8 @@ class Key:
             if self.optional:
                 return None
             raise Mismatch("a value is needed")
+        if self.or_many and (isinstance(value, (list, tuple)) or "," in str(value)):
+            return [self._parse_one(item) for item in self._items(value)]
         if not self.many:
             return self._parse_one(value)
         if isinstance(value, str) and value.strip().lower() in self.words:

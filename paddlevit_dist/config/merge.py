@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -71,9 +72,13 @@ def _accept(settings: list[Setting]) -> tuple[dict[str, Setting], dict[str, Sett
     foreign: dict[str, Setting] = {}
     notices: list[str] = []
     for setting in settings:
-        if setting.name in paddlevit.NAMES:
+        if setting.name in paddlevit.DROPPED:
             foreign[setting.name] = setting
             continue
+        ours = paddlevit.RENAMED_KEYS.get(setting.name)
+        if ours is not None:
+            notices.append(f"{setting.place}: {setting.name} is called {ours} here")
+            setting = dataclasses.replace(setting, name=ours)
         if setting.name not in KEYS:
             raise UserError(_unknown_key(setting) + _unknown_model(setting, settings))
         if setting.name == "BASE":

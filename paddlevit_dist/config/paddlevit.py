@@ -4,6 +4,14 @@ from __future__ import annotations
 
 from .setting import Setting
 
+RENAMED_KEYS = {
+    "MODEL.STAGE_DEPTHS": "MODEL.DEPTHS",
+    "MODEL.STAGE_DEPTH": "MODEL.DEPTHS",
+    "MODEL.MIXER.PATCH_SIZE": "MODEL.PATCH_SIZE",
+    "MODEL.MIXER.EMBED_DIM": "MODEL.EMBED_DIM",
+    "MODEL.MIXER.DEPTH": "MODEL.DEPTH",
+}
+
 RENAMED_VALUES = {("TRAIN.LR_SCHEDULER.NAME", "warmupcosine"): "cosine"}
 
 DROPPED = {  # no effect on any number
@@ -14,7 +22,7 @@ DROPPED = {  # no effect on any number
 }
 
 
-NAMES = frozenset(DROPPED)
+NAMES = frozenset((*DROPPED, *RENAMED_KEYS))
 
 
 def judge(given: dict[str, Setting]) -> list[str]:

@@ -12,7 +12,7 @@ import paddle.nn.functional as F
 
 from ..engine.task import Moment, Task, Term
 from ..errors import UserError
-from ..models import create_model, variant_options
+from ..models import create_model
 from ..parallel import all_gather, is_main, rank
 from .augment import build_augmentation
 from .class_balance import class_weights, draw_balanced_order, weighted_cross_entropy
@@ -21,24 +21,11 @@ from .erasing import RandomErasing
 from .fast_decoding import FastReader, FastTransform
 from .metrics import ClassificationMetrics
 from .mixing import Mix, build_mixing, smooth_targets, soft_cross_entropy
+from .model_options import configured_options
 from .opencv import require_opencv
 from .quarantine import QUARANTINE_FILE, Replacements, write_quarantine
 from .sources import open_pictures
 from .transforms import EvaluationTransform, GlyphTransform, TrainingTransform, build_transform
-
-# Keys of MODEL that are options of a model; the others name the model or its weights.
-_MODEL_OPTIONS = {
-    "DROPOUT": "dropout",
-    "ATTENTION_DROPOUT": "attention_dropout",
-    "DROPPATH": "drop_path",
-    "PATCH_SIZE": "patch_size",
-    "EMBED_DIM": "embed_dim",
-    "NUM_HEADS": "num_heads",
-    "ATTN_HEAD_SIZE": "attn_head_size",
-    "DEPTH": "depth",
-    "MLP_RATIO": "mlp_ratio",
-    "QKV_BIAS": "qkv_bias",
-}
 
 
 class ImageSamples:
@@ -104,20 +91,8 @@ class Classification(Task):
         self.erasing: Optional[RandomErasing] = None
         if train.RANDOM_ERASE_PROB:
             self.erasing = RandomErasing(train.RANDOM_ERASE_PROB, train.RANDOM_ERASE_MODE, train.RANDOM_ERASE_COUNT)
-        self.notices += self._overridden_dimensions()
-
-    def _overridden_dimensions(self) -> Sequence[str]:
-        model = self.config.MODEL
-        variant = variant_options(model.NAME)
-        explicit = {key: model[key] for key, option in _MODEL_OPTIONS.items() if option in variant}
-        differing = [
-            f"MODEL.{key} {value} instead of {variant[_MODEL_OPTIONS[key]]}"
-            for key, value in explicit.items()
-            if value is not None and value != variant[_MODEL_OPTIONS[key]]
-        ]
-        if model.NAME == model.TYPE or not differing:  # the bare family name stands for no particular variant
-            return []
-        return [f"note: {model.NAME} with {', '.join(differing)} (explicit keys win over the variant's)"]
+        self.model_options, notices = configured_options(config.MODEL)
+        self.notices += notices
 
     def build_dataset(self, split: str, cache_folder: Path) -> ImageSamples:
         data = self.config.DATA
@@ -198,15 +173,12 @@ class Classification(Task):
 
     def build_model(self) -> paddle.nn.Layer:
         config = self.config
-        options = {option: config.MODEL[key] for key, option in _MODEL_OPTIONS.items()}
-        for rate in ("dropout", "attention_dropout", "drop_path"):
-            options[rate] = options[rate] or None  # 0 is every model's default, and not every model has all three
         model = create_model(
             config.MODEL.NAME,
             num_classes=self.num_classes,
             image_size=config.DATA.IMAGE_SIZE,
             in_channels=config.DATA.IMAGE_CHANNELS,
-            **options,
+            **self.model_options,
         )
         if not config.EVAL:
             self.teacher = teacher_of(config.TRAIN, self.num_classes, config.DATA)

@@ -38,18 +38,26 @@ def test_their_name_of_the_cosine_schedule(load_text):
 
 
 def test_keys_of_another_family_name_the_model_too(refuse, load_text):
-    swin = "MODEL:\n  NAME: cswin_tiny_224\n"
+    cswin = "MODEL:\n  NAME: cswin_tiny_224\n"
     hint = "; MODEL.NAME 'cswin_tiny_224' is not a known model: did you mean "
 
-    message = refuse(load_text, swin + "  WINDOW_SIZE: 7")
-    assert (
-        message.startswith("x.yaml:3: MODEL.WINDOW_SIZE (7) is not a known key: the closest is MODEL.")
-        and hint in message
-    )
-    message = refuse(load_text, swin + "  NUM_HEADS: [4, 8, 16, 32]")
-    assert message.startswith(
-        "x.yaml:3: MODEL.NUM_HEADS is [4, 8, 16, 32]: expected a whole number >= 1, or None; MODEL.NAME"
-    )
+    message = refuse(load_text, cswin + "  SPLIT_SIZES: [1, 2, 7, 7]")
+    assert message.startswith("x.yaml:3: MODEL.SPLIT_SIZES ([1, 2, 7, 7]) is not a known key: the closest is MODEL.")
+    assert hint in message
+    message = refuse(load_text, cswin + "  NUM_HEADS: [4, 8, many]")
+    expected = "x.yaml:3: MODEL.NUM_HEADS is [4, 8, 'many']: expected a whole number >= 1 or a list of them, or None"
+    assert message.startswith(expected) and hint in message
     assert refuse(load_text, "MODEL:\n  EMBED_DIMM: 7") == (
         "x.yaml:2: MODEL.EMBED_DIMM (7) is not a known key: the closest is MODEL.EMBED_DIM"
     )
+
+
+def test_stages_and_their_old_names(load_text):
+    swin = "MODEL: {STAGE_DEPTHS: [2, 2, 6, 2], NUM_HEADS: [3, 6, 12, 24], WINDOW_SIZE: 7, EMBED_DIM: 96}"
+    configuration = load_text(swin)
+
+    assert configuration.values.MODEL.DEPTHS == [2, 2, 6, 2]
+    assert configuration.values.MODEL.NUM_HEADS == [3, 6, 12, 24]
+    assert configuration.notices == ["x.yaml:1: MODEL.STAGE_DEPTHS is called MODEL.DEPTHS here"]
+    assert load_text("MODEL: {MIXER: {DEPTH: 12}}").values.MODEL.DEPTH == 12
+    assert load_text("SEED: 1", "MODEL.NUM_HEADS", "[1, 2]").values.MODEL.NUM_HEADS == [1, 2]

@@ -198,6 +198,7 @@ class PyramidVisionTransformer(nn.Layer):
 
     key_maps = {"PaddleViT": from_paddlevit, "the authors'": from_authors}
     classifier_layers = ("head",)
+    fixed_options = {"patch_size": 4}  # of the first stage, by the architecture
 
     def __init__(
         self,

@@ -1,0 +1,50 @@
+"""Keys of MODEL and the options of each family that they set."""
+
+from __future__ import annotations
+
+import pytest
+
+from paddlevit_dist import config
+from paddlevit_dist.errors import UserError
+from paddlevit_dist.images.model_options import configured_options
+
+# What PaddleViT's files say for these models.
+PUBLISHED = {
+    "deit_tiny_patch16_224": "PATCH_SIZE 16 MLP_RATIO 4.0 QKV_BIAS True EMBED_DIM 192 DEPTH 12 NUM_HEADS 3",
+    "swin_tiny_patch4_window7_224": "EMBED_DIM 96 DEPTHS [2,2,6,2] NUM_HEADS [3,6,12,24] WINDOW_SIZE 7 PATCH_SIZE 4",
+    "cait_xxs24_224": "PATCH_SIZE 16 EMBED_DIM 192 DEPTH 24 NUM_HEADS 4 INIT_VALUES 1e-5 DEPTH_TOKEN_ONLY 2",
+    "pvtv2_b2_linear": "PATCH_SIZE 4 EMBED_DIM [64,128,320,512] DEPTHS [3,4,6,3] NUM_HEADS [1,2,5,8] "
+    "MLP_RATIO [8,8,4,4] SR_RATIO [8,4,2,1] QKV_BIAS True LINEAR True",
+    "mixer_base_patch16_224": "PATCH_SIZE 16 EMBED_DIM 768 DEPTH 12",
+    "convnext_small": "DEPTHS [3,3,27,3] DIMS [96,192,384,768]",
+}
+
+
+def options_of(name: str, keys: str = ""):
+    words = keys.split()
+    overrides = [word for key, value in zip(words[::2], words[1::2]) for word in (f"MODEL.{key}", value)]
+    return configured_options(config.load(["MODEL.NAME", name, *overrides]).values.MODEL)
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_published_dimensions_are_those_of_the_variant(name):
+    options, notices = options_of(name, PUBLISHED[name])
+    assert options and notices == []
+
+
+def test_other_dimensions_win_and_are_told():
+    options, notices = options_of("swin_tiny_patch4_window7_224", "NUM_HEADS [2,4,8,16] DROPPATH 0.3")
+    assert options == {"num_heads": (2, 4, 8, 16), "drop_path": 0.3}
+    assert notices == [
+        "note: swin_tiny_patch4_window7_224 with MODEL.NUM_HEADS (2, 4, 8, 16) instead of (3, 6, 12, 24) "
+        "(explicit keys win over the variant's)"
+    ]
+
+
+@pytest.mark.parametrize(
+    "name, key",
+    [("convnext_tiny", "WINDOW_SIZE 7"), ("pvt_v2_b0", "PATCH_SIZE 8"), ("convnext_tiny", "ATTENTION_DROPOUT 0.1")],
+)
+def test_an_option_that_a_model_does_not_have_is_refused(name, key):
+    with pytest.raises(UserError, match=f"MODEL.{key}.* {name} has no such option"):
+        options_of(name, key)

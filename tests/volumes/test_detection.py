@@ -88,6 +88,16 @@ def test_two_processes_train_as_one_on_the_whole_batch(tmp_path):
         np.testing.assert_allclose(first["weights"][name], expected, rtol=1e-3, atol=1e-4, err_msg=name)
 
 
+def test_the_recipe_learns_within_an_epoch(tmp_path):
+    """The short form of the scored training."""
+    recipe = [f"-cfg={ROOT}/configs/landmark_unet3d.yaml", "-dataset=synthetic_landmarks", "-ngpus=2", "-epochs=1"]
+    smaller = ["VOLUMES.CROP_SIZE", "[24,32,32]", "VOLUMES.OVERLAP", "0.1", "VOLUMES.UNET_DEPTH", "2"]
+    succeeded(run_main(*recipe, *smaller, f"-output={tmp_path}"))
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    windows = [line["heatmap"] for line in lines if line["kind"] == "training"]
+    assert len(windows) == 3 and windows[-1] < 0.75 * windows[0]
+
+
 def test_evaluation_is_equal_for_1_2_and_3_processes(tmp_path):
     one = evaluate(str(tmp_path / "1"))
     results: List[Dict[str, float]] = []

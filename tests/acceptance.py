@@ -98,6 +98,14 @@ ROWS = [
         find_fashion_mnist,
     ),
     Row(
+        "semantic segmentation of furnished rooms, 2 processes",
+        ["-cfg=configs/minkunet14_synthetic_rooms.yaml"],
+        0.60,
+        600.0,
+        nothing,
+        metric="mIoU",
+    ),
+    Row(
         "landmarks in phantoms, 2 processes: within a voxel of 3 mm",
         ["-cfg=configs/landmark_unet3d.yaml", "-dataset=synthetic_landmarks"],
         3.0,

@@ -110,7 +110,7 @@ class LoadReport:
 
 def load_weights(
     model: paddle.nn.Layer,
-    source: Union[str, os.PathLike, Mapping[str, Any]],
+    source: Union[str, os.PathLike, Mapping[str, Any], Weights],
     *,
     minimum_loaded: float = 0.9,
     strict: bool = False,
@@ -126,7 +126,8 @@ def load_weights(
     Args:
         model: its class may offer ``key_maps`` {name: function from a foreign state to one under our names},
             ``classifier_layers`` (names of the last layers) and ``resize_parameter(name, array)``.
-        source: a path or address as ``read_weights`` takes it, or a mapping of names to numpy arrays or tensors.
+        source: a path or address as ``read_weights`` takes it, or what it returned, or a mapping of names to numpy
+            arrays or tensors.
         minimum_loaded: least share of the parameters, by number of elements and without a re-initialised classifier.
         strict: for evaluation: every parameter must be loaded, the classifier too.
         part: the entry that is meant in a source that has several, such as "model_ema".
@@ -135,8 +136,7 @@ def load_weights(
     Raises:
         UserError: the source cannot be read, or does not fit well enough.
     """
-    is_state = isinstance(source, Mapping)
-    weights = given_weights(source, part) if is_state else read_weights(source, part, sha256)
+    weights = _weights_of(source, part, sha256)
     state, origin = _in_our_names_and_layout(model, weights)
     report = LoadReport(source=weights.name, origin=origin, notices=list(weights.notices))
     values = _plan(model, state, report)
@@ -148,6 +148,19 @@ def load_weights(
     for parameter_name, value in values.items():
         _assign(targets[parameter_name], value)
     return report
+
+
+def classes_of(model: paddle.nn.Layer, weights: Weights) -> Optional[int]:
+    """How many classes the weights have a classifier for, or None if they have none that belongs to this model."""
+    state, _ = _in_our_names_and_layout(model, weights)
+    biases = [state.get(f"{layer}.bias") for layer in getattr(model, "classifier_layers", ())]
+    return next((len(bias) for bias in biases if bias is not None and bias.ndim == 1), None)
+
+
+def _weights_of(source: Any, part: Optional[str], sha256: Optional[str]) -> Weights:
+    if isinstance(source, Weights):
+        return source
+    return given_weights(source, part) if isinstance(source, Mapping) else read_weights(source, part, sha256)
 
 
 def _in_our_names_and_layout(model: paddle.nn.Layer, weights: Weights) -> Tuple[Dict[str, np.ndarray], str]:
@@ -164,12 +177,17 @@ def _in_our_names_and_layout(model: paddle.nn.Layer, weights: Weights) -> Tuple[
     linear = [name for name in linear if name in state and state[name].ndim == 2]
     as_paddle = sum(_fits(state[name].shape, targets[name].shape) for name in linear)
     as_torch = sum(_fits(state[name].shape[::-1], targets[name].shape) for name in linear)
-    in_paddle_layout = _IN_PADDLE_LAYOUT.get(owner, weights.in_paddle_layout)
+    in_paddle_layout = layout_of_owner(owner, weights)
     if as_paddle != as_torch:
         in_paddle_layout = as_paddle > as_torch
     if not in_paddle_layout:
         state = {**state, **{name: state[name].T for name in linear}}
     return state, f"{owner} names, Linear weights {'(in, out)' if in_paddle_layout else '(out, in)'}"
+
+
+def layout_of_owner(owner: str, weights: Weights) -> bool:
+    """Whether Linear weights are (in, out) where no shape tells: by whose names they have, then by the format."""
+    return _IN_PADDLE_LAYOUT.get(owner, weights.in_paddle_layout)
 
 
 def _fits(shape: Shape, target_shape: List[int]) -> bool:

@@ -114,10 +114,13 @@ def write_safetensors(
     text += b" " * (-len(text) % 8)  # the tensors begin at a multiple of 8 bytes
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with open(temporary, "wb") as stream:
-        stream.write(len(text).to_bytes(8, "little") + text)
-        for array in arrays.values():
-            stream.write(array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes())
-        stream.flush()
-        os.fsync(stream.fileno())
-    os.replace(temporary, path)
+    try:
+        with open(temporary, "wb") as stream:
+            stream.write(len(text).to_bytes(8, "little") + text)
+            for array in arrays.values():
+                stream.write(array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes())
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -37,7 +37,8 @@ class ChannelNorm(nn.LayerNorm):
         super().__init__(dim, epsilon=1e-6)
 
     def forward(self, x):
-        return super().forward(x.transpose([0, 2, 3, 1])).transpose([0, 3, 1, 2])
+        # Not super().forward(): Paddle 2.6 cannot export it.
+        return nn.LayerNorm.forward(self, x.transpose([0, 2, 3, 1])).transpose([0, 3, 1, 2])
 
 
 class Block(nn.Layer):

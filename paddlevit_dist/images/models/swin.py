@@ -175,7 +175,10 @@ class NormalisedPatches(PatchEmbedding):
         self.norm = nn.LayerNorm(embed_dim, epsilon=_EPSILON)
 
     def forward(self, x):
-        return self.norm(super().forward(x)).reshape([-1, *self.grid, self.embed_dim])  # (batch, height, width, dim)
+        # Not super().forward(): Paddle 2.6 cannot export it.
+        return self.norm(PatchEmbedding.forward(self, x)).reshape(
+            [-1, *self.grid, self.embed_dim]
+        )  # (batch, height, width, dim)
 
 
 class SwinTransformer(nn.Layer):

@@ -1,0 +1,122 @@
+"""What a model costs: parameters, multiply-accumulates and the activations that its backward pass needs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Dict, List, Optional, Tuple
+
+import paddle
+from paddle import nn
+
+from .layers import MatrixProduct
+
+
+@dataclass
+class LayerCost:
+    """One layer of the model.
+
+    Attributes:
+        name: by the model's structure, such as "blocks.0.attn.qkv".
+        kind: its class.
+        parameters: numbers that belong to it alone, not to layers inside.
+        multiply_accumulates: for one image.
+        output_shape: of one image, None for a layer that is not called as such.
+    """
+
+    name: str
+    kind: str
+    parameters: int
+    multiply_accumulates: int = 0
+    output_shape: Optional[Tuple[int, ...]] = None
+
+
+@dataclass
+class ModelCost:
+    """Sums over a model.
+
+    Attributes:
+        layers: all, also those that only hold others, in the order of the model.
+        parameters: numbers that are trained.
+        multiply_accumulates: for one image, of linear layers, convolutions and ``MatrixProduct``.
+        activation_bytes: of all tensors that the backward pass of one image needs, without the weights.
+    """
+
+    layers: List[LayerCost]
+    parameters: int
+    multiply_accumulates: int
+    activation_bytes: int
+
+
+def count_parameters(model: nn.Layer) -> int:
+    """Numbers in the model's parameters; works for one that was built under ``paddle.LazyGuard`` too."""
+    return sum(math.prod(parameter.shape) for parameter in model.parameters())
+
+
+def layers_of(model: nn.Layer) -> List[LayerCost]:
+    """The layers with their parameters; nothing is computed."""
+    return [
+        LayerCost(
+            name, type(layer).__name__, sum(math.prod(p.shape) for p in layer._parameters.values() if p is not None)
+        )
+        for name, layer in model.named_sublayers(include_self=True)
+    ]
+
+
+def cost_of(model: nn.Layer, image: paddle.Tensor) -> ModelCost:
+    """Count while one image goes through the model, which should be in evaluation mode.
+
+    The counting is by hooks, so that it follows what is computed; products of activations are seen where they are
+    ``MatrixProduct`` layers, as in all models here, but not where a model of somebody else calls ``matmul``. What the
+    backward pass needs is what Paddle's automatic differentiation sets aside, each memory once.
+
+    Args:
+        image: (1, channels, height, width).
+    """
+    costs = {cost.name: cost for cost in layers_of(model)}
+    hooks = []
+    for name, layer in model.named_sublayers(include_self=True):
+        hooks.append(layer.register_forward_post_hook(_counter(costs[name])))
+    kept: Dict[int, Any] = {}
+
+    def keep(tensor: paddle.Tensor) -> paddle.Tensor:
+        kept[tensor.data_ptr()] = tensor  # held until the end, so that no address is used twice
+        return tensor
+
+    try:
+        with paddle.autograd.saved_tensors_hooks(keep, lambda tensor: tensor):
+            model(image)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    weights = {parameter.data_ptr() for parameter in model.parameters()}
+    layers = list(costs.values())
+    return ModelCost(
+        layers=layers,
+        parameters=count_parameters(model),
+        multiply_accumulates=sum(cost.multiply_accumulates for cost in layers),
+        activation_bytes=sum(
+            int(tensor.size) * tensor.element_size() for address, tensor in kept.items() if address not in weights
+        ),
+    )
+
+
+def _counter(cost: LayerCost) -> Any:
+    def count(layer: nn.Layer, inputs: Tuple[Any, ...], output: Any) -> None:
+        if not isinstance(output, paddle.Tensor):
+            return
+        cost.output_shape = tuple(output.shape)
+        cost.multiply_accumulates += math.prod(output.shape) * _products_per_number(layer, inputs)
+
+    return count
+
+
+def _products_per_number(layer: nn.Layer, inputs: Tuple[Any, ...]) -> int:
+    """Multiplications behind one number of the output: the length of the sum that it is."""
+    if isinstance(layer, nn.Linear):
+        return int(layer.weight.shape[0])
+    if isinstance(layer, (nn.Conv1D, nn.Conv2D, nn.Conv3D)):
+        return math.prod(layer.weight.shape[1:])  # (out, in / groups, *kernel)
+    if isinstance(layer, MatrixProduct):
+        return int(inputs[0].shape[-2 if layer.transpose_x else -1])
+    return 0

@@ -1,0 +1,87 @@
+"""``export``: an inference model whose outputs are those of the trained one."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import paddle
+import pytest
+import yaml
+from commands.runs import DIGITS, well
+from distributed.harness import run_command, run_main
+
+from paddlevit_dist.checkpoint.load import load_weights
+from paddlevit_dist.errors import UserError
+from paddlevit_dist.export_model import Trained, export, load_trained
+from paddlevit_dist.models import create_model
+
+from .other_names import REDUCED, in_torch_layout, small
+
+
+def pictures(batch, *shape):
+    return np.random.default_rng(3).standard_normal((batch, *shape)).astype("float32")
+
+
+@pytest.mark.parametrize("name", REDUCED)
+def test_every_family_gives_the_same_outputs_for_any_batch(name, tmp_path):
+    model = small(name, seed=1)
+    shape = [None, 3, *model.image_size]
+    export(Trained(model, {"input_shape": shape}), str(tmp_path / "out"))
+    loaded = paddle.jit.load(str(tmp_path / "out"))
+    for batch in (1, 4):
+        x = paddle.to_tensor(pictures(batch, 3, *model.image_size))
+        with paddle.no_grad():
+            np.testing.assert_allclose(loaded(x).numpy(), model(x).numpy(), rtol=1e-5, atol=1e-5)
+
+
+def test_an_exported_model_that_computes_something_else_is_noticed(tmp_path, monkeypatch):
+    model = small("vit", seed=1)
+    monkeypatch.setattr("paddlevit_dist.export_model._outputs", lambda *models: (np.zeros(3), np.full(3, 1e-3)))
+    with pytest.raises(RuntimeError, match="gives other outputs"):
+        export(Trained(model, {"input_shape": [None, 3, *model.image_size]}), str(tmp_path / "out"))
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("run")
+    well(run_main(*DIGITS, f"-output={folder}", "TRAIN.WARMUP_EPOCHS", "0"))
+    return folder
+
+
+def test_a_runs_folder_is_enough(trained, tmp_path):
+    command = [sys.executable, "-m", "paddlevit_dist", "export", str(trained), str(tmp_path / "digits")]
+    ended = run_command(command, timeout=120)
+    assert ended.code == 0, ended.err
+    about = yaml.safe_load((tmp_path / "digits.about.yaml").read_text())
+    assert about["num_classes"] == 10 and about["input_shape"] == [None, 1, 16, 16]
+    assert about["model"] == "vit" and len(about["mean"]) == 1
+    model = create_model(
+        "vit", num_classes=10, image_size=16, in_channels=1, patch_size=8, embed_dim=16, depth=1, num_heads=2
+    )
+    load_weights(model, trained / "checkpoints" / "best", strict=True)
+    model.eval()
+    x = paddle.to_tensor(pictures(5, 1, 16, 16))
+    with paddle.no_grad():
+        np.testing.assert_allclose(
+            paddle.jit.load(str(tmp_path / "digits"))(x).numpy(), model(x).numpy(), rtol=1e-5, atol=1e-6
+        )
+
+
+def test_a_checkpoint_and_a_file_in_a_run_mean_the_same_model(trained):
+    last = trained / "checkpoints" / "last"
+    for source in (last, last / "model.pdparams"):
+        about = load_trained(str(source)).about
+        assert (about["num_classes"], about["model"]) == (10, "vit")
+
+
+def test_weights_from_elsewhere_need_the_models_name(tmp_path):
+    model = create_model("deit_tiny_distilled_patch16_224", num_classes=6, image_size=32)
+    np.savez(tmp_path / "deit.npz", **in_torch_layout(model))
+    with pytest.raises(UserError, match="name the model with -model=NAME"):
+        load_trained(str(tmp_path / "deit.npz"))
+    found = load_trained(str(tmp_path / "deit.npz"), "deit_tiny_distilled_patch16_224", image_size=32)
+    assert found.about["num_classes"] == 6 and not found.model.training
+    np.testing.assert_array_equal(found.model.head_dist.weight.numpy(), model.head_dist.weight.numpy())
+    with pytest.raises(UserError, match="does not hold this whole model|has no classifier"):
+        load_trained(str(tmp_path / "deit.npz"), "convnext_tiny")

@@ -218,6 +218,20 @@ def test_an_evaluation_writes_what_is_predicted(tmp_path):
         assert picture.shape[2] == 3 and len(np.unique(picture.reshape(-1, 3), axis=0)) > 5
 
 
+def test_pictures_show_the_instances_of_a_batch():
+    task = task_of()
+    samples = task.build_dataset("train", None)
+    batch = task.collate([samples.sample(index, np.random.default_rng(index)) for index in (0, 2)])
+    drawn = task.pictures(samples, batch, 1) + task.evaluation_pictures(samples, [0, 2])
+    for picture, caption in drawn:
+        assert picture.dtype == np.uint8 and picture.shape == drawn[0][0].shape and "instances" in caption
+    room = samples.dataset.read(2)
+    number = len(np.unique(room.instance[room.instance >= 0]))
+    assert drawn[1][1] == drawn[3][1] == f"{len(room.xyz):,} points, {number} instances"
+    colours = {tuple(colour) for colour in drawn[3][0].reshape(-1, 3).tolist()}
+    assert number / 2 < len(colours) - 2 <= number  # beside white and grey; a few are hidden
+
+
 def test_before_clusters_are_formed_an_evaluation_has_none():
     task = task_of("POINTS.INSTANCES.PREPARE_EPOCHS", "2")
     model, batch = model_and_batch(task, "val", (0,))

@@ -5,7 +5,7 @@ Source: the data pipeline of the published program of L. Jiang et al., "PointGro
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
 import numpy as np
 
@@ -61,11 +61,13 @@ def collate_scenes(samples: Sequence[InstanceSample], smallest_shape: int = 128)
     }
 
 
-def network_batch(samples: Sequence[InstanceSample], spec: PlanSpec, use_positions: bool = True) -> Dict[str, Any]:
+def network_batch(
+    samples: Sequence[InstanceSample], spec: Optional[PlanSpec], use_positions: bool = True
+) -> Dict[str, Any]:
     """What the network and its losses read of a batch, with the work on voxels done; at least one point.
 
     Args:
-        spec: of the network.
+        spec: of the network; None leaves the plan out, for looking at a batch without a network.
         use_positions: the voxels show the positions of their points beside the colours.
 
     Returns:
@@ -81,6 +83,7 @@ def network_batch(samples: Sequence[InstanceSample], spec: PlanSpec, use_positio
     first, inverse = first_occurrences(rows)
     xyz = np.concatenate([sample.xyz for sample in samples])
     shown = [np.concatenate([sample.colors for sample in samples])] + ([xyz] if use_positions else [])
+    plan = {} if spec is None else build_plan(rows[first], spec, len(samples))
     return {
         "voxel_feats": voxel_means(np.concatenate(shown, axis=1), inverse, len(first)),
         "p2v_map": inverse.astype(np.int32),
@@ -89,7 +92,7 @@ def network_batch(samples: Sequence[InstanceSample], spec: PlanSpec, use_positio
         "instance_labels": _shifted_instances(samples),
         "instance_centres": np.concatenate([sample.table.info[:, :3] for sample in samples]),
         "offsets": np.cumsum([0, *sizes], dtype=np.int32),
-        **build_plan(rows[first], spec, len(samples)),
+        **plan,
     }
 
 

@@ -113,6 +113,14 @@ def draw(xyz: np.ndarray, colours: np.ndarray, is_thing: np.ndarray, width_px: i
     return picture[:height, :width_px]
 
 
+def draw_instances(xyz: np.ndarray, instance: np.ndarray, width_px: int = _WIDTH_PX) -> np.ndarray:
+    """The picture that ``draw`` makes of points (P, 3) with a colour for each instance (P,), grey for none."""
+    numbers = _numbered(instance)
+    colours = np.tile(_NO_INSTANCE, (len(xyz), 1))
+    colours[numbers >= 0] = class_colours(int(numbers.max(initial=-1)) + 1)[numbers[numbers >= 0]]
+    return draw(xyz, colours, numbers >= 0, width_px)
+
+
 def _numbered(instance: np.ndarray) -> np.ndarray:
     """The same instances numbered from 0, -100 for none; int64 (P,)."""
     occurring = np.unique(instance[instance >= 0])

@@ -20,7 +20,7 @@ from ..scene import IGNORED
 from ..sources import number_of_classes, open_scenes
 from ..sparse import Plan, PlanSpec, SparseTensor
 from .batches import network_batch
-from .export import InstanceWriter
+from .export import InstanceWriter, draw_instances
 from .grouping import Clusters, proposal_ious
 from .losses import offset_losses, score_loss
 from .matching import Prediction
@@ -29,6 +29,7 @@ from .proposals import score_targets, select_predictions
 from .samples import Changes, InstanceSample, InstanceSamples
 
 _MIDDLE = np.full(3, 0.5)
+_PICTURE_PX = 240
 
 
 class InstanceSegmentation(Task):
@@ -187,6 +188,17 @@ class InstanceSegmentation(Task):
             results.append((first, end, predictions))
         return results
 
+    def pictures(self, samples: InstanceSamples, batch: Dict[str, Any], epoch: int) -> List[Tuple[np.ndarray, str]]:
+        """The scenes of a training batch from above, coloured by instance, with their sizes."""
+        ends = batch["offsets"].tolist()
+        parts = [slice(first, end) for first, end in zip(ends[:-1], ends[1:])]
+        return [_picture(batch["locs_float"][part], batch["instance_labels"][part]) for part in parts]
+
+    def evaluation_pictures(self, samples: InstanceSamples, indices: Sequence[int]) -> List[Tuple[np.ndarray, str]]:
+        """The same of scenes as an evaluation takes them."""
+        scenes = [samples.dataset.read(index) for index in indices]
+        return [_picture(scene.xyz, scene.instance) for scene in scenes]
+
     def _writer(self) -> InstanceWriter:
         return InstanceWriter(self.predictions, self.class_names)
 
@@ -195,6 +207,14 @@ class InstanceSegmentation(Task):
 
     def build_metrics(self) -> InstanceMetrics:
         return InstanceMetrics(self.class_names, self.instance_classes)
+
+
+def _picture(xyz: np.ndarray, instance: np.ndarray) -> Tuple[np.ndarray, str]:
+    """Square picture and caption of a scene."""
+    drawn = draw_instances(xyz, instance, _PICTURE_PX)[:_PICTURE_PX]
+    square = np.full((_PICTURE_PX, _PICTURE_PX, 3), 255, np.uint8)
+    square[: len(drawn)] = drawn
+    return square, f"{len(xyz):,} points, {len(np.unique(instance[instance >= 0]))} instances"
 
 
 def _clusters_between(clusters: Clusters, first: int, end: int) -> Tuple[Clusters, np.ndarray]:

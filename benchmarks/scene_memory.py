@@ -1,0 +1,421 @@
+"""Memory and speed of four ways to feed PointGroup's training with scenes of ScanNet's size.
+
+    python benchmarks/scene_memory.py                    # needs about 14 GB of free memory and SciPy
+
+Scenes are embedded rooms with sizes as ScanNet's (mean about 150,000 points, some above 400,000). A store has 32
+different ones under as many names as are asked for; those of the same content share a file, so that no way waits for a
+disk. The ways, each feeding batches of 4 training scenes to one process, with 2 loader processes but for the second:
+
+- eager: all scenes in lists of arrays in memory, the plain pipeline of ``plain_scenes.py``
+- lazy in main: a scene's pickled arrays are read when it is due, all in the training process
+- lazy in workers: the same in the loader processes
+- ours: memory-mapped scenes and our pipeline, with the fields of the plain ways
+- ours with plan: the batches that our training takes, with fewer fields and the coordinate plan of the network, which
+  the original makes on the GPU
+- ours, 2 ranks: two training processes of that kind that share the scenes of an epoch
+
+Memory is the sum over all processes of PSS (what several processes share counts in parts) plus what lies in /dev/shm
+for them, at its highest while batches are taken; USS is what no two share. Both are given above the same processes fed
+one repeated scene of mean size. Every way runs with a store and with a quarter of it. Then batches per second of the
+loader alone, in interleaved rounds, a short training beside the loader, and milliseconds per stage of one scene.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Sequence
+
+import numpy as np
+from rounds import Spread, end, interleave, print_machine, print_result, ratios, start, table, tuned_environment
+
+SCENES, DIFFERENT = 1800, 32
+MEAN_POINTS, LARGEST_POINTS = 150_000, 450_000
+BATCH, WORKERS, MAX_POINTS = 4, 2, 250_000
+SPEED_BATCHES, MEMORY_BATCHES, TRAINING_BATCHES = 8, 12, 3
+SCANNET_SCENES = 1201
+WAYS = ("eager", "lazy in main", "lazy in workers", "ours", "ours with plan")
+RANKS = "ours, 2 ranks"
+GB = 2.0**30
+
+
+# ---- data -----------------------------------------------------------------------------------------------------------
+
+
+def sizes() -> np.ndarray:
+    """Points of each different scene; the first has the mean."""
+    generator = np.random.default_rng(0)
+    drawn = np.exp(generator.normal(0.0, 0.5, DIFFERENT))
+    drawn = np.minimum(drawn / drawn.mean() * MEAN_POINTS, LARGEST_POINTS)
+    drawn[0], drawn[1] = MEAN_POINTS, 0.95 * LARGEST_POINTS
+    rest = drawn[2:] * (DIFFERENT * MEAN_POINTS - drawn[:2].sum()) / drawn[2:].sum()
+    return np.concatenate([drawn[:2], rest]).astype(int)
+
+
+def make_store(folder: Path, number: int) -> None:
+    """A prepared store and, beside each scene, the pickled arrays of the plain ways."""
+    from paddlevit_dist.points.augment import crop_to_budget
+    from paddlevit_dist.points.rooms.generator import make_room
+    from paddlevit_dist.points.scannet_classes import CLASS_NAMES
+    from paddlevit_dist.points.scene_store import scene_file, write_lines, write_scene
+
+    (folder / "scenes").mkdir(parents=True)
+    (folder / "plain").mkdir()
+    for index, points in enumerate(sizes()):
+        spacing = 0.0225 * (150_000 / points) ** 0.5
+        room = make_room(3 + 5 * index, (7, 0), spacing, "room")
+        while len(room.xyz) < points:
+            spacing *= 0.9
+            room = make_room(3 + 5 * index, (7, 0), spacing, "room")
+        room = crop_to_budget(room, int(points), np.random.default_rng(index))
+        write_scene(Path(scene_file(folder, f"base{index}")), room)
+        colors = room.rgb.astype(np.float32) / 127.5 - 1
+        plain = (room.xyz, colors, room.semantic.astype(np.float64), room.instance.astype(np.float64))
+        (folder / "plain" / f"base{index}").write_bytes(pickle.dumps(plain, protocol=4))
+    names = [f"scene{n:05d}" for n in range(number)]
+    for n, name in enumerate(names):
+        os.link(scene_file(folder, f"base{n % DIFFERENT}"), scene_file(folder, name))
+        os.link(folder / "plain" / f"base{n % DIFFERENT}", folder / "plain" / name)
+    write_lines(folder / "classes.txt", list(CLASS_NAMES))
+    write_lines(folder / "train.txt", names)
+    write_lines(folder / "val.txt", names[:1])
+
+
+# ---- the ways, each in a process of its own --------------------------------------------------------------------------
+
+
+def read_plain(folder: Path, number: int) -> Any:
+    return pickle.loads((folder / "plain" / f"scene{number:05d}").read_bytes())
+
+
+class Numbers:
+    """A data set of scene numbers, with the scene read beside them if ``reads``."""
+
+    def __init__(self, numbers: Sequence[int], reads: Callable[[int], Any]) -> None:
+        self.numbers, self.reads = numbers, reads
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.reads(self.numbers[index])
+
+
+def plain_batches(way: str, folder: Path, numbers: Sequence[int]) -> Iterator[Any]:
+    """Batches without end of the three plain ways."""
+    import paddle
+    import plain_scenes
+
+    if way == "eager":
+        held = {number: read_plain(folder, number) for number in sorted(set(numbers))}
+        reads = held.__getitem__
+    else:
+
+        def reads(number: int) -> Any:
+            return read_plain(folder, number)
+
+    def collate(scenes: List[Any]) -> Dict[str, np.ndarray]:
+        generator = np.random.default_rng()
+        return plain_scenes.merge([plain_scenes.prepare(scene, MAX_POINTS, generator) for scene in scenes])
+
+    class Scenes(Numbers, paddle.io.Dataset):
+        pass
+
+    loader = paddle.io.DataLoader(
+        Scenes(numbers, reads),
+        batch_size=BATCH,
+        shuffle=True,
+        drop_last=True,
+        collate_fn=collate,
+        num_workers=0 if way == "lazy in main" else WORKERS,
+        use_buffer_reader=way != "lazy in main",
+        return_list=True,
+    )
+    while True:
+        yield from loader
+
+
+class Repeated:
+    """Our data set of which only some numbers are read, so that one scene can take the place of all."""
+
+    def __init__(self, dataset: Any, numbers: Sequence[int]) -> None:
+        self.dataset, self.numbers = dataset, np.asarray(numbers)
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def read(self, index: int) -> Any:
+        return self.dataset.read(int(self.numbers[index]))
+
+    def describe(self, index: int) -> str:
+        return self.dataset.describe(int(self.numbers[index]))
+
+
+def our_batches(folder: Path, numbers: Sequence[int], has_plan: bool, rank: int = 0, ranks: int = 1) -> Iterator[Any]:
+    """Batches without end of our loader, with what our network reads or with the original's fields."""
+    from paddlevit_dist.loading.loader import Loader
+    from paddlevit_dist.loading.sampler import TrainingSampler
+    from paddlevit_dist.models import create_model
+    from paddlevit_dist.points.datasets.scenes import ScanNet
+    from paddlevit_dist.points.instances.batches import collate_scenes, network_batch
+    from paddlevit_dist.points.instances.samples import Changes, InstanceSamples
+
+    cache = folder / f"cache{rank}"
+    cache.mkdir(exist_ok=True)
+    scenes = Repeated(ScanNet(str(folder), "train", cache), numbers)
+    samples = InstanceSamples(scenes, 50.0, 512, Changes(max_points=MAX_POINTS))
+    sampler = TrainingSampler(samples, BATCH, rank=rank, world_size=ranks, accumulation_steps=1, seed=0, repeats=1)
+    spec = create_model("pointgroup", num_classes=20).plan_spec() if has_plan else None
+
+    def collate(scenes: List[Any]) -> Dict[str, Any]:
+        fields = network_batch(scenes, spec) if has_plan else collate_scenes(scenes)
+        return {name: value for name, value in fields.items() if name != "id"}
+
+    loader = Loader(samples, sampler, collate, num_workers=max(1, WORKERS // ranks), seed=0)
+    yield from loader.epochs(1, 1_000_000)
+
+
+def feed(way: str, folder: Path, scenes: int, repeated: bool, rank: int, ranks: int) -> None:
+    """What a process does: take batches, say how fast, go on until its standard input is closed."""
+    numbers = [0] * max(BATCH * ranks * 4, 64) if repeated else list(range(scenes))
+    if way.startswith("ours"):
+        batches = our_batches(folder, numbers, way != "ours", rank, ranks)
+    else:
+        batches = plain_batches(way, folder, numbers)
+    for _ in range(WORKERS + 1):
+        next(batches)
+    print(json.dumps({"ready": True}), flush=True)
+    for line in sys.stdin:
+        number = int(line)
+        started = time.perf_counter()
+        for _ in range(number):
+            next(batches)
+        print(json.dumps({"seconds": time.perf_counter() - started}), flush=True)
+    os._exit(0)  # the loader's processes end with this one
+
+
+# ---- measuring ------------------------------------------------------------------------------------------------------
+
+
+class Memory(NamedTuple):
+    """Bytes over all processes of a way."""
+
+    pss: float
+    uss: float
+
+    def above(self, other: "Memory") -> "Memory":
+        return Memory(self.pss - other.pss, self.uss - other.uss)
+
+
+class Feeder:
+    """A way in its own processes, one for each rank."""
+
+    def __init__(self, way: str, folder: Path, scenes: int, repeated: bool = False) -> None:
+        ranks = 2 if way == RANKS else 1
+        command = [sys.executable, __file__, "--feed", way, "--folder", str(folder), "--scenes", str(scenes)]
+        command += ["--repeated"] if repeated else []
+        environment = tuned_environment(2)
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        words = [["--rank", str(rank), "--ranks", str(ranks)] for rank in range(ranks)]
+        self.processes = [start([*command, *of_rank], environment, **pipes) for of_rank in words]
+        for process in self.processes:
+            self._answer(process)
+
+    def _answer(self, process: Any) -> Dict[str, Any]:
+        for line in process.stdout:
+            if line.startswith("{"):
+                return json.loads(line)
+        raise SystemExit("a feeding process ended before its time")
+
+    def seconds(self, batches: int) -> float:
+        """How long a number of batches takes."""
+        self._ask(batches)
+        return max(self._answer(process)["seconds"] for process in self.processes)
+
+    def _ask(self, batches: int) -> None:
+        for process in self.processes:
+            process.stdin.write(f"{batches}\n")
+            process.stdin.flush()
+
+    def peak(self, batches: int) -> Memory:
+        """The highest memory while that many batches are taken."""
+        import select
+
+        self._ask(batches)
+        pss, uss, waiting = [], [], {process.stdout: process for process in self.processes}
+        while waiting:
+            now = memory_of([process.pid for process in self.processes])
+            pss.append(now.pss)
+            uss.append(now.uss)
+            for stream in select.select(list(waiting), [], [], 0.05)[0]:
+                self._answer(waiting.pop(stream))
+        return Memory(max(pss), max(uss))
+
+    def __enter__(self) -> "Feeder":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        for process in self.processes:
+            end(process)
+
+
+def memory_of(leaders: Sequence[int]) -> Memory:
+    """PSS and USS of the sessions of these processes, and what waits for them in /dev/shm without being mapped."""
+    pss = uss = 0
+    mapped, members = set(), []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            session = int((entry / "stat").read_text().rpartition(")")[2].split()[3])
+            if session not in leaders:
+                continue
+            members.append(entry.name)
+            for line in (entry / "smaps_rollup").read_text().splitlines():
+                name, _, value = line.partition(":")
+                if name == "Pss":
+                    pss += 1024 * int(value.split()[0])
+                elif name.startswith("Private_") and not name.endswith("Hugetlb"):
+                    uss += 1024 * int(value.split()[0])
+            maps = (entry / "maps").read_text().splitlines()
+            mapped |= {line.split("/dev/shm/")[1].split()[0] for line in maps if "/dev/shm/" in line}
+        except (OSError, IndexError):
+            continue  # it has ended
+    for file in Path("/dev/shm").iterdir():
+        if file.name not in mapped and any(f"_{pid}_" in file.name for pid in members):
+            try:
+                pss += file.stat().st_size
+            except OSError:
+                continue  # it has been taken meanwhile
+    return Memory(pss, uss)
+
+
+def measure_memory(folder: Path, scenes: int, number: int) -> Dict[str, Dict[int, Memory]]:
+    """Peak of each way at both sizes above the same processes fed one repeated scene."""
+    found: Dict[str, Dict[int, Memory]] = {}
+    for way in (*WAYS, RANKS):
+        with Feeder(way, folder, scenes, repeated=True) as feeder:
+            base = feeder.peak(number)
+        found[way] = {0: base}
+        for size in (scenes // 4, scenes):
+            with Feeder(way, folder, size) as feeder:
+                found[way][size] = feeder.peak(number).above(base)
+        print(f"  {way}: {found[way][scenes].pss / GB:.2f} GB", flush=True)
+    rows = []
+    for way, of_size in found.items():
+        small, large = of_size[scenes // 4], of_size[scenes]
+        per_scene = (large.pss - small.pss) / (scenes - scenes // 4)
+        at_scannet = large.pss + per_scene * (SCANNET_SCENES - scenes)
+        values = (small.pss, large.pss, large.uss, at_scannet, of_size[0].pss)
+        rows.append([way, *(f"{value / GB:.2f}" for value in values)])
+    header = [f"PSS, {scenes // 4}", f"PSS, {scenes}", f"USS, {scenes}", f"PSS, {SCANNET_SCENES}*", "repeated scene"]
+    table("peak memory above one repeated scene, GB, by number of scenes", ["way", *header], rows)
+    print("  * calculated from the two sizes; the last column is what the memory is above")
+    return found
+
+
+def measure_speed(folder: Path, scenes: int, rounds: int) -> Dict[str, List[float]]:
+    """Seconds per batch of each way, in interleaved rounds."""
+    feeders = {way: Feeder(way, folder, scenes if way != "eager" else scenes // 4) for way in WAYS}
+    try:
+        contenders = {way: lambda f=feeder: f.seconds(SPEED_BATCHES) / SPEED_BATCHES for way, feeder in feeders.items()}
+        times = interleave(contenders, rounds)
+    finally:
+        for feeder in feeders.values():
+            feeder.__exit__()
+    rows = []
+    for way in WAYS:
+        rate = Spread.of([1 / seconds for seconds in times[way]])
+        rows.append([way, rate.text(), ratios(times["eager"], times[way]).text()])
+    table(f"batches of {BATCH} scenes per second, loader alone", ["way", "batches/s", "to eager"], rows)
+    return times
+
+
+def measure_training(folder: Path, scenes: int) -> float:
+    """Share of a short training's time that it waits for our loader."""
+    import paddle
+
+    from paddlevit_dist import config
+    from paddlevit_dist.engine.task import Moment
+    from paddlevit_dist.points.instances.task import InstanceSegmentation
+
+    words = ["TASK", "pointgroup", "MODEL.NAME", "pointgroup", "-dataset=scannet", f"-data_path={folder}"]
+    task = InstanceSegmentation(config.load([*words, "DATA.VOXEL_SIZE_M", "0.02"]).values)
+    (folder / "cache0").mkdir(exist_ok=True)
+    task.build_dataset("train", folder / "cache0")
+    model = task.build_model()
+    optimizer = paddle.optimizer.Adam(1e-3, parameters=model.parameters())
+    batches = our_batches(folder, range(scenes), True)
+    next(batches)
+    waited = trained = 0.0
+    for update in range(TRAINING_BATCHES):
+        started = time.perf_counter()
+        batch = next(batches)
+        waited += time.perf_counter() - started
+        started = time.perf_counter()
+        terms = task.train_step(model, batch, Moment(1, update, TRAINING_BATCHES))
+        paddle.add_n(
+            [term.sum / max(float(term.count.item()), 1.0) for term in terms.values() if term.weight]
+        ).backward()
+        optimizer.step()
+        optimizer.clear_grad()
+        trained += time.perf_counter() - started
+    batches.close()
+    share = waited / (waited + trained)
+    print(f"\n  training beside our loader: {trained / TRAINING_BATCHES:.1f} s a step, waits for data {share:.1%}")
+    return share
+
+
+def main(arguments: List[str]) -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--scenes", type=int, default=SCENES)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--batches", type=int, default=MEMORY_BATCHES, help="taken while memory is watched")
+    for hidden in ("--feed", "--folder"):
+        parser.add_argument(hidden, help=argparse.SUPPRESS)
+    parser.add_argument("--repeated", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--rank", type=int, default=0, help=argparse.SUPPRESS)
+    parser.add_argument("--ranks", type=int, default=1, help=argparse.SUPPRESS)
+    given = parser.parse_args(arguments)
+    if given.feed:
+        feed(given.feed, Path(given.folder), given.scenes, given.repeated, given.rank, given.ranks)
+        return
+    print_machine()
+    from scene_stages import measure as measure_stages
+
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary, "store")
+        make_store(folder, given.scenes)
+        drawn = sizes()
+        print(
+            f"{given.scenes:,} scenes, mean {drawn.mean():,.0f} points, {np.sum(drawn > 400_000)} in 32 above 400,000"
+        )
+        result = measure_stages(folder)
+        found = measure_memory(folder, given.scenes, given.batches)
+        times = measure_speed(folder, given.scenes, given.rounds)
+        waiting = measure_training(folder, given.scenes)
+    peak = {way: of_size[given.scenes].pss / GB for way, of_size in found.items()}
+    ours = found["ours"]
+    print_result(
+        {
+            **result,
+            **{f"gb_{way.replace(', ', '_').replace(' ', '_')}": value for way, value in peak.items()},
+            "gb_ours_quarter": ours[given.scenes // 4].pss / GB,
+            "uss_gb_ours": ours[given.scenes].uss / GB,
+            "eager_to_ours_memory": peak["eager"] / max(peak["ours"], 1e-3),
+            "speed_to_eager": ratios(times["eager"], times["ours"]).median,
+            "speed_to_lazy_in_main": ratios(times["lazy in main"], times["ours"]).median,
+            "training_data_wait": waiting,
+        }
+    )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

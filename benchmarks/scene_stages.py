@@ -1,0 +1,157 @@
+"""Milliseconds per stage of one scene of 150,000 points: our pipeline and the plain one, with equal results.
+
+    python benchmarks/scene_stages.py                    # needs SciPy
+
+Both do the same steps with the same random numbers on one core, interleaved; ``scene_memory.py`` prints this too. The
+crop is to 120,000 points. "Read" is a memory-mapped scene with its checksum against pickled float arrays.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Tuple
+
+import numpy as np
+import plain_scenes
+from rounds import Spread, interleave, print_machine, print_result, ratios, table
+from scene_memory import MEAN_POINTS, make_store, read_plain
+
+ROUNDS = 7
+CROPPED = 120_000
+ELASTIC = ((6, 40.0), (20, 160.0))
+
+Stage = Tuple[str, Callable[[], Any], Callable[[], Any]]  # name, plain, ours
+
+
+def stages(folder: Path) -> List[Stage]:
+    """Each step with what the step before has given, plain and ours."""
+    from paddlevit_dist.points.elastic import displace, grid_shape
+    from paddlevit_dist.points.instances import scene_parts
+    from paddlevit_dist.points.instances.batches import collate_scenes
+    from paddlevit_dist.points.instances.samples import Changes, prepare_scene
+    from paddlevit_dist.points.scene_store import read_scene, scene_file
+
+    path = scene_file(folder, "scene00000")
+    scene = read_scene(path, "scene00000")
+    xyz, colors, semantic, instance = plain = read_plain(folder, 0)
+    assert len(xyz) == MEAN_POINTS
+    matrix = plain_scenes.matrix(np.random.default_rng(1))
+    generator = np.random.default_rng(2)
+    voxels = (xyz @ matrix) * 50
+    noise = [generator.standard_normal((3, *grid_shape(voxels, step))).astype(np.float32) for step, _ in ELASTIC]
+
+    def distorted(displaced: Callable[..., np.ndarray]) -> np.ndarray:
+        moved = voxels
+        for (step, magnitude), given in zip(ELASTIC, noise):
+            moved = displaced(moved, given, step, magnitude)
+        return moved
+
+    moved = distorted(displace)
+    moved = moved - moved.min(axis=0)
+    instances = scene.instance.astype(np.int32)
+    kept = scene_parts.crop(moved, CROPPED, 512, np.random.default_rng(3))[1]
+    plain_batch = [plain_scenes.prepare(plain, 10**6, np.random.default_rng(4))] * 4
+    batch = [prepare_scene(scene, 50.0, 512, Changes(), np.random.default_rng(4))] * 4
+
+    def offset() -> np.ndarray:
+        result = moved.copy()
+        for axis in range(3):
+            result[:, axis] -= result[:, axis].min()
+        return result
+
+    def random(seed: int) -> Any:
+        return np.random.default_rng(seed)
+
+    return [
+        ("read", lambda: read_plain(folder, 0), lambda: read_scene(path, "scene00000")),
+        ("map and scale", lambda: (xyz @ matrix) * 50, lambda: (xyz.astype(np.float64) @ matrix) * 50),
+        ("elastic, both passes", lambda: distorted(plain_scenes.distort), lambda: distorted(displace)),
+        ("offset", lambda: moved - moved.min(axis=0), offset),
+        (
+            "crop",
+            lambda: plain_scenes.crop(moved, CROPPED, random(3)),
+            lambda: scene_parts.crop(moved, CROPPED, 512, random(3)),
+        ),
+        (
+            "labels without gaps",
+            lambda: plain_scenes.relabel(instance[kept]),
+            lambda: scene_parts.without_gaps(instances[kept]),
+        ),
+        (
+            "instance information",
+            lambda: plain_scenes.instance_info(xyz, instance)[0],
+            lambda: scene_parts.instance_table(xyz, instances).info,
+        ),
+        (
+            "whole scene",
+            lambda: plain_scenes.prepare(plain, 10**6, random(4)),
+            lambda: prepare_scene(scene, 50.0, 512, Changes(max_points=None), random(4)),
+        ),
+        ("collate, of a batch of 4", lambda: plain_scenes.merge(plain_batch), lambda: collate_scenes(batch)),
+    ]
+
+
+EQUAL = ("map and scale", "elastic, both passes", "offset", "crop", "labels without gaps", "instance information")
+
+
+def check(found: List[Stage]) -> float:
+    """Largest difference of the results of any stage that makes arrays."""
+    largest = 0.0
+    for name, plain, ours in found:
+        if name in EQUAL:
+            results = [result if isinstance(result, tuple) else (result,) for result in (plain(), ours())]
+            for one, other in zip(*results):
+                largest = max(largest, float(np.abs(one.astype(np.float64) - other).max()))
+    return largest
+
+
+def seconds(function: Callable[[], Any], share: int) -> float:
+    """Processor time of one call, divided by ``share``: it does not count what others do meanwhile."""
+    started = time.process_time()
+    function()
+    return (time.process_time() - started) / share
+
+
+def measure(folder: Path) -> Dict[str, float]:
+    """Print the table and return what belongs into the last line."""
+    found = stages(folder)
+    difference = check(found)
+    contenders = {}
+    for name, plain, ours in found:
+        share = 4 if name.startswith("collate") else 1
+        contenders[f"{name}/plain"] = lambda f=plain, n=share: seconds(f, n)
+        contenders[f"{name}/ours"] = lambda f=ours, n=share: seconds(f, n)
+    times = interleave(contenders, ROUNDS)
+    total = {
+        kind: [sum(values) for values in zip(*(times[f"{n}/{kind}"] for n in ("read", "whole scene", _COLLATE)))]
+        for kind in ("plain", "ours")
+    }
+    rows = []
+    for name in [name for name, *_ in found] + ["total"]:
+        plain, ours = (total[kind] if name == "total" else times[f"{name}/{kind}"] for kind in ("plain", "ours"))
+        rows.append([name, Spread.of(plain).text(1e3, 1), Spread.of(ours).text(1e3, 1), ratios(plain, ours).text()])
+    rows[-1][0] = "total: read + whole scene + collate"
+    table("ms of one core per scene of 150,000 points", ["stage", "plain", "ours", "plain / ours"], rows)
+    print(f"  largest difference of the results of a stage: {difference:.1e}")
+    return {
+        "scene_ms": 1e3 * Spread.of(total["ours"]).median,
+        "scene_speedup": ratios(total["plain"], total["ours"]).median,
+        "elastic_speedup": ratios(times["elastic, both passes/plain"], times["elastic, both passes/ours"]).median,
+        "largest_difference": difference,
+    }
+
+
+_COLLATE = "collate, of a batch of 4"
+
+
+def main() -> None:
+    print_machine()
+    with tempfile.TemporaryDirectory() as folder:
+        make_store(Path(folder) / "store", 1)
+        print_result(measure(Path(folder) / "store"))
+
+
+if __name__ == "__main__":
+    main()

@@ -9,7 +9,7 @@ whose map is 0.
 
 from __future__ import annotations
 
-from typing import List, NamedTuple, Optional, Sequence, Tuple
+from typing import NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 import paddle
@@ -47,30 +47,35 @@ def gaussian_factors(points: paddle.Tensor, shape: Sequence[int], sigma: Sequenc
         shape: (depth, height, width) of the maps, which cut the Gaussians off.
         sigma: deviation in voxels, (depth, height, width).
     """
-    factors = []
-    for axis, present, centre in _by_axis(points):
-        offset = paddle.arange(shape[axis]).astype(points.dtype) - centre  # (batch, landmarks, length)
-        factors.append(paddle.exp(-0.5 * (offset / sigma[axis]) ** 2) * present)
-    return Factors(*factors)
+    offsets, present = _offsets(points, shape, truncates=False)
+    deviations = paddle.to_tensor(np.repeat(np.asarray(sigma, dtype=np.float64), shape)).astype(points.dtype)
+    return _split(paddle.exp(-0.5 * (offsets / deviations) ** 2) * present, shape)
 
 
 def radius_factors(points: paddle.Tensor, shape: Sequence[int], radius: int) -> Factors:
     """The same maps as ``radius_heatmaps``, up to the last bit of float32; see there."""
+    offsets, present = _offsets(points, shape, truncates=True)
     sigma = (2 * radius + 1) / 6
-    factors = []
-    for axis, present, centre in _by_axis(points):
-        offset = paddle.arange(shape[axis]).astype(points.dtype) - paddle.trunc(centre)
-        inside = (offset.abs() <= radius).astype(points.dtype)
-        factors.append(paddle.exp(-0.5 * (offset / sigma) ** 2) * inside * present)
-    return Factors(*factors)
+    inside = (offsets.abs() <= radius).astype(points.dtype)
+    return _split(paddle.exp(-0.5 * (offsets / sigma) ** 2) * inside * present, shape)
 
 
-def _by_axis(points: paddle.Tensor) -> List[Tuple[int, paddle.Tensor, paddle.Tensor]]:
-    """(axis, 1 or 0 where a landmark is present, its coordinate or 0), the latter two (batch, landmarks, 1)."""
-    is_present = paddle.isfinite(points).all(axis=-1, keepdim=True)
-    known = paddle.where(is_present.expand_as(points), points, paddle.zeros_like(points))
-    present = is_present.astype(points.dtype)
-    return [(axis, present, known[:, :, axis : axis + 1]) for axis in range(3)]
+def _offsets(points: paddle.Tensor, shape: Sequence[int], truncates: bool) -> Tuple[paddle.Tensor, paddle.Tensor]:
+    """Distances along each axis of its voxels from the landmarks, the three axes behind each other for the sake of few
+    operations: (batch, landmarks, depth + height + width). And 1 or 0 where a landmark is present or missing:
+    (batch, landmarks, 1)."""
+    is_known = paddle.isfinite(points)
+    known = paddle.where(is_known, points, paddle.zeros_like(points))
+    if truncates:
+        known = paddle.trunc(known)
+    axes = paddle.to_tensor(np.repeat(np.arange(3), shape))
+    voxels = paddle.to_tensor(np.concatenate([np.arange(length) for length in shape])).astype(points.dtype)
+    offsets = voxels - paddle.index_select(known, axes, axis=-1)
+    return offsets, is_known.all(axis=-1, keepdim=True).astype(points.dtype)
+
+
+def _split(lines: paddle.Tensor, shape: Sequence[int]) -> Factors:
+    return Factors(*paddle.split(lines, [int(length) for length in shape], axis=-1))
 
 
 def gaussian_heatmaps(

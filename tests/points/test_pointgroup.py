@@ -134,6 +134,18 @@ def test_a_training_step_reaches_every_parameter():
     assert abs(model.score_unet.conv[2].weight.grad.numpy()).max() > 0
 
 
+def test_frozen_parts_get_no_gradient_with_and_without_clusters():
+    parts = "[unet,score_unet,score_outputlayer,score_linear]"
+    for prepare_epochs in ("0", "1"):
+        task = task_of("POINTS.INSTANCES.FROZEN", parts, "POINTS.INSTANCES.PREPARE_EPOCHS", prepare_epochs)
+        model, batch = model_and_batch(task, "train", (0,))
+        terms = task.train_step(model, batch, Moment(1, 0, 10))
+        paddle.add_n([term.sum * term.weight for term in terms.values() if term.weight]).backward()
+        for name, parameter in model.named_parameters():
+            is_trained = name.startswith(("input_conv.", "output_layer.", "linear.", "offset")) and "_mean" not in name
+            assert (parameter.grad is not None) == (is_trained and "_variance" not in name), name
+
+
 def test_the_score_of_a_cluster_depends_on_its_own_points():
     task = task_of("POINTS.INSTANCES.CLUSTER_POINTS", "5")
     model, batch = model_and_batch(task, "val")

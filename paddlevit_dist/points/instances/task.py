@@ -105,6 +105,9 @@ class InstanceSegmentation(Task):
             repeats=self.keys.BLOCKS,
         )
         self.plan_spec = model.plan_spec()
+        for part in self.keys.FROZEN:
+            for parameter in getattr(model, part).parameters():
+                parameter.stop_gradient = True
         return model
 
     def train_step(self, model: paddle.nn.Layer, batch: Dict[str, paddle.Tensor], moment: Moment) -> Dict[str, Term]:
@@ -153,7 +156,13 @@ class InstanceSegmentation(Task):
                 self.keys.SCORE_SCALE,
                 shares,
             )
-        return model(voxels, batch["p2v_map"], grouping)
+        output = model(voxels, batch["p2v_map"], grouping)
+        scores = None if output.scores is None else output.scores.astype("float32")  # mixed precision ends here
+        return output._replace(
+            semantic_scores=output.semantic_scores.astype("float32"),
+            offsets=output.offsets.astype("float32"),
+            scores=scores,
+        )
 
     def eval_step(self, model: paddle.nn.Layer, batch: Dict[str, Any], metrics: InstanceMetrics) -> None:
         output = self._forward(model, batch, _MIDDLE)

@@ -19,6 +19,7 @@ from ..sparse.tensor import SparseTensor
 from .pointgroup_backbone import PointGroupNetwork
 from .variants import build_variant
 
+_STAND_IN_POINTS = 50
 VARIANTS: Dict[str, Dict[str, Any]] = {"pointgroup": {}}
 
 
@@ -59,8 +60,8 @@ class PointGroupOutput(NamedTuple):
         offsets: float32 (P, 3), metres to the centre of the point's instance.
         clusters: None where nothing was to be grouped. Those of the original positions come before those of the
             shifted ones; their points are numbers among the P.
-        scores: float32 (clusters,), logits. In training without a cluster, a single 0 that depends on the score branch:
-            in the loss it gives the branch gradients of 0 and lets a rank take part in the others' backward pass.
+        scores: (clusters,), logits; None without a cluster. In training it is a single 0 then that depends on the score
+            branch: in the loss it gives gradients of 0, and lets a rank take part in the others' backward pass.
     """
 
     semantic_scores: paddle.Tensor
@@ -95,7 +96,7 @@ class PointGroup(PointGroupNetwork):
 
     def _score_parameters(self) -> Tuple[paddle.Tensor, ...]:
         layers = (self.score_unet, self.score_outputlayer, self.score_linear)
-        return tuple(p for layer in layers for p in layer.parameters() if not p.stop_gradient)
+        return tuple(p for layer in layers for p in layer.parameters())
 
     def _scores(
         self,
@@ -103,21 +104,37 @@ class PointGroup(PointGroupNetwork):
         clusters: Clusters,
         grouping: Grouping,
         heads: Tuple[paddle.Tensor, ...],
+    ) -> Optional[paddle.Tensor]:
+        if clusters.number:
+            return self._scores_of(features, clusters, grouping, heads)
+        if not self.training:
+            return None
+        return 0.0 * self._scores_of(features, _stand_in(features.shape[0]), grouping, heads)
+
+    def _scores_of(
+        self,
+        features: paddle.Tensor,
+        clusters: Clusters,
+        grouping: Grouping,
+        heads: Tuple[paddle.Tensor, ...],
     ) -> paddle.Tensor:
         voxels = voxelize_clusters(clusters, grouping.xyz, grouping.grid, grouping.scale, grouping.shares)
-        if clusters.number:
-            members = paddle.gather(features, paddle.to_tensor(clusters.points))  # (S, width)
-            pooled = pool_to_voxels(members, paddle.to_tensor(voxels.voxel_of), len(voxels.coordinates))
-        else:
-            pooled = paddle.zeros([0, features.shape[1]], dtype=features.dtype)
+        members = paddle.gather(features, paddle.to_tensor(clusters.points))  # (S, width)
+        pooled = pool_to_voxels(members, paddle.to_tensor(voxels.voxel_of), len(voxels.coordinates))
         pooled = _After.apply(pooled, *heads)
         of_voxels = self.score_features(SparseTensor(pooled, voxels.coordinates, num_scenes=clusters.number))
-        if not clusters.number:
-            return zero_of(of_voxels, *self.score_linear.parameters()).reshape([1])
         # The largest over a cluster's voxels is the largest over its points, and a voxel of many points is no tie.
         cluster_of = paddle.to_tensor(voxels.coordinates[:, 0])
         largest = paddle.geometric.segment_max(of_voxels, cluster_of)  # (clusters, width)
         return self.score_linear(largest).squeeze(-1)
+
+
+def _stand_in(num_points: int) -> Clusters:
+    """A cluster in place of none, of the first points: a rank without clusters goes through the score branch with it,
+    where the others exchange statistics, and its score counts nothing."""
+    number = min(num_points, _STAND_IN_POINTS)
+    offsets = np.array([0, number], np.int32)
+    return Clusters(np.zeros(number, np.int32), np.arange(number, dtype=np.int32), offsets)
 
 
 def group(semantic_scores: paddle.Tensor, offsets: paddle.Tensor, grouping: Grouping) -> Clusters:
@@ -137,15 +154,14 @@ def group(semantic_scores: paddle.Tensor, offsets: paddle.Tensor, grouping: Grou
 class _After(paddle.autograd.PyLayer):
     """The first tensor unchanged, as if it depended on the others.
 
-    The backward pass then comes to the others when it has finished with what follows here, on every rank: also on one
-    without clusters, where nothing else connects the score branch with the rest. Otherwise the ranks would meet in the
-    collectives of different normalisations.
+    The backward pass then comes to the others when it has finished with what follows here, on every rank, whatever the
+    loss looks like behind it. Otherwise ranks could meet in the collectives of different normalisations.
     """
 
     @staticmethod
     def forward(ctx: Any, x: paddle.Tensor, *others: paddle.Tensor) -> paddle.Tensor:
         ctx.save_for_backward(x, *others)
-        return x.clone() if x.shape[0] else paddle.zeros(x.shape, dtype=x.dtype)
+        return x.clone()
 
     @staticmethod
     def backward(ctx: Any, gradient: paddle.Tensor) -> Any:

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import multiprocessing
 import pickle
 import sys
@@ -56,7 +55,8 @@ def by_loop(points: np.ndarray, shape: Shape, radius: int) -> np.ndarray:
             for y in range(max(cy - radius, 0), min(cy + radius + 1, shape[1])):
                 for x in range(max(cx - radius, 0), min(cx + radius + 1, shape[2])):
                     distance = (z - cz) ** 2 + (y - cy) ** 2 + (x - cx) ** 2
-                    maps[number, z, y, x] = math.exp(-distance / (2 * sigma * sigma))
+                    value = np.exp(-distance / (2 * sigma * sigma))
+                    maps[number, z, y, x] = max(maps[number, z, y, x], value)
     return maps
 
 
@@ -127,9 +127,12 @@ class Consumer:
         return factors.dense() if name.endswith("dense") else factors
 
     def seconds(self, name: str, size: int) -> float:
+        """Of one label; labels that take a millisecond are asked for twenty times in a turn."""
+        repeats = 20 if name == "coordinates" else 1
         started = time.perf_counter()
-        self.label(name, size)
-        return time.perf_counter() - started
+        for _ in range(repeats):
+            self.label(name, size)
+        return (time.perf_counter() - started) / repeats
 
     def close(self) -> None:
         self.connection.send((None, 0))

@@ -9,7 +9,8 @@ whose map is 0.
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional, Sequence, Tuple
+import functools
+from typing import Any, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 import paddle
@@ -57,7 +58,7 @@ def radius_factors(points: paddle.Tensor, shape: Sequence[int], radius: int) -> 
     offsets, present = _offsets(points, shape, truncates=True)
     sigma = (2 * radius + 1) / 6
     inside = (offsets.abs() <= radius).astype(points.dtype)
-    return _split(paddle.exp(-0.5 * (offsets / sigma) ** 2) * inside * present, shape)
+    return _split(paddle.exp(offsets * offsets * (-0.5 / sigma**2)) * inside * present, shape)
 
 
 def _offsets(points: paddle.Tensor, shape: Sequence[int], truncates: bool) -> Tuple[paddle.Tensor, paddle.Tensor]:
@@ -68,10 +69,16 @@ def _offsets(points: paddle.Tensor, shape: Sequence[int], truncates: bool) -> Tu
     known = paddle.where(is_known, points, paddle.zeros_like(points))
     if truncates:
         known = paddle.trunc(known)
-    axes = paddle.to_tensor(np.repeat(np.arange(3), shape))
-    voxels = paddle.to_tensor(np.concatenate([np.arange(length) for length in shape])).astype(points.dtype)
+    axes, voxels = _grid(tuple(int(length) for length in shape), points.dtype, paddle.get_device())
     offsets = voxels - paddle.index_select(known, axes, axis=-1)
     return offsets, is_known.all(axis=-1, keepdim=True).astype(points.dtype)
+
+
+@functools.lru_cache(maxsize=8)
+def _grid(shape: Tuple[int, ...], dtype: Any, device: str) -> Tuple[paddle.Tensor, paddle.Tensor]:
+    """Axis and index of every voxel of the three axes, (depth + height + width,); the same in every step of a run."""
+    axes = paddle.to_tensor(np.repeat(np.arange(3), shape))
+    return axes, paddle.to_tensor(np.concatenate([np.arange(length) for length in shape])).astype(dtype)
 
 
 def _split(lines: paddle.Tensor, shape: Sequence[int]) -> Factors:

@@ -16,7 +16,7 @@ KIND, ADVICE = "file of numpy.savez", "save it again with numpy.savez from numer
 _LARGEST_GAIN, _ALWAYS_ALLOWED = 16, 1 << 26  # how much larger than the file its arrays may be; but 64 MB always
 _LONGEST_HEADER = 10_000
 _HEADER = re.compile(
-    r"\{'descr': '([^']{1,40})', 'fortran_order': (True|False), 'shape': \(((?:\d{1,18}(?:, |,)?)*)\),? ?\}"
+    r"\{'descr': '([^']{1,40})', 'fortran_order': (True|False), 'shape': \(((?:\d{1,18}, ?)*\d{0,18})\),? ?\}"
 )
 
 
@@ -28,6 +28,8 @@ def read_npz(path: Union[str, os.PathLike]) -> Dict[str, np.ndarray]:
     """
     with reading(str(path), KIND, ADVICE), zipfile.ZipFile(path) as archive:
         entries = archive.infolist()
+        if any(entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for entry in entries):
+            raise RefusedError("its entries are compressed in a way that numpy does not use")
         allowed = max(_ALWAYS_ALLOWED, _LARGEST_GAIN * os.path.getsize(path))
         if sum(entry.file_size for entry in entries) > allowed:
             raise RefusedError("its arrays are far larger than the file")

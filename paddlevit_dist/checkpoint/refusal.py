@@ -19,8 +19,7 @@ _SPOILT = (
     EOFError,
     LookupError,
     MemoryError,
-    NotImplementedError,
-    RecursionError,
+    RuntimeError,  # also NotImplementedError and RecursionError; an archive that claims to be encrypted
     TypeError,
     ValueError,
     json.JSONDecodeError,

@@ -184,8 +184,10 @@ def _load_zip(archive: zipfile.ZipFile, file_size: int) -> Any:
     if len(pickles) != 1:
         raise ValueError("the archive has no data.pkl")
     folder = pickles[0][: -len("data.pkl")]
+    if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries.values()):
+        raise RefusedError("its entries are compressed, which torch does not do")
     if sum(entry.file_size for entry in entries.values()) > file_size:
-        raise ValueError("its entries are larger than the file")  # compressed, or one stored for several names
+        raise ValueError("its entries are larger than the file")  # one stored for several names
 
     def load(key: str) -> bytes:
         return archive.read(entries[f"{folder}data/{key}"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import pickle
@@ -178,7 +179,7 @@ def test_a_compressed_archive_is_no_file_of_torch(tmp_path):
     with zipfile.ZipFile(tmp_path / "bomb.pth", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("archive/data.pkl", state_of(tensor()))
         archive.writestr("archive/data/0", b"\0" * 100_000_000)
-    with pytest.raises(UserError, match="entries are larger than the file"):
+    with pytest.raises(UserError, match="entries are compressed, which torch does not do"):
         read_state(tmp_path / "bomb.pth")
 
 
@@ -190,6 +191,28 @@ def test_every_truncation_is_refused(tmp_path, name):
         path.write_bytes(whole[:length])
         with pytest.raises(UserError, match="is damaged"):
             read_state(path)
+
+
+@pytest.mark.parametrize("name", ["zip.pth", "legacy.pth", "plain.safetensors", "arrays.npz"])
+def test_single_flipped_bits_are_read_or_refused(tmp_path, name):
+    if name == "arrays.npz":
+        np.savez_compressed(tmp_path / name, a=np.arange(50), b=np.ones((2, 3)))
+    whole = (tmp_path / name if name == "arrays.npz" else FILES / name).read_bytes()
+    for bit in range(0, 8 * len(whole), 37):
+        content = bytearray(whole)
+        content[bit // 8] ^= 1 << bit % 8
+        (tmp_path / name).write_bytes(content)
+        with contextlib.suppress(UserError):
+            read_state(tmp_path / name)
+
+
+def test_a_header_made_to_keep_the_reader_busy_is_refused_at_once(tmp_path):
+    header = b"{'descr': '<f4', 'fortran_order': False, 'shape': (" + b"1" * 9000 + b"x), }"
+    array = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header
+    with zipfile.ZipFile(tmp_path / "busy.npz", "w") as archive:
+        archive.writestr("a.npy", array)
+    done = in_another_process(READ_ALL, tmp_path)  # with a limit of time
+    assert (done.returncode, done.stdout.split()) == (0, ["0", "1"]), done.stderr
 
 
 def test_a_corpus_of_damaged_files_of_each_format_reads_or_is_refused_and_never_crashes(tmp_path):

@@ -23,6 +23,7 @@ loader alone, in interleaved rounds, a short training beside the loader, and mil
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import pickle
@@ -262,22 +263,20 @@ class Feeder:
         return self
 
     def __exit__(self, *_: Any) -> None:
+        members = members_of([process.pid for process in self.processes])
         for process in self.processes:
             end(process)
+        for file in files_of(members):  # killed processes leave them behind
+            file.unlink(missing_ok=True)
 
 
 def memory_of(leaders: Sequence[int]) -> Memory:
     """PSS and USS of the sessions of these processes, and what waits for them in /dev/shm without being mapped."""
     pss = uss = 0
-    mapped, members = set(), []
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
+    mapped = set()
+    members = members_of(leaders)
+    for entry in (Path("/proc", pid) for pid in members):
         try:
-            session = int((entry / "stat").read_text().rpartition(")")[2].split()[3])
-            if session not in leaders:
-                continue
-            members.append(entry.name)
             for line in (entry / "smaps_rollup").read_text().splitlines():
                 name, _, value = line.partition(":")
                 if name == "Pss":
@@ -288,13 +287,25 @@ def memory_of(leaders: Sequence[int]) -> Memory:
             mapped |= {line.split("/dev/shm/")[1].split()[0] for line in maps if "/dev/shm/" in line}
         except (OSError, IndexError):
             continue  # it has ended
-    for file in Path("/dev/shm").iterdir():
-        if file.name not in mapped and any(f"_{pid}_" in file.name for pid in members):
-            try:
-                pss += file.stat().st_size
-            except OSError:
-                continue  # it has been taken meanwhile
+    for file in files_of(members):
+        with contextlib.suppress(OSError):  # it has been taken meanwhile
+            pss += 0 if file.name in mapped else file.stat().st_size
     return Memory(pss, uss)
+
+
+def members_of(leaders: Sequence[int]) -> List[str]:
+    """The processes of these sessions."""
+    members = []
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if entry.name.isdigit() and int((entry / "stat").read_text().rpartition(")")[2].split()[3]) in leaders:
+                members.append(entry.name)
+    return members
+
+
+def files_of(members: Sequence[str]) -> List[Path]:
+    """Files in shared memory that have one of these processes in their names, as Paddle's and our loaders' have."""
+    return [file for file in Path("/dev/shm").iterdir() if any(f"_{pid}_" in file.name for pid in members)]
 
 
 def measure_memory(folder: Path, scenes: int, number: int) -> Dict[str, Dict[int, Memory]]:

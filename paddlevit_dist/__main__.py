@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
+import warnings
 
 from .errors import UserError, run_and_report
 from .registry import closest
@@ -31,6 +33,9 @@ COMMANDS = {
 
 
 def main() -> None:
+    os.environ.setdefault("GLOG_minloglevel", "2")  # Paddle's own log and warnings, which tell users of tools nothing
+    for unneeded in ("No ccache found", "You are using GPU version Paddle"):
+        warnings.filterwarnings("ignore", message=unneeded)
     words = sys.argv[1:]
     if not words or words[0] in ("-h", "--help", "help"):
         print("python -m paddlevit_dist COMMAND\n")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, NoReturn, Optional, Tuple
 
@@ -29,7 +28,6 @@ class Trained(NamedTuple):
 
 def run(words: List[str]) -> None:
     """Carry out the command."""
-    os.environ.setdefault("GLOG_minloglevel", "2")  # Paddle's own log, which it opens when it is imported
     from .inspect_model import at_least, image_size
 
     parser = _Options(

@@ -98,7 +98,7 @@ def report(name: str, image_size: Any = None, num_classes: int = 1000, depth: in
         total = count_parameters(model)
         return "\n".join(
             [
-                f"{name}: {type(model).__name__}",
+                f"{name}: {type(model).__name__}, {num_classes} classes",
                 *_table(layers_of(model), depth),
                 f"parameters: {total:,} ({_megabytes(4 * total)} as float32)",
                 "multiply-accumulates and activations are counted for models of pictures only",

@@ -275,7 +275,8 @@ def _refuse(report: LoadReport, minimum_loaded: float) -> None:
         reasons.append(f"unexpected {_described(report, report.unexpected)}")
     raise UserError(
         f"{report.source} has only {100 * report.loaded_fraction:.1f} % of the model's parameters, at least "
-        f"{100 * minimum_loaded:g} % are needed: {'; '.join(reasons)}. Is it for another architecture?"
+        f"{100 * minimum_loaded:g} % are needed (MODEL.MINIMUM_LOADED): {'; '.join(reasons)}. "
+        "Is it for another architecture?"
     )
 
 

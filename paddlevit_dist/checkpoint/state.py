@@ -1,8 +1,8 @@
 """Checkpoints of a run: a directory each, complete or absent.
 
 ``checkpoints/epoch_0004/`` holds ``model.pdparams`` (readable by plain ``paddle.load``), ``model_ema.pdparams`` if the
-run averages weights, ``optimizer.npz``, ``state.json`` and ``manifest.json`` with the size and SHA-256 of each. ``checkpoints/last`` and ``checkpoints/best``
-are symbolic links that are switched when everything else is on disk.
+run averages weights, ``optimizer.npz``, ``state.json`` and ``manifest.json`` with the size and SHA-256 of each.
+``checkpoints/last`` and ``checkpoints/best`` are symbolic links that are switched when everything else is on disk.
 """
 
 from __future__ import annotations

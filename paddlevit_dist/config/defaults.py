@@ -84,6 +84,10 @@ _MODEL = (
     Key("MODEL.NAME", "vit", "text", "name of a registered model: a family or one of its variants"),
     _optional("MODEL.NUM_CLASSES", "int", "outputs of the classifier; None: the dataset's classes", _AT_LEAST_1),
     _optional("MODEL.PRETRAINED", "text", "weights to start from or to evaluate, with or without extension"),
+    _optional(
+        "MODEL.PRETRAINED_PART", "text", "entry of PRETRAINED that is meant, if it has several, such as model_ema"
+    ),
+    Key("MODEL.MINIMUM_LOADED", 0.9, "float", "training: share of the parameters that PRETRAINED must fill", _SHARE),
     _optional("MODEL.RESUME", "text", "checkpoint to continue from; auto: the newest in SAVE, if any"),
     Key("MODEL.DROPOUT", 0.0, "float", "probability, after dense layers", _SHARE_BELOW_1),
     Key("MODEL.ATTENTION_DROPOUT", 0.0, "float", "probability, on attention weights", _SHARE_BELOW_1),

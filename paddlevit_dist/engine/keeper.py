@@ -83,8 +83,12 @@ class Keeper:
                 )
             if config.MODEL.PRETRAINED:
                 source = checkpoints.averaged_weights(config.MODEL.PRETRAINED) or config.MODEL.PRETRAINED
-                report = load_weights(self.model, source)
+                model = config.MODEL
+                report = load_weights(
+                    self.model, source, minimum_loaded=model.MINIMUM_LOADED, part=model.PRETRAINED_PART
+                )
                 self.record.say(f"pretrained weights {source}: {report.summary()}")
+                self.record.file("load_report.json", report.json())
             return Start(config.TRAIN.LAST_EPOCH + 1, 0), False
         if found.is_file():
             report = load_weights(self.model, str(found), minimum_loaded=1.0)

@@ -84,8 +84,9 @@ class Trainer:
             if source is None:
                 raise UserError(f"-resume=auto: no checkpoint in {self.folder} to evaluate")
         source = checkpoints.averaged_weights(source) or source  # what such a run was evaluated by
-        report = load_weights(self.model, source, strict=True)
+        report = load_weights(self.model, source, strict=True, part=self.config.MODEL.PRETRAINED_PART)
         self._start_record()
+        self.record.file("eval_load_report.json", report.json())
         self.record.say(f"weights {source}: {report.summary()}")
         if self.config.SAVE_PREDICTIONS:
             self._prepare_predictions()

@@ -42,6 +42,11 @@ class RunRecord:
         with open(self.folder / "metrics.jsonl", "a", encoding="utf-8") as stream:
             stream.write(json.dumps({"kind": kind, "time": round(time.time(), 3), **values}) + "\n")
 
+    def file(self, name: str, content: str) -> None:
+        """Write a small text file of the run's folder."""
+        if self.writes:
+            (self.folder / name).write_text(content, encoding="utf-8")
+
     def start(self, config_text: str, facts: Dict[str, Any], evaluation: bool) -> None:
         """Write ``config.yaml`` and ``run.json`` (``eval_*`` for an evaluation, which leaves a training's alone)."""
         if not self.writes:

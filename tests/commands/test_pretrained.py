@@ -1,0 +1,46 @@
+"""-pretrained of a training: how much of the model it must fill, which part is meant, and the report it leaves."""
+
+from __future__ import annotations
+
+import json
+
+import paddle
+import pytest
+from distributed.harness import run_main, succeeded
+
+from paddlevit_dist import create_model
+
+from .runs import DIGITS
+
+SMALL = "MODEL.EMBED_DIM 16 MODEL.DEPTH 2 MODEL.NUM_HEADS 2 MODEL.PATCH_SIZE 8".split()
+
+
+@pytest.fixture
+def half(tmp_path):
+    """Weights of everything but the second block, beside averaged ones."""
+    model = create_model(
+        "vit", num_classes=10, image_size=16, in_channels=1, embed_dim=16, depth=2, num_heads=2, patch_size=8
+    )
+    state = {name: value for name, value in model.state_dict().items() if not name.startswith("blocks.1.")}
+    averaged = {name: value * 0 + 0.5 for name, value in model.state_dict().items()}
+    paddle.save({"model": state, "model_ema": averaged}, str(tmp_path / "half.pdparams"))
+    return tmp_path / "half"
+
+
+def run(tmp_path, half, *arguments):
+    common = [f"-output={tmp_path / 'out'}", f"-pretrained={half}", *DIGITS, *SMALL, "-epochs=1", "-batch_size=256"]
+    return run_main(*common, *arguments)
+
+
+def test_too_little_stops_the_run_unless_asked_otherwise(tmp_path, half):
+    refused = run(tmp_path, half, "MODEL.PRETRAINED_PART", "model")
+    assert refused.code == 2 and "MODEL.MINIMUM_LOADED" in refused.err and "blocks.1." in refused.err
+    succeeded(run(tmp_path, half, "MODEL.PRETRAINED_PART", "model", "MODEL.MINIMUM_LOADED", "0.3"))
+    report = json.loads((tmp_path / "out" / "load_report.json").read_text())
+    assert 0.3 < report["loaded_fraction"] < 0.9
+    assert all(entry["name"].startswith("blocks.1.") for entry in report["missing"]) and len(report["missing"]) == 12
+
+
+def test_the_named_part_is_loaded(tmp_path, half):
+    ended = succeeded(run(tmp_path, half, "MODEL.PRETRAINED_PART", "model_ema"))
+    assert "100.0 % of parameters" in ended.out

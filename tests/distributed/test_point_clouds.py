@@ -50,7 +50,8 @@ def build(output: str, *arguments: str) -> Trainer:
     values = config.load([f"-output={output}", *SMALL, *ROOMS, *SGD, "DATA.NUM_WORKERS", "0", *arguments]).values
     Path(output).mkdir(parents=True, exist_ok=True)
     task = resolve("task", values.TASK)(values)
-    return Trainer(values, task, {split: PartlyLabelled(task.build_dataset(split, Path(output))) for split in ("train", "val")})
+    datasets = {split: PartlyLabelled(task.build_dataset(split, Path(output))) for split in ("train", "val")}
+    return Trainer(values, task, datasets)
 
 
 def train(output: str, arguments: list) -> Dict[str, Any]:

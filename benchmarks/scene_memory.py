@@ -420,7 +420,7 @@ def main(arguments: List[str]) -> None:
             **{f"gb_{way.replace(', ', '_').replace(' ', '_')}": value for way, value in peak.items()},
             "gb_ours_quarter": ours[given.scenes // 4].pss / GB,
             "uss_gb_ours": ours[given.scenes].uss / GB,
-            "eager_to_ours_memory": peak["eager"] / max(peak["ours"], 1e-3),
+            "memory_share_of_eager": max(peak["ours"], peak["ours with plan"]) / peak["eager"],
             "speed_to_eager": ratios(times["eager"], times["ours"]).median,
             "speed_to_lazy_in_main": ratios(times["lazy in main"], times["ours"]).median,
             "training_data_wait": waiting,

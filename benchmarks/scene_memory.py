@@ -27,6 +27,7 @@ import contextlib
 import json
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import tempfile
@@ -240,6 +241,19 @@ class Feeder:
         self._ask(batches)
         return max(self._answer(process)["seconds"] for process in self.processes)
 
+    def seconds_alone(self, batches: int) -> float:
+        """The same in a process that otherwise stands still: it first uses up what its loader had made before."""
+        self.send(signal.SIGCONT)
+        self.seconds(2 * WORKERS + 1)
+        result = self.seconds(batches)
+        self.send(signal.SIGSTOP)
+        return result
+
+    def send(self, number: int) -> None:
+        """A signal to all its processes."""
+        for process in self.processes:
+            os.killpg(process.pid, number)
+
     def _ask(self, batches: int) -> None:
         for process in self.processes:
             process.stdin.write(f"{batches}\n")
@@ -334,9 +348,14 @@ def measure_memory(folder: Path, scenes: int, number: int) -> Dict[str, Dict[int
 
 def measure_speed(folder: Path, scenes: int, rounds: int) -> Dict[str, List[float]]:
     """Seconds per batch of each way, in interleaved rounds."""
-    feeders = {way: Feeder(way, folder, scenes if way != "eager" else scenes // 4) for way in WAYS}
+    feeders = {}
     try:
-        contenders = {way: lambda f=feeder: f.seconds(SPEED_BATCHES) / SPEED_BATCHES for way, feeder in feeders.items()}
+        for way in WAYS:
+            feeders[way] = Feeder(way, folder, scenes if way != "eager" else scenes // 4)
+            feeders[way].send(signal.SIGSTOP)
+        contenders = {
+            way: lambda f=feeder: f.seconds_alone(SPEED_BATCHES) / SPEED_BATCHES for way, feeder in feeders.items()
+        }
         times = interleave(contenders, rounds)
     finally:
         for feeder in feeders.values():

@@ -106,6 +106,14 @@ ROWS = [
         metric="mIoU",
     ),
     Row(
+        "instances in furnished rooms, 2 processes",
+        ["-cfg=configs/pointgroup_synthetic_rooms.yaml"],
+        0.50,
+        900.0,
+        nothing,
+        metric="AP50",
+    ),
+    Row(
         "landmarks in phantoms, 2 processes: within a voxel of 3 mm",
         ["-cfg=configs/landmark_unet3d.yaml", "-dataset=synthetic_landmarks"],
         3.0,

@@ -1,0 +1,55 @@
+"""Memory of whole process groups, as the kernel counts it, with what lies in shared memory for them."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import List, NamedTuple, Sequence
+
+
+class Memory(NamedTuple):
+    """Bytes over all processes of a way."""
+
+    pss: float
+    uss: float
+
+    def above(self, other: "Memory") -> "Memory":
+        return Memory(self.pss - other.pss, self.uss - other.uss)
+
+
+def memory_of(leaders: Sequence[int]) -> Memory:
+    """PSS and USS of the sessions of these processes, and what waits for them in /dev/shm without being mapped."""
+    pss = uss = 0
+    mapped = set()
+    members = members_of(leaders)
+    for entry in (Path("/proc", pid) for pid in members):
+        try:
+            for line in (entry / "smaps_rollup").read_text().splitlines():
+                name, _, value = line.partition(":")
+                if name == "Pss":
+                    pss += 1024 * int(value.split()[0])
+                elif name.startswith("Private_") and not name.endswith("Hugetlb"):
+                    uss += 1024 * int(value.split()[0])
+            maps = (entry / "maps").read_text().splitlines()
+            mapped |= {line.split("/dev/shm/")[1].split()[0] for line in maps if "/dev/shm/" in line}
+        except (OSError, IndexError):
+            continue  # it has ended
+    for file in files_of(members):
+        with contextlib.suppress(OSError):  # it has been taken meanwhile
+            pss += 0 if file.name in mapped else file.stat().st_size
+    return Memory(pss, uss)
+
+
+def members_of(leaders: Sequence[int]) -> List[str]:
+    """The processes of these sessions."""
+    members = []
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if entry.name.isdigit() and int((entry / "stat").read_text().rpartition(")")[2].split()[3]) in leaders:
+                members.append(entry.name)
+    return members
+
+
+def files_of(members: Sequence[str]) -> List[Path]:
+    """Files in shared memory that have one of these processes in their names, as Paddle's and our loaders' have."""
+    return [file for file in Path("/dev/shm").iterdir() if any(f"_{pid}_" in file.name for pid in members)]

@@ -202,7 +202,7 @@ def main(arguments: List[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--images", type=int, default=500)
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--two_workers", action="store_true", help="without 0 and 1 loader processes: a third of the time")
+    parser.add_argument("--two_workers", action="store_true", help="not with 0 and 1 loader processes")
     options = parser.parse_args(arguments)
     restart_tuned()
     print_machine()

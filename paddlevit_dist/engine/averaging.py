@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Dict, Iterator
+from typing import Dict, Iterator
 
 import numpy as np
 import paddle
@@ -28,15 +28,12 @@ class AveragedWeights:
 
     def restart(self) -> None:
         """Begin again with the model's present weights."""
-        self._averages = {name: tensor.detach().clone() for name, tensor in self._state()}
-
-    def _state(self) -> Iterator[Any]:
-        yield from self.model.state_dict().items()
+        self._averages = {name: tensor.detach().clone() for name, tensor in self.model.state_dict().items()}
 
     @paddle.no_grad()
     def update(self) -> None:
         """Take in the weights of one more update."""
-        for name, tensor in self._state():
+        for name, tensor in self.model.state_dict().items():
             average = self._averages[name]
             if average.dtype in (paddle.float32, paddle.float64):
                 # In place, as a - (1 - d) (a - w): one product less than the formula above.
@@ -55,7 +52,7 @@ class AveragedWeights:
 
     @paddle.no_grad()
     def _exchange(self) -> None:
-        for name, tensor in self._state():
+        for name, tensor in self.model.state_dict().items():
             own = tensor.detach().clone()
             tensor.set_value(self._averages[name])
             self._averages[name] = own

@@ -77,7 +77,8 @@ def test_an_evaluation_of_the_saved_weights_ends_with_the_same_line_and_its_own_
     ended = well(run_first_start(f"-output={output}", *digits, "-eval", f"-pretrained={run.last}"))
     assert last_line(ended) == last_line(run.ended)
     after = contents(output)
-    assert set(after) - set(before) == {"eval_config.yaml", "eval_run.json"}
+    assert set(after) - set(before) == {"eval_config.yaml", "eval_load_report.json", "eval_run.json"}
+    assert json.loads((output / "eval_load_report.json").read_text())["loaded_fraction"] == 1.0
     assert all(after[name] == value for name, value in before.items() if name != "metrics.jsonl")
     assert events(output)[-1]["kind"] == "evaluation"
 

@@ -188,6 +188,12 @@ _TRAIN = (
         "names of parameters that stay as they are, with * for any part, such as patch_embed.* or blocks.*",
         many=True,
     ),
+    Key(
+        "TRAIN.RECOMPUTE",
+        False,
+        "bool",
+        "compute each block again in the backward pass instead of keeping its values: less memory for more time",
+    ),
     Key("TRAIN.REPEATED_AUGMENT", 1, "int", "readings of each sample within an epoch of unchanged length", _AT_LEAST_1),
     Key(
         "TRAIN.LR_SCHEDULER.NAME",

@@ -7,6 +7,8 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import paddle
 
+from ..errors import UserError
+
 Number = Union[int, float, paddle.Tensor]
 
 
@@ -107,6 +109,10 @@ class Task:
         """Groups of ``{"names": [...], "weight_decay": float, "learning_rate": factor}``; None for the engine's own:
         no decay on biases, norms and whatever the model's ``no_weight_decay()`` names."""
         return None
+
+    def recomputed_layers(self, model: paddle.nn.Layer) -> List[paddle.nn.Layer]:
+        """The layers whose inner values TRAIN.RECOMPUTE drops; each maps tensors to a tensor."""
+        raise UserError(f"TRAIN.RECOMPUTE: task {self.config.TASK} cannot recompute; leave it out")
 
     def train_step(self, model: paddle.nn.Layer, batch: Dict[str, paddle.Tensor], moment: Moment) -> Dict[str, Term]:
         """Loss terms of one micro-batch. Must call ``model(...)`` itself, or gradients are not synchronised."""

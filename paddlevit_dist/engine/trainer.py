@@ -18,7 +18,16 @@ from ..loading.sampler import EvaluationSampler, TrainingSampler
 from ..observe.meters import Meters
 from ..observe.progress import Progress
 from ..observe.record import RunRecord
-from ..parallel import barrier, broadcast_statistics, data_parallel, is_main, rank, tuning, world_size
+from ..parallel import (
+    barrier,
+    broadcast_statistics,
+    data_parallel,
+    is_main,
+    rank,
+    recompute_layers,
+    tuning,
+    world_size,
+)
 from ..parallel.devices import cpu_cores
 from .averaging import AveragedWeights
 from .evaluator import evaluate
@@ -190,6 +199,9 @@ class Trainer:
         frozen = freeze(self.model, train.FREEZE)
         if frozen:
             self.record.say(f"{frozen} parameters stay as they are (TRAIN.FREEZE {', '.join(train.FREEZE)})")
+        if train.RECOMPUTE:
+            number = recompute_layers(self.task.recomputed_layers(self.model))
+            self.record.say(f"{number} blocks are computed again in the backward pass (TRAIN.RECOMPUTE)")
         groups = self.task.parameter_groups(self.model)
         self.optimizer = build_optimizer(train.OPTIMIZER, self.model, groups, train.WEIGHT_DECAY, train.LAYER_DECAY)
         self.averaged = AveragedWeights(self.model, train.MODEL_EMA_DECAY) if train.MODEL_EMA else None

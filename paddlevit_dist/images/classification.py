@@ -186,6 +186,20 @@ class Classification(Task):
                 model.distilled_training = True  # a head of its own learns from the teacher
         return model
 
+    def recomputed_layers(self, model: paddle.nn.Layer) -> List[paddle.nn.Layer]:
+        """What stands in the lists named ``blocks``: every family of ours keeps its residual blocks there."""
+        blocks = [
+            block
+            for name, layers in model.named_sublayers()
+            if name.rpartition(".")[2] == "blocks" and isinstance(layers, paddle.nn.LayerList)
+            for block in layers
+        ]
+        if not blocks:
+            raise UserError(
+                f"TRAIN.RECOMPUTE: {self.config.MODEL.NAME} has no LayerList named 'blocks'; leave it out or rename"
+            )
+        return blocks
+
     def normalise(self, images: paddle.Tensor) -> paddle.Tensor:
         """uint8 pixels (batch, channels, height, width) -> float32 of the same shape."""
         if self._tensors is None:

@@ -33,6 +33,7 @@ def sgd_runs(tmp_path_factory):
         "1 process": trained(folder, SGD, 1, "-batch_size=16"),
         "accumulated": trained(folder, SGD, 1, "-batch_size=8", "-accum_iter=2"),
         "2 processes, accumulated": trained(folder, SGD, 2, "-batch_size=4", "-accum_iter=2"),
+        "2 processes, recomputed": trained(folder, SGD, 2, "-batch_size=4", "-accum_iter=2", "-recompute"),
     }
 
 
@@ -42,6 +43,12 @@ def test_twenty_sgd_updates_give_the_same_weights(sgd_runs, other):
     assert len(reference["losses"]) == 20
     assert largest_difference(reference["weights"], result["weights"]) < 1e-5
     np.testing.assert_allclose(reference["losses"], result["losses"], rtol=1e-5)
+
+
+def test_recomputed_blocks_give_the_same_weights_to_the_bit(sgd_runs):
+    kept, recomputed = sgd_runs["2 processes, accumulated"], sgd_runs["2 processes, recomputed"]
+    for of_rank, of_rank_recomputed in zip(kept, recomputed):
+        assert largest_difference(of_rank["weights"], of_rank_recomputed["weights"]) == 0.0
 
 
 def test_training_moved_the_weights(sgd_runs):

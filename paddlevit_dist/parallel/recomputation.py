@@ -23,10 +23,10 @@ def recompute_layers(layers: Iterable[paddle.nn.Layer]) -> int:
 
     Source: Chen et al., Training Deep Nets with Sublinear Memory Cost, 2016, arXiv 1604.06174.
     """
-    number = 0
-    for number, layer in enumerate(layers, 1):
+    recomputed = list(layers)
+    for layer in recomputed:
         layer.forward = _Recomputed(layer, layer.forward)
-    return number
+    return len(recomputed)
 
 
 class _Recomputed:

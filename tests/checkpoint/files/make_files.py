@@ -39,7 +39,40 @@ def state() -> "OrderedDict[str, torch.Tensor]":
     return entries
 
 
+def vit() -> "OrderedDict[str, torch.Tensor]":
+    """A ViT under timm's names: 32 pixels, patches of 8, 48 channels in 4 heads, 1 block, 5 classes."""
+    shapes = {
+        "cls_token": (1, 1, 48),
+        "pos_embed": (1, 17, 48),
+        "patch_embed.proj.weight": (48, 3, 8, 8),
+        "patch_embed.proj.bias": (48,),
+        "blocks.0.norm1.weight": (48,),
+        "blocks.0.norm1.bias": (48,),
+        "blocks.0.attn.qkv.weight": (144, 48),
+        "blocks.0.attn.qkv.bias": (144,),
+        "blocks.0.attn.proj.weight": (48, 48),
+        "blocks.0.attn.proj.bias": (48,),
+        "blocks.0.norm2.weight": (48,),
+        "blocks.0.norm2.bias": (48,),
+        "blocks.0.mlp.fc1.weight": (48, 48),
+        "blocks.0.mlp.fc1.bias": (48,),
+        "blocks.0.mlp.fc2.weight": (48, 48),
+        "blocks.0.mlp.fc2.bias": (48,),
+        "norm.weight": (48,),
+        "norm.bias": (48,),
+        "head.weight": (5, 48),
+        "head.bias": (5,),
+    }
+    generator = np.random.default_rng(7)
+    return OrderedDict(
+        (name, torch.from_numpy(generator.uniform(-0.3, 0.3, shape).astype("float32")))
+        for name, shape in shapes.items()
+    )
+
+
 if __name__ == "__main__":
+    torch.save(vit(), FOLDER / "vit.pth")
+    torch.save({"model": vit()}, FOLDER / "vit_legacy.pth", _use_new_zipfile_serialization=False)
     wrapped = {"state_dict": state(), "epoch": 3, "optimizer": {"state": {0: {"step": torch.tensor(4.0)}}}}
     torch.save(wrapped, FOLDER / "zip.pth")
     torch.save(wrapped, FOLDER / "legacy.pth", _use_new_zipfile_serialization=False)

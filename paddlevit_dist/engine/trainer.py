@@ -174,7 +174,9 @@ class Trainer:
         self.record.event("evaluation_without_average", {"epoch": epoch, **values})
         self.record.say(f"epoch {epoch} evaluation without averaging: {line}")
         with self.averaged.in_place():
-            return self._evaluate(f"evaluation {epoch} of averaged weights")
+            values, line = self._evaluate(f"evaluation {epoch} of averaged weights")
+        self._require_finite(values, f"in the evaluation of epoch {epoch}'s averaged weights")
+        return values, line
 
     def _prepare_training(self) -> None:
         config, train = self.config, self.config.TRAIN

@@ -1,0 +1,111 @@
+"""What ``-recompute`` costs and saves: peak memory and time of a training step, with and without.
+
+    python benchmarks/recomputation.py                                        # ViT-S/16 and Swin-T at 224 pixels
+    python benchmarks/recomputation.py vit_small_patch16_224                  # one of them
+
+Each measurement is a process of its own: the kernel's high-water mark cannot be set back. Memory is what a step adds at
+most to model, gradients and optimizer state, which the first step has made.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import statistics
+import subprocess
+import sys
+import time
+from typing import Dict, List
+
+import rounds
+from rounds import Spread
+
+BATCHES = {"vit_small_patch16_224": 16, "swin_tiny_patch4_window7_224": 16}
+ROUNDS, STEPS = 5, 3
+RECOMPUTED, KEPT = "recomputed", "kept"
+
+
+def status_bytes(name: str) -> int:
+    """A field of this process's status, such as VmRSS or VmHWM."""
+    with open("/proc/self/status", encoding="ascii") as file:
+        line = next(line for line in file if line.startswith(f"{name}:"))
+    return 1024 * int(line.split()[1])
+
+
+def work(name: str, way: str) -> None:
+    """Print milliseconds of a step and the bytes that it adds."""
+    import numpy as np
+    import paddle
+
+    from paddlevit_dist import config, create_model
+    from paddlevit_dist.images.classification import Classification
+    from paddlevit_dist.parallel import recompute_layers
+
+    paddle.seed(1)
+    model = create_model(name, num_classes=1000, drop_path=0.1)
+    model.train()
+    if way == RECOMPUTED:
+        recompute_layers(Classification(config.load([f"MODEL.NAME={name}"]).values).recomputed_layers(model))
+    optimizer = paddle.optimizer.AdamW(1e-4, parameters=model.parameters())
+    generator = np.random.default_rng(0)
+
+    def step(batch: int) -> float:
+        images = paddle.to_tensor(generator.standard_normal((batch, 3, 224, 224)).astype("float32"))
+        labels = paddle.to_tensor(generator.integers(0, 1000, batch))
+        started = time.perf_counter()
+        loss = paddle.nn.functional.cross_entropy(model(images), labels)
+        loss.backward()
+        optimizer.step()
+        optimizer.clear_grad(False)
+        loss.item()
+        return time.perf_counter() - started
+
+    step(1)
+    before = status_bytes("VmRSS")
+    seconds = [step(BATCHES[name]) for _ in range(STEPS + 1)][1:]
+    print(json.dumps({"seconds": statistics.median(seconds), "bytes": status_bytes("VmHWM") - before}))
+
+
+def measured(name: str, way: str, memory: Dict[str, List[float]]) -> float:
+    """Seconds of a step in a new process; its bytes go to ``memory``."""
+    command = [sys.executable, "-W", "ignore", __file__, "work", name, way]
+    process = rounds.start(command, rounds.tuned_environment(1), stdout=subprocess.PIPE)
+    try:
+        output, _ = process.communicate(timeout=600)
+    finally:
+        rounds.end(process)
+    if process.returncode:
+        raise SystemExit(f"{name}, {way}: exit code {process.returncode}")
+    result = json.loads(output.splitlines()[-1])
+    memory[way].append(result["bytes"])
+    return result["seconds"]
+
+
+def main(names: List[str]) -> None:
+    rounds.print_machine()
+    result = {}
+    for name in names:
+        memory: Dict[str, List[float]] = {RECOMPUTED: [], KEPT: []}
+        ways = {way: functools.partial(measured, name, way, memory) for way in (RECOMPUTED, KEPT)}
+        seconds = rounds.interleave(ways, ROUNDS, warm_up=0)
+        rows = [
+            [way, Spread.of(seconds[way]).text(1e3, 0), Spread.of(memory[way]).text(1e-6, 0)]
+            for way in (KEPT, RECOMPUTED)
+        ]
+        rounds.table(f"{name}, batch {BATCHES[name]}, {ROUNDS} rounds", ["blocks", "ms per step", "MB added"], rows)
+        saved = rounds.ratios(memory[KEPT], memory[RECOMPUTED])
+        slower = rounds.ratios(seconds[RECOMPUTED], seconds[KEPT])
+        print(f"memory {saved.text()} times smaller, step {slower.text()} times longer")
+        result[f"{name}_memory_kept_over_recomputed"] = saved.median
+        result[f"{name}_time_recomputed_over_kept"] = slower.median
+    rounds.print_result(result)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["work"]:
+        work(*sys.argv[2:])
+    else:
+        unknown = set(sys.argv[1:]) - set(BATCHES)
+        if unknown:
+            raise SystemExit(f"expected {' or '.join(BATCHES)}, not {unknown.pop()}")
+        main(sys.argv[1:] or list(BATCHES))

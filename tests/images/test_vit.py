@@ -337,6 +337,17 @@ def test_a_rectangular_embedding_is_taken_to_have_the_proportions_of_the_new_gri
     np.testing.assert_allclose(resized[0, 1:, 0].reshape(new), expected, atol=2e-6)
 
 
+@pytest.mark.parametrize("new", [(14, 14), (24, 24)])
+def test_the_position_of_a_distillation_token_is_dropped_or_begins_as_the_class_tokens(new):
+    distilled = np.random.default_rng(0).standard_normal((1, 2 + 14 * 14, 3)).astype("float32")
+    plain = np.delete(distilled, 1, axis=1)
+    expected = resize_position_embedding(plain, new, num_prefix_tokens=1)
+    np.testing.assert_array_equal(resize_position_embedding(distilled, new, num_prefix_tokens=1), expected)
+    added = resize_position_embedding(plain, new, num_prefix_tokens=2)
+    np.testing.assert_array_equal(added[:, :2], plain[:, [0, 0]])
+    np.testing.assert_array_equal(added[:, 2:], expected[:, 1:])
+
+
 def test_an_embedding_that_forms_no_grid_is_not_resized():
     assert resize_position_embedding(np.zeros((1, 1 + 13, 4), "float32"), (4, 4), num_prefix_tokens=1) is None
     assert resize_position_embedding(np.zeros((1, 1, 4), "float32"), (4, 4), num_prefix_tokens=1) is None

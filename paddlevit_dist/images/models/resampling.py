@@ -7,6 +7,8 @@ from typing import Optional, Tuple
 
 import numpy as np
 
+_OTHER_PREFIX = {1: 2, 2: 1}  # prefix tokens without and with a distillation token, and the other way round
+
 
 def resize_position_embedding(
     embedding: np.ndarray, grid: Tuple[int, int], num_prefix_tokens: int
@@ -14,7 +16,9 @@ def resize_position_embedding(
     """Resample the patch part of a position embedding to another grid; the prefix tokens are kept as they are.
 
     Bicubic with a filter that widens when the grid shrinks (Pillow's, which is also what timm uses). The grid it was
-    made for is a square, or has the proportions of the new one.
+    made for is a square, or has the proportions of the new one. Where it is neither, but a square with one prefix token
+    more or less, the embedding is of a model with or without a distillation token: the position of that is dropped, or
+    begins as the class token's.
 
     Args:
         embedding: (1, prefix tokens + patches, channels).
@@ -26,10 +30,13 @@ def resize_position_embedding(
     """
     if embedding.ndim != 3:
         return None
-    old_grid = _grid_of(embedding.shape[1] - num_prefix_tokens, grid)
+    old_prefix, old_grid = _prefix_and_grid(embedding.shape[1], num_prefix_tokens, grid)
     if old_grid is None:
         return None
-    prefix, patches = embedding[:, :num_prefix_tokens], embedding[:, num_prefix_tokens:]
+    prefix, patches = embedding[:, :old_prefix], embedding[:, old_prefix:]
+    if old_prefix < num_prefix_tokens:
+        prefix = np.concatenate([prefix, prefix[:, :1]], axis=1)
+    prefix = prefix[:, :num_prefix_tokens]
     patches = patches.astype(np.float64).reshape(old_grid + (-1,))  # (old height, old width, channels)
     down = bicubic_matrix(old_grid[0], grid[0])  # (height, old height)
     across = bicubic_matrix(old_grid[1], grid[1])  # (width, old width)
@@ -73,6 +80,19 @@ def bicubic_matrix(old_size: int, new_size: int) -> np.ndarray:
     far = -0.5 * distance**3 + 2.5 * distance**2 - 4.0 * distance + 2.0
     weights = np.where(distance < 1.0, near, np.where(distance < 2.0, far, 0.0))
     return weights / weights.sum(axis=1, keepdims=True)
+
+
+def _prefix_and_grid(
+    num_tokens: int, num_prefix_tokens: int, new_grid: Tuple[int, int]
+) -> Tuple[int, Optional[Tuple[int, int]]]:
+    """How many of the tokens are no patches, and the grid of the others; no grid if there is none."""
+    grid = _grid_of(num_tokens - num_prefix_tokens, new_grid)
+    other_prefix = _OTHER_PREFIX.get(num_prefix_tokens)
+    if grid is None and other_prefix is not None:
+        side = math.isqrt(max(num_tokens - other_prefix, 0))
+        if side and other_prefix + side * side == num_tokens:
+            return other_prefix, (side, side)
+    return num_prefix_tokens, grid
 
 
 def _grid_of(num_patches: int, new_grid: Tuple[int, int]) -> Optional[Tuple[int, int]]:

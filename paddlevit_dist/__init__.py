@@ -5,7 +5,7 @@ The public names are imported on first use, so that ``import paddlevit_dist`` al
 
 from __future__ import annotations
 
-import importlib
+from .lazy_names import lazy_names
 
 __version__ = "0.1.0"
 
@@ -26,11 +26,5 @@ _NAMES = {
     "Trainer": "engine.trainer",
     "world_size": "parallel",
 }
-
 __all__ = sorted(_NAMES)
-
-
-def __getattr__(name: str):
-    if name not in _NAMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_NAMES[name]}"), name)
+__getattr__, __dir__ = lazy_names(__name__, _NAMES)

@@ -5,7 +5,7 @@ Importing this package imports no Paddle; each name below loads its module on fi
 
 from __future__ import annotations
 
-import importlib
+from ..lazy_names import lazy_names
 
 _NAMES = {
     "all_gather": "collectives",
@@ -27,11 +27,5 @@ _NAMES = {
     "rank": "world",
     "world_size": "world",
 }
-
 __all__ = sorted(_NAMES)
-
-
-def __getattr__(name: str):
-    if name not in _NAMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_NAMES[name]}"), name)
+__getattr__, __dir__ = lazy_names(__name__, _NAMES)

@@ -24,43 +24,32 @@ For trying things out, ``SparseTensor(features, coordinates)`` makes what it nee
 
 from __future__ import annotations
 
-import importlib
-from typing import Any, List
+from ...lazy_names import lazy_names
 
-_PUBLIC = {
-    "AveragePooling": ".pooling",
-    "BatchNorm": ".layers",
-    "Convolution": ".layers",
-    "CoordinatePlan": ".coordinate_plan",
-    "Dropout": ".layers",
-    "GlobalPooling": ".pooling",
-    "InverseConv3D": ".spconv_layers",
-    "MapKey": ".plan_spec",
-    "MaxPooling": ".pooling",
-    "NestedBatchNorm": ".layers",
-    "Plan": ".tensor",
-    "PlanSpec": ".plan_spec",
-    "ReLU": ".layers",
-    "SparseNetwork": ".layers",
-    "SparseTensor": ".tensor",
-    "StridedConv3D": ".spconv_layers",
-    "SubmanifoldConv3D": ".spconv_layers",
-    "SumPooling": ".pooling",
-    "TransposedConvolution": ".layers",
-    "Unpooling": ".pooling",
-    "build_plan": ".coordinate_plan",
-    "cat": ".tensor",
-    "kernel_offsets": ".coordinate_levels",
+_NAMES = {
+    "AveragePooling": "pooling",
+    "BatchNorm": "layers",
+    "Convolution": "layers",
+    "CoordinatePlan": "coordinate_plan",
+    "Dropout": "layers",
+    "GlobalPooling": "pooling",
+    "InverseConv3D": "spconv_layers",
+    "MapKey": "plan_spec",
+    "MaxPooling": "pooling",
+    "NestedBatchNorm": "layers",
+    "Plan": "tensor",
+    "PlanSpec": "plan_spec",
+    "ReLU": "layers",
+    "SparseNetwork": "layers",
+    "SparseTensor": "tensor",
+    "StridedConv3D": "spconv_layers",
+    "SubmanifoldConv3D": "spconv_layers",
+    "SumPooling": "pooling",
+    "TransposedConvolution": "layers",
+    "Unpooling": "pooling",
+    "build_plan": "coordinate_plan",
+    "cat": "tensor",
+    "kernel_offsets": "coordinate_levels",
 }
-__all__ = sorted(_PUBLIC)
-
-
-def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used: building plans needs no Paddle."""
-    if name not in _PUBLIC:
-        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-    return getattr(importlib.import_module(_PUBLIC[name], __name__), name)
-
-
-def __dir__() -> List[str]:
-    return __all__
+__all__ = sorted(_NAMES)
+__getattr__, __dir__ = lazy_names(__name__, _NAMES)

@@ -1,0 +1,22 @@
+"""Public names of a package that are imported when they are first used, so that importing it loads no Paddle."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, Callable, List, Mapping, Tuple
+
+
+def lazy_names(package: str, modules: Mapping[str, str]) -> Tuple[Callable[[str], Any], Callable[[], List[str]]]:
+    """A package's ``__getattr__`` and ``__dir__`` (PEP 562).
+
+    Args:
+        package: its ``__name__``.
+        modules: name -> module below the package that defines it.
+    """
+
+    def get(name: str) -> Any:
+        if name not in modules:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(importlib.import_module(f"{package}.{modules[name]}"), name)
+
+    return get, lambda: sorted(modules)

@@ -144,7 +144,7 @@ _TRAIN = (
         "TRAIN.FIND_UNUSED_PARAMETERS",
         False,
         "bool",
-        "several devices: parameters that a step does not use get zero gradients, for about 3 % of its time",
+        "several devices: parameters that a step does not use get zero gradients; each step searches for them, which takes a few percent",
     ),
     _optional(
         "TRAIN.LINEAR_SCALED_LR", "int", "batch that the learning rates are meant for; None: as given", _AT_LEAST_1

@@ -75,13 +75,15 @@ def evaluate(output: str) -> Dict[str, float]:
     return trainer._evaluate("evaluation")[0]
 
 
-def test_two_processes_train_as_one_on_the_whole_batch(tmp_path):
+@pytest.mark.parametrize("loss, rate", [("mse", "0.05"), ("focal", "0.002")])
+def test_two_processes_train_as_one_on_the_whole_batch(tmp_path, loss, rate):
     """Phantoms miss landmarks at random, so the ranks hold different numbers of them."""
-    one = train(str(tmp_path / "1"), "-batch_size=4")
+    chosen = ["VOLUMES.LOSS", loss, "TRAIN.BASE_LR", rate]
+    one = train(str(tmp_path / "1"), "-batch_size=4", *chosen)
     first, second = succeeded(
-        run_workers("volumes.test_detection:train", str(tmp_path / "2"), "-batch_size=2", processes=2)
+        run_workers("volumes.test_detection:train", str(tmp_path / "2"), "-batch_size=2", *chosen, processes=2)
     ).results
-    assert len(one["losses"]) == 4
+    assert len(one["losses"]) == 4 and one["losses"][-1] < one["losses"][0]
     np.testing.assert_allclose(first["losses"], one["losses"], rtol=1e-4)
     for name, expected in one["weights"].items():
         assert np.array_equal(first["weights"][name], second["weights"][name]), name

@@ -144,7 +144,7 @@ _TRAIN = (
         "TRAIN.FIND_UNUSED_PARAMETERS",
         False,
         "bool",
-        "several devices: parameters that a step does not use get zero gradients; each step searches for them, which takes a few percent",
+        "several devices: parameters that a step does not use get zero gradients; the search takes a few percent",
     ),
     _optional(
         "TRAIN.LINEAR_SCALED_LR", "int", "batch that the learning rates are meant for; None: as given", _AT_LEAST_1
@@ -263,7 +263,15 @@ _RUN = (
     Key("SEED", 0, "int", "seed of everything random", _SEED),
     Key("EVAL", False, "bool", "evaluate only"),
     Key("SAVE_PREDICTIONS", False, "bool", "with EVAL: write what the model predicts to SAVE/predictions"),
-    Key("AMP", False, "bool", "mixed precision in training"),
+    Key("AMP", False, "bool", "mixed precision in training, on GPUs; weights and checkpoints stay float32"),
+    Key("AMP_DTYPE", "float16", "text", "half precision that AMP computes in", choices=("float16", "bfloat16")),
+    Key(
+        "AMP_LEVEL",
+        "O1",
+        "text",
+        "O1: products and convolutions in half precision; O2: all but norms, sums and the like",
+        choices=("O1", "O2"),
+    ),
     Key("NGPUS", -1, "int", "devices (without a GPU: processes); -1: all that are visible", Range(low=1, also=(-1,))),
     Key("CPU_TUNING", True, "bool", "set the environment that makes MKL and malloc fast on this processor"),
 )

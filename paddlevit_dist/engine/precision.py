@@ -7,24 +7,50 @@ from typing import Any, ContextManager, Dict, Optional
 
 import paddle
 
+from ..errors import UserError
+
 
 class Precision:
-    """Forward in float16 and scaled gradients with ``requested`` on a GPU, plain float32 otherwise.
+    """Forward in half precision and, with float16, scaled gradients on a GPU; plain float32 otherwise.
 
+    Weights, their averages and the optimizer's state stay float32 at either level, so checkpoints do not depend on it.
     Paddle's CPU build accepts autocast and scaler but computes in float32: ``notice`` says so.
+
+    Args:
+        requested: mixed precision is asked for.
+        dtype: "float16", or "bfloat16", whose range needs no scaler.
+        level: "O1" for products and convolutions, "O2" for everything but what loses its meaning in half precision
+            (Paddle's black list: softmax with cross-entropy, norms, sums).
+        on_gpu: the device is one; None: ask Paddle.
+
+    Raises:
+        UserError: this GPU does not compute in ``dtype``. Paddle would go on in float32.
     """
 
-    def __init__(self, requested: bool) -> None:
-        on_gpu = paddle.get_device().startswith("gpu")
+    def __init__(
+        self, requested: bool, dtype: str = "float16", level: str = "O1", on_gpu: Optional[bool] = None
+    ) -> None:
+        is_known = on_gpu is not None
+        on_gpu = paddle.get_device().startswith("gpu") if on_gpu is None else on_gpu
         self.enabled = requested and on_gpu
-        self.notice = "-amp: this device has no half-precision kernels, training goes on in float32"
-        if not requested or on_gpu:
-            self.notice = ""
-        self.scaler: Optional[Any] = paddle.amp.GradScaler() if self.enabled else None
+        self.notice = ""
+        if requested:
+            self.notice = (
+                f"mixed precision: {dtype}, level {level}"
+                if on_gpu
+                else "-amp: this device has no half-precision kernels, training goes on in float32"
+            )
+        if self.enabled and not is_known and not _is_supported(dtype):
+            raise UserError(f"AMP_DTYPE {dtype}: this GPU does not compute in it; take another one or leave out -amp")
+        # Without promotion: with it, level O2 would compute in float32 wherever a float32 weight takes part.
+        self.options: Dict[str, Any] = {"dtype": dtype, "level": level}
+        if level == "O2":
+            self.options["use_promote"] = False
+        self.scaler: Optional[Any] = paddle.amp.GradScaler() if self.enabled and dtype == "float16" else None
 
     def autocast(self) -> ContextManager:
         """Context of the forward pass."""
-        return paddle.amp.auto_cast(level="O1") if self.enabled else contextlib.nullcontext()
+        return paddle.amp.auto_cast(**self.options) if self.enabled else contextlib.nullcontext()
 
     def backward(self, loss: paddle.Tensor) -> None:
         """Backward pass of the loss, scaled if need be."""
@@ -52,3 +78,7 @@ class Precision:
         """Put ``state`` back; a run without a scaler ignores one."""
         if self.scaler and state:
             self.scaler.load_state_dict(state)
+
+
+def _is_supported(dtype: str) -> bool:
+    return paddle.amp.is_bfloat16_supported() if dtype == "bfloat16" else paddle.amp.is_float16_supported()

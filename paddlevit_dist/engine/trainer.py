@@ -197,7 +197,7 @@ class Trainer:
                 f"the warm-up ({self.schedule.warmup_updates} updates, TRAIN.WARMUP_STEPS or WARMUP_EPOCHS) is as long "
                 f"as the run ({self.schedule.total_updates} updates); shorten it or train longer"
             )
-        self.precision = Precision(config.AMP)
+        self.precision = Precision(config.AMP, config.AMP_DTYPE, config.AMP_LEVEL)
         frozen = freeze(self.model, train.FREEZE)
         if frozen:
             self.record.say(f"{frozen} parameters stay as they are (TRAIN.FREEZE {', '.join(train.FREEZE)})")

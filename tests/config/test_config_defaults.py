@@ -120,6 +120,8 @@ PROMISED = {
     "EVAL": False,
     "SAVE_PREDICTIONS": False,
     "AMP": False,
+    "AMP_DTYPE": "float16",
+    "AMP_LEVEL": "O1",
     "NGPUS": -1,
     "CPU_TUNING": True,
 }

@@ -39,6 +39,11 @@ def check(values: CfgNode, places: dict[str, str]) -> list[str]:
         raise UserError(
             f"{given['SAVE_PREDICTIONS']}: predictions are written by an evaluation; add -eval or leave it out"
         )
+    if values.TO_STATIC and values.TRAIN.RECOMPUTE:
+        raise UserError(
+            f"{given['TO_STATIC']} and {given['TRAIN.RECOMPUTE']}: a compiled model keeps what its backward pass "
+            "needs; keep one"
+        )
     _check_epochs(values, given)
     _check_learning_rate(values, given)
     _check_mixing(values, given)

@@ -272,6 +272,7 @@ _RUN = (
         "O1: products and convolutions in half precision; O2: all but norms, sums and the like",
         choices=("O1", "O2"),
     ),
+    Key("TO_STATIC", False, "bool", "compile the model's passes with paddle.jit.to_static, in training and evaluation"),
     Key("NGPUS", -1, "int", "devices (without a GPU: processes); -1: all that are visible", Range(low=1, also=(-1,))),
     Key("CPU_TUNING", True, "bool", "set the environment that makes MKL and malloc fast on this processor"),
 )

@@ -80,6 +80,8 @@ class Task:
     counts_per_sample: Optional[Dict[str, int]] = None
     #: names of the normalisers that ``counts`` returns
     count_names: Tuple[str, ...] = ()
+    #: whether its models are functions of tensors that ``paddle.jit.to_static`` can trace
+    compiles = False
     #: whether the task can write its predictions
     writes_predictions = False
 

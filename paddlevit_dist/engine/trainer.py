@@ -94,6 +94,7 @@ class Trainer:
                 raise UserError(f"-resume=auto: no checkpoint in {self.folder} to evaluate")
         source = checkpoints.averaged_weights(source) or source  # what such a run was evaluated by
         report = load_weights(self.model, source, strict=True, part=self.config.MODEL.PRETRAINED_PART)
+        self._compile()
         self._start_record()
         self.record.file("eval_load_report.json", report.json())
         self.record.say(f"weights {source}: {report.summary()}")
@@ -119,6 +120,17 @@ class Trainer:
             return evaluate(self.task, self.model, self.val_loader, bar.step)
         finally:
             bar.close()
+
+    def _compile(self) -> None:
+        """Let Paddle trace the model's forward pass once and run the program from then on, if the run asks for it."""
+        if not self.config.TO_STATIC:
+            return
+        if not self.task.compiles:
+            raise UserError(f"TO_STATIC: task {self.config.TASK} cannot be compiled; leave it out")
+        # In the order of the program: side by side, dropout and stochastic depth would draw from the generator in an
+        # order that differs from step to step, and no step could be repeated.
+        paddle.set_flags({"FLAGS_new_executor_serial_run": True})
+        paddle.jit.to_static(self.model, full_graph=True)
 
     # ---- training --------------------------------------------------------------------------------------------
 
@@ -204,6 +216,7 @@ class Trainer:
         if train.RECOMPUTE:
             number = recompute_layers(self.task.recomputed_layers(self.model))
             self.record.say(f"{number} blocks are computed again in the backward pass (TRAIN.RECOMPUTE)")
+        self._compile()
         groups = self.task.parameter_groups(self.model)
         self.optimizer = build_optimizer(train.OPTIMIZER, self.model, groups, train.WEIGHT_DECAY, train.LAYER_DECAY)
         self.averaged = AveragedWeights(self.model, train.MODEL_EMA_DECAY) if train.MODEL_EMA else None

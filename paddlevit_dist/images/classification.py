@@ -74,6 +74,7 @@ class Classification(Task):
 
     best_metric = ("top-1", True)
     sample_name = "images"
+    compiles = True
     counts_per_sample = {"loss": 1, "distillation": 1}
 
     def __init__(self, config: Any) -> None:

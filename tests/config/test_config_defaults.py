@@ -122,6 +122,7 @@ PROMISED = {
     "AMP": False,
     "AMP_DTYPE": "float16",
     "AMP_LEVEL": "O1",
+    "TO_STATIC": False,
     "NGPUS": -1,
     "CPU_TUNING": True,
 }

@@ -24,6 +24,13 @@ from paddlevit_dist.config import load
             "TRAIN.WARMUP_EPOCHS 5 (word): expected fewer than TRAIN.NUM_EPOCHS 5 (-epochs)",
         ),
         (
+            "TO_STATIC True -recompute",
+            (
+                "TO_STATIC True (word) and TRAIN.RECOMPUTE True (-recompute): a compiled model keeps what its backward "
+                "pass needs; keep one"
+            ),
+        ),
+        (
             "-last_epoch=300",
             (
                 "TRAIN.LAST_EPOCH 300 (-last_epoch): expected fewer than TRAIN.NUM_EPOCHS 300 (default), "

@@ -34,6 +34,7 @@ def sgd_runs(tmp_path_factory):
         "accumulated": trained(folder, SGD, 1, "-batch_size=8", "-accum_iter=2"),
         "2 processes, accumulated": trained(folder, SGD, 2, "-batch_size=4", "-accum_iter=2"),
         "2 processes, recomputed": trained(folder, SGD, 2, "-batch_size=4", "-accum_iter=2", "-recompute"),
+        "2 processes, compiled": trained(folder, SGD, 2, "-batch_size=4", "-accum_iter=2", "TO_STATIC=True"),
     }
 
 
@@ -45,10 +46,10 @@ def test_twenty_sgd_updates_give_the_same_weights(sgd_runs, other):
     np.testing.assert_allclose(reference["losses"], result["losses"], rtol=1e-5)
 
 
-def test_recomputed_blocks_give_the_same_weights_to_the_bit(sgd_runs):
-    kept, recomputed = sgd_runs["2 processes, accumulated"], sgd_runs["2 processes, recomputed"]
-    for of_rank, of_rank_recomputed in zip(kept, recomputed):
-        assert largest_difference(of_rank["weights"], of_rank_recomputed["weights"]) == 0.0
+@pytest.mark.parametrize("way", ["recomputed", "compiled"])
+def test_recomputed_blocks_and_compiled_passes_give_the_same_weights_to_the_bit(sgd_runs, way):
+    for of_rank, of_rank_that_way in zip(sgd_runs["2 processes, accumulated"], sgd_runs[f"2 processes, {way}"]):
+        assert largest_difference(of_rank["weights"], of_rank_that_way["weights"]) == 0.0
 
 
 def test_training_moved_the_weights(sgd_runs):

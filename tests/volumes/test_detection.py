@@ -212,6 +212,12 @@ def test_bad_settings_are_told(arguments, message):
         task_of(*arguments).build_dataset("train", Path("unused"))
 
 
+def test_options_that_only_classifiers_have_are_refused(tmp_path):
+    for option, message in (("TO_STATIC", "cannot be compiled"), ("TRAIN.RECOMPUTE", "cannot recompute")):
+        with pytest.raises(UserError, match=rf"{option}: task landmarks {message}; leave it out"):
+            build(str(tmp_path), "-batch_size=2", option, "True").train()
+
+
 def test_a_damaged_volume_ends_the_run_with_one_line(tmp_path):
     data = small_folder(tmp_path / "data")
     array = np.full((16, 18, 20), np.nan, dtype=np.float32)

@@ -8,6 +8,7 @@ travels inside a batch as data, and a watchdog looks after workers that stay sil
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import pickle
 import signal
@@ -204,6 +205,9 @@ class _WorkerStart:
         self.parent = parent
 
     def __call__(self, worker_id: int) -> None:
+        # What was inherited is not this process's to collect: some of Paddle's objects, such as executors, wait
+        # at their end for threads that a fork does not take along (seen: for ever). Memory not touched stays shared, too.
+        gc.freeze()
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the main process's to handle
         die_with_parent(self.parent)
 

@@ -1,10 +1,16 @@
-"""TO_STATIC: the traced program computes what the model computes, and the same again."""
+"""TO_STATIC: the traced program computes what the model computes, and the same again.
+
+Everything compiled runs in a process of its own: the threads of Paddle's executor stay for as long as the process.
+"""
 
 from __future__ import annotations
+
+from typing import Any, Dict
 
 import numpy as np
 import paddle
 import pytest
+from distributed.harness import run_workers, succeeded
 from distributed.small_runs import build as small_trainer
 
 from .test_recomputation import FAMILIES, IMAGES, build, gradients
@@ -12,48 +18,68 @@ from .test_recomputation import FAMILIES, IMAGES, build, gradients
 WITH_DROPOUT = ("vit_tiny_patch16_224", "deit_tiny_distilled_patch16_224")
 
 
-def compiled(name, tmp_path):
+def compiled(name: str, folder: str) -> paddle.nn.Layer:
     """A model of the family, compiled as the trainer does it."""
-    trainer = small_trainer(str(tmp_path), "TO_STATIC", "True")
+    trainer = small_trainer(folder, "TO_STATIC", "True")
     trainer.model = build(name)
     trainer._compile()
     return trainer.model
 
 
+def outputs(model: paddle.nn.Layer) -> Dict[str, Any]:
+    """Logits of two sizes of batch in evaluation, then gradients in training."""
+    model.eval()
+    with paddle.no_grad():
+        logits = [model(paddle.to_tensor(IMAGES[:batch])).numpy() for batch in (4, 3)]
+    model.train()
+    return {"logits": logits, "gradients": gradients(model)}
+
+
+def of_families(folder: str) -> Dict[str, Any]:
+    return {name: (outputs(build(name)), outputs(compiled(name, folder))) for name in FAMILIES}
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    folder = str(tmp_path_factory.mktemp("compiled"))
+    (found,) = succeeded(run_workers("images.test_compiled_models:of_families", folder, processes=1)).results
+    return found
+
+
 @pytest.mark.parametrize("name", FAMILIES)
-def test_evaluation_and_gradients_are_those_of_the_model(name, tmp_path):
-    plain, traced = build(name), compiled(name, tmp_path)
-    for batch in (4, 3):  # the last batch is smaller
-        for model in (plain, traced):
-            model.eval()
-        with paddle.no_grad():
-            expected = plain(paddle.to_tensor(IMAGES[:batch])).numpy()
-            np.testing.assert_array_equal(traced(paddle.to_tensor(IMAGES[:batch])).numpy(), expected)
-    for model in (plain, traced):
-        model.train()
-    expected, result = gradients(plain), gradients(traced)
-    assert result.keys() == expected.keys()
+def test_evaluation_and_gradients_are_those_of_the_model(results, name):
+    plain, traced = results[name]
+    for expected, result in zip(plain["logits"], traced["logits"]):
+        np.testing.assert_array_equal(result, expected)
+    assert traced["gradients"].keys() == plain["gradients"].keys()
     if name not in WITH_DROPOUT:  # which draws its numbers in another order
-        for parameter, value in expected.items():
-            np.testing.assert_array_equal(result[parameter], value, err_msg=parameter)
+        for parameter, value in plain["gradients"].items():
+            np.testing.assert_array_equal(traced["gradients"][parameter], value, err_msg=parameter)
 
 
-@pytest.mark.parametrize("name", WITH_DROPOUT)
-def test_dropout_and_stochastic_depth_draw_the_same_numbers_again(name, tmp_path):
-    model = compiled(name, tmp_path)
+def repeated(name: str, folder: str) -> Dict[str, Any]:
+    """Losses of ten steps with one seed, and the slope along a direction by the gradient and by two more losses."""
+    model = compiled(name, folder)
 
-    def loss():
+    def loss() -> paddle.Tensor:
         paddle.seed(2)
         return (model(paddle.to_tensor(IMAGES)) ** 2).sum()
 
-    first = loss()
-    first.backward()
-    assert {loss().item() for _ in range(10)} == {first.item()}
+    loss().backward()
+    losses = [loss().item() for _ in range(10)]
     weight = model.blocks[0].mlp.fc1.weight
     direction = np.random.default_rng(0).standard_normal(weight.shape).astype("float32")
-    slope = float((weight.grad.numpy() * direction).sum())
     start, step, ends = weight.numpy().copy(), 1e-3, []
     for sign in (1, -1):
         weight.set_value(start + sign * step * direction)
         ends.append(loss().item())
-    assert (ends[0] - ends[1]) / (2 * step) == pytest.approx(slope, rel=0.02)
+    slope = float((weight.grad.numpy() * direction).sum())
+    return {"losses": losses, "slope": slope, "measured": (ends[0] - ends[1]) / (2 * step)}
+
+
+@pytest.mark.parametrize("name", WITH_DROPOUT)
+def test_dropout_and_stochastic_depth_draw_the_same_numbers_again(name, tmp_path):
+    target = "images.test_compiled_models:repeated"
+    (found,) = succeeded(run_workers(target, name, str(tmp_path), processes=1)).results
+    assert len(set(found["losses"])) == 1
+    assert found["measured"] == pytest.approx(found["slope"], rel=0.02)

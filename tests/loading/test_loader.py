@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import os
+
 import numpy as np
 import pytest
 
@@ -116,3 +119,35 @@ def test_waiting_time_is_counted():
 @pytest.mark.parametrize("processes, cores, expected", [(1, 1, 0), (1, 2, 1), (2, 2, 0), (4, 64, 8), (8, 32, 3)])
 def test_default_workers_leave_a_core_to_the_training_process(processes, cores, expected):
     assert default_workers(processes, cores) == expected
+
+
+class Circle:
+    """Garbage that only the collector can find; it notes the process that destroyed it."""
+
+    def __init__(self, path):
+        self.itself, self.path = self, path
+
+    def __del__(self):
+        with open(self.path, "a", encoding="ascii") as file:
+            file.write(f"{os.getpid()}\n")
+
+
+class Collecting(Numbers):
+    """Samples at whose reading the collector happens to run."""
+
+    def sample(self, index, generator):
+        gc.collect()
+        return super().sample(index, generator)
+
+
+def test_a_loader_process_does_not_destroy_what_it_has_inherited(tmp_path):
+    """Executors and queues of Paddle would wait there for threads that a fork does not take along."""
+    destroyed = tmp_path / "destroyed"
+    gc.disable()
+    try:
+        Circle(destroyed)
+        assert len(list(loader_of(Collecting(8), num_workers=2))) == 2
+    finally:
+        gc.enable()
+    gc.collect()
+    assert destroyed.read_text() == f"{os.getpid()}\n"

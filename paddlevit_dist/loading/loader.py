@@ -206,7 +206,7 @@ class _WorkerStart:
 
     def __call__(self, worker_id: int) -> None:
         # What was inherited is not this process's to collect: some of Paddle's objects, such as executors, wait
-        # at their end for threads that a fork does not take along (seen: for ever). Memory not touched stays shared, too.
+        # at their end for threads that a fork does not take along (seen: for ever).
         gc.freeze()
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the main process's to handle
         die_with_parent(self.parent)

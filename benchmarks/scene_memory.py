@@ -370,8 +370,7 @@ def main(arguments: List[str]) -> None:
         feed(given.feed, Path(given.folder), given.scenes, given.repeated, given.rank, given.ranks)
         return
     print_machine()
-    from scene_stages import measure as measure_stages
-
+    subprocess.run([sys.executable, str(Path(__file__).with_name("scene_stages.py"))], check=True)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary, "store")
         make_store(folder, given.scenes)
@@ -379,7 +378,6 @@ def main(arguments: List[str]) -> None:
         print(
             f"{given.scenes:,} scenes, mean {drawn.mean():,.0f} points, {np.sum(drawn > 400_000)} in 32 above 400,000"
         )
-        result = measure_stages(folder)
         found = measure_memory(folder, given.scenes, given.batches)
         times = measure_speed(folder, given.scenes, given.rounds)
         waiting = measure_training(folder, given.scenes)
@@ -387,7 +385,6 @@ def main(arguments: List[str]) -> None:
     ours = found["ours"]
     print_result(
         {
-            **result,
             **{f"gb_{way.replace(', ', '_').replace(' ', '_')}": value for way, value in peak.items()},
             "gb_ours_quarter": ours[given.scenes // 4].pss / GB,
             "uss_gb_ours": ours[given.scenes].uss / GB,

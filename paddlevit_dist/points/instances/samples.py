@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Optional
 
 import numpy as np
 
-from ..augment import affine_matrix
+from ..augment import affine_matrix, mapped
 from ..elastic import elastic_distortion
 from ..scene import Scene
 from .scene_parts import InstanceTable, crop, instance_table, without_gaps
@@ -105,7 +105,7 @@ def prepare_scene(
     """Map, scale, distort, move to the origin, crop, number the instances anew, and locate them."""
     xyz = scene.xyz
     if changes is not None:
-        xyz = (xyz.astype(np.float64) @ changes.matrix(generator)).astype(np.float32)
+        xyz = mapped(xyz.astype(np.float64), changes.matrix(generator)).astype(np.float32)
     voxels = voxel_coordinates(xyz, scale, changes is not None and changes.elastic, generator)  # (n, 3) float64
     colors = scene.rgb.astype(np.float32)
     colors *= np.float32(1 / 127.5)

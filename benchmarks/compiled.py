@@ -25,8 +25,8 @@ def contenders(training: bool) -> Dict[str, Callable[[], float]]:
     import paddle
 
     from paddlevit_dist import create_model
+    from paddlevit_dist.engine.compilation import compile_passes
 
-    paddle.set_flags({"FLAGS_new_executor_serial_run": True})  # as the trainer does
     generator = np.random.default_rng(0)
     images = paddle.to_tensor(generator.standard_normal((BATCH, 3, 224, 224)).astype("float32"))
     labels = paddle.to_tensor(generator.integers(0, 1000, BATCH))
@@ -37,7 +37,7 @@ def contenders(training: bool) -> Dict[str, Callable[[], float]]:
         model.train() if training else model.eval()
         optimizer = paddle.optimizer.AdamW(1e-4, parameters=model.parameters())
         if is_compiled:
-            paddle.jit.to_static(model, full_graph=True)
+            compile_passes(model)
 
         def step() -> float:
             started = time.perf_counter()

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, Tuple
 
 import numpy as np
+from process_memory import status_bytes
 from rounds import ROOT, Spread, interleave, print_machine, print_result, ratios, run, table, tuned_environment
 
 LANDMARKS, RADIUS = 20, 10
@@ -207,19 +208,14 @@ def measure_losses(rounds: int, size: int = 128) -> Dict[str, float]:
     }
 
 
-def peak_bytes(pid: Any) -> int:
-    """Largest resident memory that a process has had, shared memory included."""
-    with open(f"/proc/{pid}/status", encoding="utf-8") as lines:
-        return next(1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
-
-
 def memory(name: str, size: int, out: Path) -> None:
     """Growth of the two processes' peaks by one label (run in new processes)."""
     consumer = Consumer()
     consumer.label("coordinates", size)
-    before = [peak_bytes("self"), peak_bytes(consumer.process.pid)]
+    pids = ("self", consumer.process.pid)
+    before = [status_bytes(pid, "VmHWM") for pid in pids]
     consumer.label(name, size)
-    growth = [peak_bytes(pid) - start for pid, start in zip(("self", consumer.process.pid), before)]
+    growth = [status_bytes(pid, "VmHWM") - start for pid, start in zip(pids, before)]
     consumer.close()
     out.write_text(json.dumps(growth))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from typing import List, NamedTuple, Sequence
+from typing import List, NamedTuple, Sequence, Union
 
 
 class Memory(NamedTuple):
@@ -53,3 +53,13 @@ def members_of(leaders: Sequence[int]) -> List[str]:
 def files_of(members: Sequence[str]) -> List[Path]:
     """Files in shared memory that have one of these processes in their names, as Paddle's and our loaders' have."""
     return [file for file in Path("/dev/shm").iterdir() if any(f"_{pid}_" in file.name for pid in members)]
+
+
+def status_bytes(pid: Union[int, str], name: str) -> int:
+    """A field of a process's status: VmRSS, what is resident, or VmHWM, the most that has been; shared memory included.
+
+    Args:
+        pid: its number, or "self".
+    """
+    with open(f"/proc/{pid}/status", encoding="utf-8") as lines:
+        return next(1024 * int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))

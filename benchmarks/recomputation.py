@@ -18,6 +18,7 @@ import time
 from typing import Dict, List
 
 import rounds
+from process_memory import status_bytes
 from rounds import Spread
 
 BATCHES = {"vit_small_patch16_224": 16, "swin_tiny_patch4_window7_224": 16}
@@ -25,15 +26,8 @@ ROUNDS, STEPS = 5, 3
 RECOMPUTED, KEPT = "recomputed", "kept"
 
 
-def status_bytes(name: str) -> int:
-    """A field of this process's status, such as VmRSS or VmHWM."""
-    with open("/proc/self/status", encoding="ascii") as file:
-        line = next(line for line in file if line.startswith(f"{name}:"))
-    return 1024 * int(line.split()[1])
-
-
 def work(name: str, way: str) -> None:
-    """Print milliseconds of a step and the bytes that it adds."""
+    """Print the seconds of a step and the bytes that it adds."""
     import numpy as np
     import paddle
 
@@ -61,9 +55,9 @@ def work(name: str, way: str) -> None:
         return time.perf_counter() - started
 
     step(1)
-    before = status_bytes("VmRSS")
+    before = status_bytes("self", "VmRSS")
     seconds = [step(BATCHES[name]) for _ in range(STEPS + 1)][1:]
-    print(json.dumps({"seconds": statistics.median(seconds), "bytes": status_bytes("VmHWM") - before}))
+    print(json.dumps({"seconds": statistics.median(seconds), "bytes": status_bytes("self", "VmHWM") - before}))
 
 
 def measured(name: str, way: str, memory: Dict[str, List[float]]) -> float:

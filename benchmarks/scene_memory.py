@@ -17,7 +17,7 @@ disk. The ways, each feeding batches of 4 training scenes to one process, with 2
 Memory is the sum over all processes of PSS (what several processes share counts in parts) plus what lies in /dev/shm
 for them, at its highest while batches are taken; USS is what no two share. Both are given above the same processes fed
 one repeated scene of mean size. Every way runs with a store and with a quarter of it. Then batches per second of the
-loader alone, in interleaved rounds, a short training beside the loader, and milliseconds per stage of one scene.
+loader alone, in interleaved rounds, and a short training beside the loader; ``scene_stages.py`` is run first.
 """
 
 from __future__ import annotations
@@ -370,7 +370,6 @@ def main(arguments: List[str]) -> None:
         feed(given.feed, Path(given.folder), given.scenes, given.repeated, given.rank, given.ranks)
         return
     print_machine()
-    subprocess.run([sys.executable, str(Path(__file__).with_name("scene_stages.py"))], check=True)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary, "store")
         make_store(folder, given.scenes)
@@ -378,6 +377,7 @@ def main(arguments: List[str]) -> None:
         print(
             f"{given.scenes:,} scenes, mean {drawn.mean():,.0f} points, {np.sum(drawn > 400_000)} in 32 above 400,000"
         )
+        subprocess.run([sys.executable, str(Path(__file__).with_name("scene_stages.py")), str(folder)], check=True)
         found = measure_memory(folder, given.scenes, given.batches)
         times = measure_speed(folder, given.scenes, given.rounds)
         waiting = measure_training(folder, given.scenes)

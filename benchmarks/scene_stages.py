@@ -1,6 +1,6 @@
 """Milliseconds per stage of one scene of 150,000 points: our pipeline and the plain one, with equal results.
 
-    python benchmarks/scene_stages.py                    # needs SciPy
+    python benchmarks/scene_stages.py [STORE]            # needs SciPy; a store of scene_memory.py, or a new one
 
 Both do the same steps with the same random numbers on one core, interleaved; ``scene_memory.py`` runs this first. The
 crop is to 120,000 points. "Read" is a memory-mapped scene with its checksum against pickled float arrays.
@@ -154,6 +154,9 @@ def main() -> None:
         os.environ["OPENBLAS_NUM_THREADS"] = "1"
         os.execv(sys.executable, [sys.executable, *sys.argv])
     print_machine()
+    if sys.argv[1:]:
+        print_result(measure(Path(sys.argv[1])))
+        return
     with tempfile.TemporaryDirectory() as folder:
         make_store(Path(folder) / "store", 1)
         print_result(measure(Path(folder) / "store"))

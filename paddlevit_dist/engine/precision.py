@@ -30,8 +30,12 @@ class Precision:
     def __init__(
         self, requested: bool, dtype: str = "float16", level: str = "O1", on_gpu: Optional[bool] = None
     ) -> None:
-        is_known = on_gpu is not None
-        on_gpu = paddle.get_device().startswith("gpu") if on_gpu is None else on_gpu
+        if on_gpu is None:
+            on_gpu = paddle.get_device().startswith("gpu")
+            if requested and on_gpu and not _is_supported(dtype):
+                raise UserError(
+                    f"AMP_DTYPE {dtype}: this GPU does not compute in it; take another one or leave out -amp"
+                )
         self.enabled = requested and on_gpu
         self.notice = ""
         if requested:
@@ -40,8 +44,6 @@ class Precision:
                 if on_gpu
                 else "-amp: this device has no half-precision kernels, training goes on in float32"
             )
-        if self.enabled and not is_known and not _is_supported(dtype):
-            raise UserError(f"AMP_DTYPE {dtype}: this GPU does not compute in it; take another one or leave out -amp")
         # Without promotion: with it, level O2 would compute in float32 wherever a float32 weight takes part.
         self.options: Dict[str, Any] = {"dtype": dtype, "level": level}
         if level == "O2":

@@ -30,6 +30,7 @@ from ..parallel import (
 )
 from ..parallel.devices import cpu_cores
 from .averaging import AveragedWeights
+from .compilation import compile_passes
 from .evaluator import evaluate
 from .keeper import Keeper
 from .optimizer import build_optimizer, freeze
@@ -122,15 +123,11 @@ class Trainer:
             bar.close()
 
     def _compile(self) -> None:
-        """Let Paddle trace the model's forward pass once and run the program from then on, if the run asks for it."""
         if not self.config.TO_STATIC:
             return
         if not self.task.compiles:
             raise UserError(f"TO_STATIC: task {self.config.TASK} cannot be compiled; leave it out")
-        # In the order of the program: side by side, dropout and stochastic depth would draw from the generator in an
-        # order that differs from step to step, and no step could be repeated.
-        paddle.set_flags({"FLAGS_new_executor_serial_run": True})
-        paddle.jit.to_static(self.model, full_graph=True)
+        compile_passes(self.model)
 
     # ---- training --------------------------------------------------------------------------------------------
 

@@ -138,19 +138,7 @@ def first_occurrences(rows: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
     number = len(rows)
     if not number:
         return np.empty(0, np.int64), np.empty(0, np.int64)
-    keys, key_bits = _pack(rows)
-    position_bits = (number - 1).bit_length()
-    if key_bits + position_bits <= _KEY_BITS:
-        # Key and position in one number: sorting numbers takes half the time of sorting positions by their keys, and
-        # equal keys stay in the order of their positions.
-        keys <<= position_bits
-        keys |= np.arange(number)
-        keys.sort()
-        order = keys & ((1 << position_bits) - 1)
-        keys >>= position_bits
-    else:
-        order = np.argsort(keys, kind="stable")
-        keys = keys[order]
+    keys, order = sort_with_positions(*_pack(rows))
     begins = np.empty(number, bool)  # where the next key begins, in the sorted order
     begins[0] = True
     np.not_equal(keys[1:], keys[:-1], out=begins[1:])
@@ -161,6 +149,25 @@ def first_occurrences(rows: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
     inverse = np.empty(number, np.int64)
     inverse[order] = rank[np.cumsum(begins) - 1]
     return np.flatnonzero(is_first), inverse
+
+
+def sort_with_positions(keys: np.ndarray, key_bits: int) -> Tuple[np.ndarray, np.ndarray]:
+    """Sorted keys, and where each of them stood; equal keys stay in the order of their positions.
+
+    Args:
+        keys: int64 (N,) from 0, of ``key_bits`` bits; overwritten.
+    """
+    position_bits = max(len(keys) - 1, 0).bit_length()
+    if key_bits + position_bits > _KEY_BITS:
+        order = np.argsort(keys, kind="stable")
+        return keys[order], order
+    # Key and position in one number: sorting numbers takes half the time of sorting positions by their keys.
+    keys <<= position_bits
+    keys |= np.arange(len(keys))
+    keys.sort()
+    order = keys & ((1 << position_bits) - 1)
+    keys >>= position_bits
+    return keys, order
 
 
 def common_labels(labels: np.ndarray, index: np.ndarray, inverse: np.ndarray, ignore_label: int) -> np.ndarray:

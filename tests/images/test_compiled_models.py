@@ -11,19 +11,18 @@ import numpy as np
 import paddle
 import pytest
 from distributed.harness import run_workers, succeeded
-from distributed.small_runs import build as small_trainer
+
+from paddlevit_dist.engine.compilation import compile_passes
 
 from .test_recomputation import FAMILIES, IMAGES, build, gradients
 
 WITH_DROPOUT = ("vit_tiny_patch16_224", "deit_tiny_distilled_patch16_224")
 
 
-def compiled(name: str, folder: str) -> paddle.nn.Layer:
-    """A model of the family, compiled as the trainer does it."""
-    trainer = small_trainer(folder, "TO_STATIC", "True")
-    trainer.model = build(name)
-    trainer._compile()
-    return trainer.model
+def compiled(name: str) -> paddle.nn.Layer:
+    model = build(name)
+    compile_passes(model)
+    return model
 
 
 def outputs(model: paddle.nn.Layer) -> Dict[str, Any]:
@@ -35,14 +34,13 @@ def outputs(model: paddle.nn.Layer) -> Dict[str, Any]:
     return {"logits": logits, "gradients": gradients(model)}
 
 
-def of_families(folder: str) -> Dict[str, Any]:
-    return {name: (outputs(build(name)), outputs(compiled(name, folder))) for name in FAMILIES}
+def of_families() -> Dict[str, Any]:
+    return {name: (outputs(build(name)), outputs(compiled(name))) for name in FAMILIES}
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory):
-    folder = str(tmp_path_factory.mktemp("compiled"))
-    (found,) = succeeded(run_workers("images.test_compiled_models:of_families", folder, processes=1)).results
+def results():
+    (found,) = succeeded(run_workers("images.test_compiled_models:of_families", processes=1)).results
     return found
 
 
@@ -57,9 +55,9 @@ def test_evaluation_and_gradients_are_those_of_the_model(results, name):
             np.testing.assert_array_equal(traced["gradients"][parameter], value, err_msg=parameter)
 
 
-def repeated(name: str, folder: str) -> Dict[str, Any]:
+def repeated(name: str) -> Dict[str, Any]:
     """Losses of ten steps with one seed, and the slope along a direction by the gradient and by two more losses."""
-    model = compiled(name, folder)
+    model = compiled(name)
 
     def loss() -> paddle.Tensor:
         paddle.seed(2)
@@ -78,8 +76,8 @@ def repeated(name: str, folder: str) -> Dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", WITH_DROPOUT)
-def test_dropout_and_stochastic_depth_draw_the_same_numbers_again(name, tmp_path):
+def test_dropout_and_stochastic_depth_draw_the_same_numbers_again(name):
     target = "images.test_compiled_models:repeated"
-    (found,) = succeeded(run_workers(target, name, str(tmp_path), processes=1)).results
+    (found,) = succeeded(run_workers(target, name, processes=1)).results
     assert len(set(found["losses"])) == 1
     assert found["measured"] == pytest.approx(found["slope"], rel=0.02)

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import paddle
 import pytest
+from checkpoint.test_load_weights import with_paddlevit_names
 from commands.runs import last_line, well, write_pictures
 from distributed.harness import ROOT, run_command, run_main
 
@@ -65,17 +66,7 @@ def folder(tmp_path_factory):
     for name in ("vit.pth", "vit_legacy.pth"):
         (folder / name).symlink_to(FILES / name)
     paddle.save(model.state_dict(), str(folder / "vit.pdparams"))
-    theirs = replaced(
-        {name: value.numpy() for name, value in model.state_dict().items()},
-        (r"^pos_embed", "position_embedding"),
-        (r"^patch_embed\.proj", "patch_embedding.patch_embedding"),
-        (r"attn\.proj", "attn.out"),
-        (r"norm1", "attn_norm"),
-        (r"norm2", "mlp_norm"),
-        (r"^norm\.", "encoder.encoder_norm."),
-        (r"^blocks", "encoder.layers"),
-        (r"^head", "classifier"),
-    )
+    theirs = with_paddlevit_names({name: value.numpy() for name, value in model.state_dict().items()})
     paddle.save(theirs, str(folder / "paddlevit.pdparams"))
     write_safetensors(folder / "vit.safetensors", in_torch_layout(model))
     np.savez(folder / "google.npz", **of_googles_vit(model))
@@ -86,9 +77,9 @@ def folder(tmp_path_factory):
     return folder
 
 
-def fine_tune(folder: Path, output: Path, *arguments: str, processes: int = 2):
+def fine_tune(folder: Path, output: Path, *arguments: str):
     common = ["-dataset=folder", f"-data_path={folder / 'pictures'}", "-image_size=48", "-batch_size=2"]
-    words = [*common, *KEYS, f"-ngpus={processes}", "-num_workers=0", f"-output={output}", "-epochs=2"]
+    words = [*common, *KEYS, "-ngpus=2", "-num_workers=0", f"-output={output}", "-epochs=2"]
     return well(run_main(*words, "TRAIN.WARMUP_EPOCHS", "0", "TRAIN.LAYER_DECAY", "0.7", *arguments))
 
 

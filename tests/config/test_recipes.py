@@ -49,7 +49,8 @@ def test_the_header_says_what_it_is(recipe):
     (score,) = [line for line in lines if re.match(r"# (published )?score: \S", line)]
     if "published" in score:
         assert "not measured by this project" in " ".join(lines[lines.index(score) :])
-    assert all(len(line) <= 120 for line in recipe.read_text(encoding="utf-8").splitlines())
+    long = [line for line in recipe.read_text(encoding="utf-8").splitlines() if len(line) > 120]
+    assert long == []
 
 
 @each_recipe

@@ -85,7 +85,7 @@ def stages(folder: Path) -> List[Stage]:
         (
             "instance information",
             lambda: plain_scenes.instance_info(xyz, instance)[0],
-            lambda: scene_parts.instance_table(xyz, instances).info,
+            lambda: scene_parts.instance_table(xyz, instances).of_points(instances),
         ),
         (
             "whole scene",

@@ -42,6 +42,7 @@ _DATA = (
     Key("DATA.IMAGE_CHANNELS", 3, "int", "3 for colour, 1 for grey", choices=(1, 3)),
     Key("DATA.CROP_PCT", 0.875, "float", "evaluation: share of the resized image that is kept", _SHARE_ABOVE_0),
     _optional("DATA.NUM_WORKERS", "int", "loader processes per device; None: from cores and devices", _AT_LEAST_0),
+    Key("DATA.PREFETCH", 2, "int", "batches that each loader process makes in advance; 1 saves memory", _AT_LEAST_1),
     Key("DATA.IMAGENET_MEAN", [0.5] * 3, "float", "mean per channel, of pixels from 0 to 1", _SHARE, many=True),
     Key("DATA.IMAGENET_STD", [0.5] * 3, "float", "standard deviation per channel", _ABOVE_0, many=True),
     Key(

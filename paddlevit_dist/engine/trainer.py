@@ -237,6 +237,7 @@ class Trainer:
             sampler,
             collate,
             num_workers=self._num_workers,
+            prefetch=data.PREFETCH,
             seed=self.config.SEED,
             timeout_seconds=data.LOADER_TIMEOUT_SECONDS,
         )

@@ -94,10 +94,11 @@ class _Collate:
             batch = self.collate(readings)
             if self.prefix is None:
                 return batch
-            return {
-                name: share(value, self.prefix) if isinstance(value, np.ndarray) else value
-                for name, value in batch.items()
-            }
+            readings.clear()  # what comes from now on needs room
+            for name in list(batch):  # one by one: an array goes as soon as its copy is in shared memory
+                if isinstance(batch[name], np.ndarray):
+                    batch[name] = share(batch[name], self.prefix)
+            return batch
         except Exception as error:
             return _Failure(error, "collating a batch").as_batch()
 
@@ -129,6 +130,7 @@ class Loader:
         collate: list of samples -> dictionary; runs in the loader process. Numpy arrays become tensors on the device;
             text and bytes stay on the host as they are, for what a step must know without asking the device.
         num_workers: loader processes; 0 reads in a thread of this process.
+        prefetch: batches that each of them has ready or under way before they are due.
         seed: of the run.
         timeout_seconds: give up when no batch arrives for this long.
     """
@@ -140,11 +142,13 @@ class Loader:
         collate: Callable[[Sequence[Any]], Dict[str, Any]],
         *,
         num_workers: int,
+        prefetch: int = 2,
         seed: int,
         timeout_seconds: float = 600.0,
     ) -> None:
         self.sampler = sampler
         self.num_workers = num_workers
+        self.prefetch = prefetch
         self.timeout_seconds = timeout_seconds
         self.seconds_waited = 0.0  # for data, since it was last set to 0
         self._readings = _Readings(samples, seed)
@@ -168,6 +172,7 @@ class Loader:
             batch_sampler=batch_sampler,
             collate_fn=self._collate,
             num_workers=self.num_workers,
+            prefetch_factor=self.prefetch,
             worker_init_fn=_WorkerStart(os.getpid()),
             return_list=True,
             use_shared_memory=False,  # ours instead: see shared_arrays
@@ -190,7 +195,7 @@ class Loader:
                     _raise(batch[_FAILURE])
                 if is_first and self._prefix is not None:
                     tensors = [value for value in batch.values() if isinstance(value, paddle.Tensor)]
-                    require_room(tensors, loader.prefetch_factor * self.num_workers, self._prefix)
+                    require_room(tensors, self.prefetch * self.num_workers, self._prefix)
                 is_first = False
                 yield batch
         finally:

@@ -29,7 +29,7 @@ _loaders = itertools.count()
 
 
 class SharedArray(np.ndarray):
-    """An array whose pickle is the name of a file in shared memory; it can be unpickled once."""
+    """Shape and dtype of an array whose content is a file in shared memory; can be pickled, and unpickled once."""
 
     path: str
 
@@ -44,7 +44,8 @@ def new_prefix() -> str:
 
 
 def share(array: np.ndarray, prefix: str) -> np.ndarray:
-    """A copy of ``array`` that crosses to the parent process by name; the array itself if that is not worth it.
+    """A stand-in that crosses to the parent process by name and is ``array`` there; the array itself if that is not
+    worth it. The stand-in keeps no memory: ``array`` can go.
 
     Args:
         array: uint8, int64, float32 or any other plain dtype.
@@ -62,7 +63,7 @@ def share(array: np.ndarray, prefix: str) -> np.ndarray:
         os.unlink(path)
         need = f"a batch of {array.nbytes / 2**20:.0f} MiB ({error.strerror})"
         raise UserError(f"{FOLDER} has no room for {need}: {_REMEDY}") from error
-    shared = array.view(SharedArray)
+    shared = np.broadcast_to(np.empty((), array.dtype), array.shape).view(SharedArray)
     shared.path = path
     return shared
 

@@ -6,8 +6,7 @@ from typing import Tuple
 
 import numpy as np
 
-_BLOCK = 1 << 13  # points at a time: what belongs to them stays in the processor's cache
-_CORNERS = tuple((i, j, k) for i in (0, 1) for j in (0, 1) for k in (0, 1))
+from .compiled import compiled
 
 
 def elastic_distortion(
@@ -51,30 +50,33 @@ def displace(xyz: np.ndarray, noise: np.ndarray, granularity: float, magnitude: 
     Returns:
         (N, 3) in the dtype of ``xyz``.
     """
-    field = _blurred(noise).reshape(3, -1) * np.float64(magnitude)  # (3, nodes)
-    nodes = noise.shape[1:]
-    strides = (nodes[1] * nodes[2], nodes[2], 1)
-    steps = [int(np.dot(strides, corner)) for corner in _CORNERS]  # from a cell's lowest node
-    middle = (np.array(nodes)[:, None] - 1) / 2  # the origin, in cells of the grid
-    moved = np.empty_like(xyz)
-    for start in range(0, len(xyz), _BLOCK):
-        points = xyz[start : start + _BLOCK].T.astype(np.float64)  # (3, block)
-        upper = points / (2 * granularity) + middle
-        cell = upper.astype(np.int64)
-        upper -= cell
-        shares = (1.0 - upper, upper)  # of the lower and the upper node of each axis
-        planes = [shares[i][0] * shares[j][1] for i in (0, 1) for j in (0, 1)]
-        weights = [plane * shares[k][2] for plane in planes for k in (0, 1)]  # in the order of the corners
-        first = cell[0] * strides[0] + cell[1] * strides[1] + cell[2]
-        where = [first + step for step in steps]
-        for axis in range(3):
-            total = points[axis]
-            for weight, node in zip(weights, where):
-                part = field[axis].take(node, mode="clip")  # none lies outside; looking for such takes time
-                part *= weight
-                total += part
-            moved[start : start + _BLOCK, axis] = total
+    field = np.moveaxis(_blurred(noise) * np.float64(magnitude), 0, -1)  # (x nodes, y nodes, z nodes, 3)
+    moved = np.empty(xyz.shape, xyz.dtype)
+    _interpolate(xyz, np.ascontiguousarray(field), 2.0 * granularity, moved)
     return moved
+
+
+@compiled
+def _interpolate(xyz, field, width, moved):
+    """Add to each point what the field is there; the grid's middle is the origin, its cells are ``width`` wide."""
+    cell, lower, upper = np.empty(3, np.int64), np.empty(3), np.empty(3)
+    for n in range(len(xyz)):
+        for axis in range(3):
+            place = np.float64(xyz[n, axis]) / width + (field.shape[axis] - 1) / 2
+            cell[axis] = int(place)
+            upper[axis] = place - cell[axis]
+            lower[axis] = 1.0 - upper[axis]
+        total_x, total_y, total_z = np.float64(xyz[n, 0]), np.float64(xyz[n, 1]), np.float64(xyz[n, 2])
+        for i in range(2):
+            for j in range(2):
+                plane = (upper[0] if i else lower[0]) * (upper[1] if j else lower[1])
+                for k in range(2):
+                    weight = plane * (upper[2] if k else lower[2])
+                    node = field[cell[0] + i, cell[1] + j, cell[2] + k]
+                    total_x += node[0] * weight
+                    total_y += node[1] * weight
+                    total_z += node[2] * weight
+        moved[n, 0], moved[n, 1], moved[n, 2] = total_x, total_y, total_z
 
 
 def _blurred(noise: np.ndarray) -> np.ndarray:

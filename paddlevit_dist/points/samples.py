@@ -9,8 +9,9 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 import numpy as np
 
 from .augment import Augmentation, Strength, affine_matrix, crop_to_budget, mix
+from .elastic import elastic_distortion
 from .scene import Scene
-from .voxels import sparse_quantize
+from .voxels import first_occurrences, sparse_quantize
 
 _FEATURE_CHANNELS = {"rgb": 3, "height": 1, "ones": 1}
 
@@ -129,6 +130,12 @@ def augmentation_of(keys: Any) -> Augmentation:
         color_contrast=keys.COLOR_CONTRAST,
         color_drop=keys.COLOR_DROP,
     ).build()
+
+
+def compile_loops() -> None:
+    """Compile, or load, the loops that a loader process runs: once, for all that are forked from this process."""
+    elastic_distortion(np.zeros((1, 3), np.float32), 1.0, 1.0, np.random.default_rng(0))
+    first_occurrences(np.zeros((1, 3), np.int32))
 
 
 def join_views(samples: Sequence[PointSample]) -> Dict[str, np.ndarray]:

@@ -13,7 +13,7 @@ from ..engine.task import Moment, Task, Term
 from ..models import create_model
 from .export import SceneWriter
 from .losses import lovasz_softmax, summed_cross_entropy
-from .samples import PointSample, PointSamples, augmentation_of, feature_channels, join_views
+from .samples import PointSample, PointSamples, augmentation_of, compile_loops, feature_channels, join_views
 from .scene import IGNORED
 from .semantic_metrics import SemanticMetrics
 from .sources import number_of_classes, open_scenes
@@ -76,6 +76,7 @@ class SemanticSegmentation(Task):
             in_channels=feature_channels(self.config.POINTS.FEATURES),
         )
         self.plan_spec = model.plan_spec()
+        compile_loops()
         return model
 
     def train_step(self, model: paddle.nn.Layer, batch: Dict[str, paddle.Tensor], moment: Moment) -> Dict[str, Term]:

@@ -12,6 +12,7 @@ from typing import Any, Optional, Sequence, Tuple, Union
 import numpy as np
 
 from ..errors import UserError
+from .compiled import compiled
 
 IGNORE_LABEL = -100
 
@@ -138,17 +139,35 @@ def first_occurrences(rows: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
     number = len(rows)
     if not number:
         return np.empty(0, np.int64), np.empty(0, np.int64)
-    keys, order = sort_with_positions(*_pack(rows))
-    begins = np.empty(number, bool)  # where the next key begins, in the sorted order
-    begins[0] = True
-    np.not_equal(keys[1:], keys[:-1], out=begins[1:])
-    first = order[begins]  # (M,) in the order of the keys
-    is_first = np.zeros(number, bool)
-    is_first[first] = True
-    rank = np.cumsum(is_first)[first] - 1  # of each key among the first occurrences
-    inverse = np.empty(number, np.int64)
-    inverse[order] = rank[np.cumsum(begins) - 1]
-    return np.flatnonzero(is_first), inverse
+    keys, _ = _pack(rows)
+    return _first_of_keys(keys, 2 * number)
+
+
+@compiled
+def _first_of_keys(keys, least_slots):
+    """``first_occurrences`` of keys: a hash table with linear probing that holds the numbers of the different keys."""
+    bits = 4
+    while 1 << bits < least_slots:
+        bits += 1
+    mask = (1 << bits) - 1
+    slots = np.full(1 << bits, -1, np.int32)
+    different = np.empty(len(keys), np.int64)
+    first = np.empty(len(keys), np.int64)
+    inverse = np.empty(len(keys), np.int64)
+    number = 0
+    for row in range(len(keys)):
+        key = keys[row]
+        # The upper bits of a product with 2^64 / golden ratio: D. Knuth, The Art of Computer Programming, 6.4.
+        slot = np.int64((np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(64 - bits))
+        while slots[slot] >= 0 and different[slots[slot]] != key:
+            slot = (slot + 1) & mask
+        if slots[slot] < 0:
+            slots[slot] = number
+            different[number] = key
+            first[number] = row
+            number += 1
+        inverse[row] = slots[slot]
+    return first[:number].copy(), inverse
 
 
 def sort_with_positions(keys: np.ndarray, key_bits: int) -> Tuple[np.ndarray, np.ndarray]:

@@ -61,9 +61,10 @@ def test_golden_instance_information(case):
     if case == "cropped":
         xyz, labels = xyz[GOLDEN["crop_valid"].astype(bool)], GOLDEN["relabel_room_out"]
     table = instance_table(xyz, labels)
-    assert table.info.dtype == np.float32 and table.info.shape == (len(xyz), 9)
+    info = table.of_points(labels)
+    assert info.dtype == np.float32 and info.shape == (len(xyz), 9)
     expected = np.full((len(xyz), 9), -100.0)
     expected[labels >= 0] = GOLDEN[f"info_{case}_table"][labels[labels >= 0]]
-    np.testing.assert_allclose(table.info, expected, atol=1e-5)
+    np.testing.assert_allclose(info, expected, atol=1e-5)
     assert np.array_equal(table.sizes, GOLDEN[f"info_{case}_pointnum"])
     assert len(table.sizes) == int(GOLDEN[f"info_{case}_num"])

@@ -141,8 +141,8 @@ def test_a_scene_without_instances_and_an_instance_of_one_point():
     single[7] = 4
     bare = prepare_scene(Scene(xyz, rgb, none, none, "bare"), 20.0, 512, Changes(), np.random.default_rng(0))
     lone = prepare_scene(Scene(xyz, rgb, single, single, "lone"), 20.0, 512, Changes(), np.random.default_rng(0))
-    assert len(bare.table.sizes) == 0 and (bare.table.info == -100).all()
+    assert len(bare.table.sizes) == 0 and (bare.table.of_points(bare.instance) == -100).all()
     assert lone.table.sizes.tolist() == [1] and lone.instance[7] == 0
-    np.testing.assert_allclose(lone.table.info[7], np.tile(lone.xyz[7], 3), atol=1e-6)
+    np.testing.assert_allclose(lone.table.of_points(lone.instance)[7], np.tile(lone.xyz[7], 3), atol=1e-6)
     batch = collate_scenes([bare, lone, bare, lone])
     assert batch["instance_pointnum"].tolist() == [1, 1] and sorted(set(batch["instance_labels"])) == [-100, 0, 1]

@@ -9,10 +9,10 @@ from typing import Any, Dict, List, Optional, Sequence
 
 import numpy as np
 
-from ..scene import IGNORED
+from ..scene import IGNORED, Scene
 from ..sparse import PlanSpec, build_plan
 from ..voxels import first_occurrences
-from .samples import InstanceSample
+from .samples import Changes, InstanceSample, prepare_scene
 from .voxelization import voxel_means, voxelize
 
 
@@ -53,7 +53,7 @@ def collate_scenes(samples: Sequence[InstanceSample], smallest_shape: int = 128)
         "feats": np.concatenate([sample.colors for sample in samples]),
         "labels": np.concatenate([sample.semantic for sample in samples]).astype(np.int64),
         "instance_labels": _shifted_instances(samples).astype(np.int64),
-        "instance_info": np.concatenate([sample.table.info for sample in samples]),
+        "instance_info": np.concatenate([sample.table.of_points(sample.instance) for sample in samples]),
         "instance_pointnum": np.concatenate([sample.table.sizes for sample in samples]),
         "id": [sample.name for sample in samples],
         "offsets": np.cumsum([0, *sizes], dtype=np.int32),
@@ -90,10 +90,20 @@ def network_batch(
         "locs_float": xyz,
         "labels": np.concatenate([sample.semantic for sample in samples]).astype(np.int64),
         "instance_labels": _shifted_instances(samples),
-        "instance_centres": np.concatenate([sample.table.info[:, :3] for sample in samples]),
+        "instance_centres": np.concatenate([sample.table.of_points(sample.instance, 3) for sample in samples]),
         "offsets": np.cumsum([0, *sizes], dtype=np.int32),
         **plan,
     }
+
+
+def compile_loops() -> None:
+    """Compile, or load, the loops that a loader process runs: once, for all that are forked from this process."""
+    labels = np.zeros(1, np.int16)
+    scene = Scene(np.zeros((1, 3), np.float32), np.zeros((1, 3), np.uint8), labels, labels, "one point")
+    for array in scene[:4]:
+        array.flags.writeable = False  # as those of a file are: numba compiles for each kind of array
+    for changes in (None, Changes()):
+        network_batch([prepare_scene(scene, 50.0, 512, changes, np.random.default_rng(0))], None)
 
 
 def _shifted_instances(samples: Sequence[InstanceSample]) -> np.ndarray:

@@ -7,13 +7,11 @@ cost no more than others.
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict
-
 import numpy as np
 
-REACH = 2  # cells that a radius can span along one axis
+from ..compiled import compiled
 
-_compiled: Dict[str, Callable[..., Any]] = {}
+REACH = 2  # cells that a radius can span along one axis
 
 
 def connect(cells: np.ndarray, starts: np.ndarray, xyz: np.ndarray, steps: np.ndarray, squared: float) -> np.ndarray:
@@ -27,20 +25,10 @@ def connect(cells: np.ndarray, starts: np.ndarray, xyz: np.ndarray, steps: np.nd
             that one; rows of smaller keys than its own are left out, they have met it already.
         squared: the radius, squared; closer points are connected.
     """
-    return _function("connect", _connect)(cells, starts, xyz, steps, np.float32(squared))
+    return _connect(cells, starts, xyz, steps, np.float32(squared))
 
 
-def _function(name: str, plain: Callable[..., Any]) -> Callable[..., Any]:
-    if name not in _compiled:
-        import numba
-
-        try:
-            _compiled[name] = numba.njit(cache=True, nogil=True)(plain)
-        except RuntimeError:  # no folder that could keep the compiled code
-            _compiled[name] = numba.njit(nogil=True)(plain)
-    return _compiled[name]
-
-
+@compiled
 def _connect(cells, starts, xyz, steps, squared):
     parents = np.arange(len(cells))
     for step in steps:

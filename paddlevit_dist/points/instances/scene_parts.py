@@ -9,6 +9,7 @@ from typing import NamedTuple, Tuple
 
 import numpy as np
 
+from ..compiled import compiled
 from ..scene import IGNORED
 
 _STEP_VOXELS = 32  # by which the crop gets narrower, for each try
@@ -19,13 +20,24 @@ class InstanceTable(NamedTuple):
     """Where the instances of a scene lie.
 
     Attributes:
-        info: float32 (n, 9): mean, minimum and maximum of the instance that each point belongs to, -100 throughout
-            where it belongs to none.
+        rows: float32 (instances, 9): mean, minimum and maximum (x, y, z each, metres) of each instance's points.
         sizes: int32 (instances,), points of each.
     """
 
-    info: np.ndarray
+    rows: np.ndarray
     sizes: np.ndarray
+
+    def of_points(self, instance: np.ndarray, columns: int = 9) -> np.ndarray:
+        """The first columns for the instance that each point belongs to, -100 throughout where it belongs to none.
+
+        Args:
+            instance: integers (n,), as ``instance_table`` was given.
+
+        Returns:
+            float32 (n, columns).
+        """
+        last = np.full((1, columns), IGNORED, np.float32)  # where -1 points to
+        return np.concatenate([self.rows[:, :columns], last])[np.maximum(instance, -1)]
 
 
 def crop(
@@ -98,19 +110,23 @@ def instance_table(xyz: np.ndarray, instance: np.ndarray) -> InstanceTable:
         xyz: float (n, 3).
         instance: integers (n,), from 0 or -100.
     """
-    info = np.full((len(xyz), 9), IGNORED, np.float32)
-    members = np.flatnonzero(instance >= 0)
-    if not len(members):
-        return InstanceTable(info, np.zeros(0, np.int32))
-    own = instance[members]
-    sizes = np.bincount(own)
-    order = members[np.argsort(own, kind="stable")]
-    starts = np.cumsum(sizes) - sizes
-    table = np.empty((len(sizes), 9), np.float32)
-    for axis in range(3):
-        column = xyz[order, axis].astype(np.float64)
-        table[:, axis] = np.add.reduceat(column, starts) / sizes
-        table[:, 3 + axis] = np.minimum.reduceat(column, starts)
-        table[:, 6 + axis] = np.maximum.reduceat(column, starts)
-    info[members] = table[own]
-    return InstanceTable(info, sizes.astype(np.int32))
+    number = int(instance.max(initial=-1)) + 1
+    rows, sizes = np.zeros((number, 9)), np.zeros(number, np.int64)
+    rows[:, 3:6], rows[:, 6:] = np.inf, -np.inf
+    _gather_instances(xyz, instance, rows, sizes)
+    rows[:, :3] /= sizes[:, None]
+    return InstanceTable(rows.astype(np.float32), sizes.astype(np.int32))
+
+
+@compiled
+def _gather_instances(xyz, instance, rows, sizes):
+    """Sums, minima and maxima into the rows."""
+    for n in range(len(xyz)):
+        if instance[n] >= 0:
+            row = rows[instance[n]]
+            sizes[instance[n]] += 1
+            for axis in range(3):
+                value = np.float64(xyz[n, axis])
+                row[axis] += value
+                row[3 + axis] = min(row[3 + axis], value)
+                row[6 + axis] = max(row[6 + axis], value)

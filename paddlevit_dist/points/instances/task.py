@@ -19,7 +19,7 @@ from ..models.pointgroup import Grouping, PointGroupOutput
 from ..scene import IGNORED
 from ..sources import number_of_classes, open_scenes
 from ..sparse import Plan, PlanSpec, SparseTensor
-from .batches import network_batch
+from .batches import compile_loops, network_batch
 from .export import InstanceWriter, draw_instances
 from .grouping import Clusters, proposal_ious
 from .losses import offset_losses, score_loss
@@ -105,6 +105,7 @@ class InstanceSegmentation(Task):
             repeats=self.keys.BLOCKS,
         )
         self.plan_spec = model.plan_spec()
+        compile_loops()
         for part in self.keys.FROZEN:
             for parameter in getattr(model, part).parameters():
                 parameter.stop_gradient = True

@@ -11,7 +11,8 @@ from typing import NamedTuple
 import numpy as np
 import paddle
 
-from ..voxels import first_occurrences, sort_with_positions
+from ..compiled import compiled
+from ..voxels import first_occurrences
 
 
 class VoxelMaps(NamedTuple):
@@ -40,20 +41,36 @@ def voxelize(locs: np.ndarray) -> VoxelMaps:
 
 def members_of_voxels(p2v_map: np.ndarray, num_voxels: int) -> np.ndarray:
     """``VoxelMaps.v2p_map`` for the other map."""
-    counts = np.bincount(p2v_map, minlength=num_voxels)
-    voxel, order = sort_with_positions(p2v_map.astype(np.int64), num_voxels.bit_length())  # points by voxel
-    place = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
-    table = np.zeros((num_voxels, 1 + int(counts.max(initial=0))), np.int32)
-    table[:, 0] = counts
-    table[voxel, 1 + place] = order
+    most = int(np.bincount(p2v_map, minlength=num_voxels).max(initial=0))
+    table = np.zeros((num_voxels, 1 + most), np.int32)
+    _enter_members(p2v_map, table)
     return table
+
+
+@compiled
+def _enter_members(p2v_map, table):
+    for point in range(len(p2v_map)):
+        row = table[p2v_map[point]]
+        row[0] += 1
+        row[row[0]] = point
 
 
 def voxel_means(features: np.ndarray, p2v_map: np.ndarray, num_voxels: int) -> np.ndarray:
     """Mean of the features of each voxel's points, float32 (M, C), in numpy for the loader; sums are in float64."""
-    counts = np.bincount(p2v_map, minlength=num_voxels)
-    sums = [np.bincount(p2v_map, column, num_voxels) for column in features.T]
-    return (np.stack(sums, axis=1) / counts[:, None]).astype(np.float32)
+    means = np.zeros((num_voxels, features.shape[1]))
+    counts = np.zeros(num_voxels, np.int64)
+    _add_to_voxels(features, p2v_map, means, counts)
+    means /= counts[:, None]
+    return means.astype(np.float32)
+
+
+@compiled
+def _add_to_voxels(features, p2v_map, sums, counts):
+    for point in range(len(p2v_map)):
+        voxel = p2v_map[point]
+        counts[voxel] += 1
+        for channel in range(features.shape[1]):
+            sums[voxel, channel] += features[point, channel]
 
 
 def pool_to_voxels(features: paddle.Tensor, p2v_map: paddle.Tensor, num_voxels: int) -> paddle.Tensor:

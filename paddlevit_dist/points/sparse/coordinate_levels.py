@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Dict, Iterator, NamedTuple, Tuple
 
 import numpy as np
 
 from ...errors import UserError
+from ..compiled import compiled
+from ..voxels import sort_with_positions
 
 _SMALLEST_MARGIN = 256
 
@@ -62,65 +64,58 @@ class CoordinateLevels:
                 "voxel size, or subtract the scene's minimum"
             )
         coordinates = coordinates.astype(np.int64)
-        if len(coordinates) and coordinates[:, 0].min() < 0:
-            raise ValueError(f"scene number {coordinates[:, 0].min()} in column 0 of the coordinates is negative")
+        number = len(coordinates)
+        # Column by column: numpy is slow along rows of four.
+        low, high = ([limit(column) if number else 0 for column in coordinates.T] for limit in (np.min, np.max))
+        if low[0] < 0:
+            raise ValueError(f"scene number {low[0]} in column 0 of the coordinates is negative")
         self.dimension = coordinates.shape[1] - 1
         self._margin = _SMALLEST_MARGIN
-        self._low = coordinates[:, 1:].min(axis=0) if len(coordinates) else np.zeros(self.dimension, np.int64)
-        self._high = coordinates[:, 1:].max(axis=0) if len(coordinates) else np.zeros(self.dimension, np.int64)
-        self._scenes = int(coordinates[:, 0].max()) + 1 if len(coordinates) else 0
+        self._low, self._high = np.array(low[1:], np.int64), np.array(high[1:], np.int64)
+        self._scenes = int(high[0]) + 1 if number else 0
         self._sorted_keys: Dict[int, np.ndarray] = {}
-        keys = self._pack(coordinates)
-        order = _sorting_order(keys)
-        _refuse_duplicates(keys[order], order)
+        keys, order = sort_with_positions(self._pack(coordinates), self._key_bits())
+        _refuse_duplicates(keys, order)
+        self._sorted_keys[1] = keys
         self._levels = {1: Level(1, coordinates, order)}
 
     def level(self, stride: int) -> Level:
         """The distinct ``floor(c / stride) * stride`` of the voxels; beyond stride 1 in lexicographic order."""
         if stride not in self._levels:
             finer = self.level(max(known for known in self._levels if stride % known == 0))
-            coordinates = finer.coordinates[finer.order]
-            coordinates[:, 1:] -= np.mod(coordinates[:, 1:], stride)  # numpy's remainder is that of floor division
             self._reserve(stride)
-            keys = self._pack(coordinates)
-            order = _sorting_order(keys)
-            keys = keys[order]
+            low = np.append(0, self._low - self._margin)
+            radices = np.append(self._scene_step(), self._radices())
+            keys = _coarse_keys(finer.coordinates, finer.order, stride, low, radices)
+            keys, order = sort_with_positions(keys, self._key_bits())
             is_first = np.ones(len(keys), bool)
             np.not_equal(keys[1:], keys[:-1], out=is_first[1:])
-            coordinates = coordinates[order[is_first]]
+            coordinates = _coarse_coordinates(finer.coordinates, finer.order[order[is_first]], stride)
+            self._sorted_keys[stride] = keys[is_first]
             self._levels[stride] = Level(stride, coordinates, np.arange(len(coordinates)))
         return self._levels[stride]
 
     def pairs(
         self, fine: int, coarse: int, kernel_size: int, dilation: int
     ) -> Iterator[Tuple[int, np.ndarray, np.ndarray]]:
-        """Which voxels meet: for each kernel offset k, coarse rows u and fine rows v with v = u + offset_k in space.
+        """Which voxels meet: for each kernel offset k, those with fine voxel = coarse voxel + offset_k in space.
 
         For a symmetric kernel (odd, ``fine == coarse``) only the offsets before the centre: those after it are their
         mirror images, and at the centre every voxel meets itself.
 
         Yields:
-            (k, coarse rows, fine rows), int64 and of equal length.
+            (k, the fine row that each coarse row meets, the coarse row that each fine row meets): int32 (coarse rows,)
+            and (fine rows,), -1 for none; both are overwritten by the next offset.
         """
         offsets = kernel_offsets(kernel_size, self.dimension) * (dilation * fine)
         if fine == coarse and kernel_size % 2:
             offsets = offsets[: len(offsets) // 2]
         source, target = self.level(fine), self.level(coarse)
         self._reserve(int(np.abs(offsets).max(initial=0)) + coarse)
-        source_keys, target_keys = self._keys(source), self._keys(target)
-        weights = self._radices()
-        # Kernel offsets that differ only along the last axis are a line of consecutive keys on the fine level: the
-        # place of one is that of the one before, or the next if that one was found. With dilation it is not.
-        walks = dilation == 1
-        for line in _lines_along_last_axis(offsets):
-            place: Optional[np.ndarray] = None
-            for k in line:
-                wanted = target_keys + int(offsets[k] @ weights)
-                if place is None or not walks:
-                    place = np.searchsorted(source_keys, wanted)
-                found = _equal_at(source_keys, place, wanted)
-                yield k, target.order[found], source.order[place[found]]
-                place = place + found
+        fine_of, coarse_of = np.empty(len(target.order), np.int32), np.empty(len(source.order), np.int32)
+        for k, step in enumerate((offsets @ self._radices()).tolist()):
+            _match(self._keys(target), target.order, self._keys(source), source.order, step, fine_of, coarse_of)
+            yield k, fine_of, coarse_of
 
     def _reserve(self, reach: int) -> None:
         """Make keys leave room for coordinates that lie ``reach`` outside of the voxels' bounding box."""
@@ -145,11 +140,17 @@ class CoordinateLevels:
     def _pack(self, coordinates: np.ndarray) -> np.ndarray:
         """Keys int64 (N,) that sort as the coordinates do."""
         radices = self._radices()
-        widest = int(radices[0]) * (int(self._high[0]) - int(self._low[0]) + 1 + 2 * self._margin)
-        keys = coordinates[:, 0] * widest
+        keys = coordinates[:, 0] * self._scene_step()
         for axis in range(self.dimension):
             keys += (coordinates[:, 1 + axis] - (self._low[axis] - self._margin)) * radices[axis]
         return keys
+
+    def _scene_step(self) -> int:
+        """What one scene adds to a key."""
+        return int(self._radices()[0]) * (int(self._high[0]) - int(self._low[0]) + 1 + 2 * self._margin)
+
+    def _key_bits(self) -> int:
+        return (self._scene_step() * max(1, self._scenes)).bit_length()
 
     def _keys(self, level: Level) -> np.ndarray:
         if level.stride not in self._sorted_keys:
@@ -157,10 +158,44 @@ class CoordinateLevels:
         return self._sorted_keys[level.stride]
 
 
-def _sorting_order(keys: np.ndarray) -> np.ndarray:
-    if len(keys) < 2 or (keys[1:] >= keys[:-1]).all():
-        return np.arange(len(keys))
-    return np.argsort(keys, kind="stable")
+@compiled
+def _coarse_keys(coordinates, order, stride, low, radices):
+    """Keys of the coarse voxels that voxels lie in, in the given order; the first column is not made coarse."""
+    keys = np.empty(len(order), np.int64)
+    for i in range(len(order)):
+        row = coordinates[order[i]]
+        key = (row[0] - low[0]) * radices[0]
+        for axis in range(1, len(row)):
+            key += (row[axis] // stride * stride - low[axis]) * radices[axis]
+        keys[i] = key
+    return keys
+
+
+@compiled
+def _coarse_coordinates(coordinates, rows, stride):
+    coarse = np.empty((len(rows), coordinates.shape[1]), np.int64)
+    for i in range(len(rows)):
+        coarse[i, 0] = coordinates[rows[i], 0]
+        for axis in range(1, coordinates.shape[1]):
+            coarse[i, axis] = coordinates[rows[i], axis] // stride * stride
+    return coarse
+
+
+@compiled
+def _match(coarse_keys, coarse_rows, fine_keys, fine_rows, step, fine_of, coarse_of):
+    """Walk through both sorted lists at once: a coarse voxel's partner is never before that of the one before."""
+    fine_of[:] = -1
+    coarse_of[:] = -1
+    place = 0
+    for i in range(len(coarse_keys)):
+        wanted = coarse_keys[i] + step
+        while place < len(fine_keys) and fine_keys[place] < wanted:
+            place += 1
+        if place == len(fine_keys):
+            break
+        if fine_keys[place] == wanted:
+            fine_of[coarse_rows[i]] = fine_rows[place]
+            coarse_of[fine_rows[place]] = coarse_rows[i]
 
 
 def _refuse_duplicates(sorted_keys: np.ndarray, order: np.ndarray) -> None:
@@ -168,18 +203,3 @@ def _refuse_duplicates(sorted_keys: np.ndarray, order: np.ndarray) -> None:
     if len(repeated):
         first, second = sorted(int(row) for row in order[repeated[0] : repeated[0] + 2])
         raise ValueError(f"voxels {first} and {second} have the same coordinates: make them unique (sparse_quantize)")
-
-
-def _lines_along_last_axis(offsets: np.ndarray) -> List[List[int]]:
-    """Numbers of the offsets, grouped by all but their last component and ascending in it."""
-    lines: Dict[Tuple[int, ...], List[int]] = {}
-    for k, offset in enumerate(offsets):
-        lines.setdefault(tuple(offset[:-1]), []).append(k)
-    return list(lines.values())
-
-
-def _equal_at(sorted_keys: np.ndarray, place: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Whether each wanted key stands at its place, bool (N,)."""
-    if not len(sorted_keys):
-        return np.zeros(len(wanted), bool)
-    return sorted_keys[np.minimum(place, len(sorted_keys) - 1)] == wanted  # past the end: the last key is smaller

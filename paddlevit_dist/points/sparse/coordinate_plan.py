@@ -13,6 +13,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 
+from ..compiled import compiled
 from .coordinate_levels import CoordinateLevels, Level
 from .plan_spec import MapKey, PlanSpec
 
@@ -79,47 +80,89 @@ class CoordinatePlan:
     def kernel_map(self, key: MapKey) -> KernelMapArrays:
         """The pairs of a kernel between two levels."""
         if key not in self._maps:
-            self._maps[key] = self._make_map(key)
+            lists = [table.lists() for table in self.pair_tables(key)]
+            self._maps[key] = KernelMapArrays(lists[0], None if key.is_symmetric else lists[1])
         return self._maps[key]
 
-    def _make_map(self, key: MapKey) -> KernelMapArrays:
+    def pair_tables(self, key: MapKey) -> List["PairTable"]:
+        """The same before it is laid out: to the coarse level and, if it is not symmetric, to the fine one."""
         num_offsets = key.kernel_size**self.dimension
-        to_coarse = _PairTable(len(self.level(key.coarse).order), num_offsets, self.block_rows)
-        to_fine = None
-        if not key.is_symmetric:
-            to_fine = _PairTable(len(self.level(key.fine).order), num_offsets, self.block_rows)
-        for k, coarse_rows, fine_rows in self._levels.pairs(*key):
-            to_coarse.add(k, coarse_rows, fine_rows)
-            if to_fine is None:
-                to_coarse.add(num_offsets - 1 - k, fine_rows, coarse_rows)
-            else:
-                to_fine.add(k, fine_rows, coarse_rows)
-        return KernelMapArrays(to_coarse.lists(), to_fine.lists() if to_fine is not None else None)
+        levels = (key.coarse,) if key.is_symmetric else (key.coarse, key.fine)
+        tables = [PairTable(len(self.level(stride).order), num_offsets, self.block_rows) for stride in levels]
+        for k, fine_of, coarse_of in self._levels.pairs(*key):
+            tables[0].add(k, fine_of)
+            tables[-1].add(num_offsets - 1 - k if key.is_symmetric else k, coarse_of)
+        return tables
 
 
-class _PairTable:
-    """Giving row for each receiving row and kernel offset, -1 for none, laid out as the lists are: by block, offset."""
+class PairTable:
+    """Pairs of one kernel map in one direction while they are found, one kernel offset after the other.
+
+    Args:
+        num_rows: rows that may receive.
+        num_offsets: of the kernel.
+        block_rows: most rows of one block.
+    """
 
     def __init__(self, num_rows: int, num_offsets: int, block_rows: int) -> None:
         # Two blocks at least, where they do not become tiny: two threads can share the work.
         self._block = min(block_rows, max(_FEWEST_BLOCK_ROWS, -(-num_rows // 2)))
-        self._blocks = -(-num_rows // self._block)
-        self._givers = np.full(self._blocks * num_offsets * self._block, -1, np.int32)
-        self._num_offsets = num_offsets
-        rows = np.arange(num_rows)
-        self._first = rows // self._block * (num_offsets * self._block) + rows % self._block  # place of offset 0
+        self.counts = np.zeros((-(-num_rows // self._block), num_offsets), np.int64)
+        # By offset in the order of coming. Most of it is never touched, and so takes no memory.
+        self._receivers = np.empty(num_rows * num_offsets + 1, np.int32)
+        self._givers = np.empty(num_rows * num_offsets + 1, np.int32)
+        self._starts = np.zeros(num_offsets, np.int64)
+        self._has_received = np.zeros(num_rows, bool)
+        self.size = 0
 
-    def add(self, k: int, receivers: np.ndarray, givers: np.ndarray) -> None:
-        self._givers[self._first[receivers] + k * self._block] = givers
+    @property
+    def is_exclusive(self) -> bool:
+        """No row receives more than once in all."""
+        return self.size == np.count_nonzero(self._has_received)
+
+    def add(self, k: int, giver_of: np.ndarray) -> None:
+        """The row that each row gets something from at offset ``k``, int32 (rows,), -1 for none."""
+        self._starts[k] = self.size
+        self.size = _append(
+            giver_of, self._block, self._receivers, self._givers, self.size, self.counts[:, k], self._has_received
+        )
+
+    def write(self, receivers: np.ndarray, givers: np.ndarray) -> None:
+        """Lay the pairs out by block, then by offset, in two arrays int32 (size,)."""
+        _lay_out(self._receivers, self._givers, self._starts, self.counts, receivers, givers)
 
     def lists(self) -> PairLists:
-        places = np.flatnonzero(self._givers >= 0)
-        block = places // (self._num_offsets * self._block)
-        receivers = places % self._block + block * self._block
-        is_present = self._givers.reshape(self._blocks, self._num_offsets, self._block) >= 0
-        counts = is_present.sum(axis=2)
-        is_exclusive = len(places) == np.count_nonzero(is_present.any(axis=1))
-        return PairLists(receivers.astype(np.int32), self._givers[places], counts, is_exclusive)
+        """The same in arrays of their own."""
+        receivers, givers = np.empty(self.size, np.int32), np.empty(self.size, np.int32)
+        self.write(receivers, givers)
+        return PairLists(receivers, givers, self.counts, self.is_exclusive)
+
+
+@compiled
+def _append(giver_of, block, receivers, givers, size, counts, has_received):
+    for number in range(len(counts)):
+        before = size
+        for row in range(number * block, min((number + 1) * block, len(giver_of))):
+            giver = giver_of[row]
+            receivers[size] = row  # overwritten by the next if there is no pair: no branch to be guessed wrong
+            givers[size] = giver
+            size += giver >= 0
+            has_received[row] |= giver >= 0
+        counts[number] = size - before
+    return size
+
+
+@compiled
+def _lay_out(receivers, givers, starts, counts, receivers_out, givers_out):
+    taken = starts.copy()
+    place = 0
+    for number in range(counts.shape[0]):
+        for k in range(counts.shape[1]):
+            count = counts[number, k]
+            receivers_out[place : place + count] = receivers[taken[k] : taken[k] + count]
+            givers_out[place : place + count] = givers[taken[k] : taken[k] + count]
+            taken[k] += count
+            place += count
 
 
 def build_plan(coordinates: np.ndarray, spec: PlanSpec, num_scenes: Optional[int] = None) -> Dict[str, Any]:
@@ -139,21 +182,26 @@ def build_plan(coordinates: np.ndarray, spec: PlanSpec, num_scenes: Optional[int
     """
     plan = CoordinatePlan(coordinates, num_scenes, spec.block_rows)
     header: List[int] = [_FORMAT, plan.dimension, plan.num_scenes]
-    pieces: List[np.ndarray] = []
     strides = sorted({1, *spec.scene_levels, *(s for key in spec.maps for s in (key.fine, key.coarse))})
-    header += [len(strides), *(value for s in strides for value in (s, len(plan.level(s).order)))]
+    rows = {stride: len(plan.level(stride).order) for stride in strides}
+    header += [len(strides), *(value for stride in strides for value in (stride, rows[stride]))]
     header += [len(spec.scene_levels), *spec.scene_levels]
-    pieces += [plan.scenes(stride) for stride in spec.scene_levels]
+    most = sum(2 * key.kernel_size**plan.dimension * (rows[key.coarse] + rows[key.fine]) for key in spec.maps)
+    # What is never touched takes no memory. One element more: batches with no pair have an array that can be handed on.
+    pairs = np.empty(most + sum(rows[stride] for stride in spec.scene_levels) + 1, np.int32)
+    end = 0
+    for stride in spec.scene_levels:
+        pairs[end : end + rows[stride]] = plan.scenes(stride)
+        end += rows[stride]
     header.append(len(spec.maps))
     for key in spec.maps:
-        arrays = plan.kernel_map(key)
         header += key
-        for lists in arrays if arrays.to_fine is not None else arrays[:1]:
-            header += [int(lists.is_exclusive), len(lists.counts), *(int(n) for n in lists.counts.ravel())]
-            pieces += [lists.receivers, lists.givers]
-    # One element more: batches with no pair at all have an array that can be handed on.
-    pairs = np.concatenate([*pieces, np.zeros(1, np.int32)])
-    return {PAIRS: pairs, HEADER: np.array(header, np.int64).tobytes()}
+        for table in plan.pair_tables(key):
+            header += [int(table.is_exclusive), len(table.counts), *table.counts.ravel().tolist()]
+            table.write(pairs[end : end + table.size], pairs[end + table.size : end + 2 * table.size])
+            end += 2 * table.size
+    pairs[end] = 0
+    return {PAIRS: pairs[: end + 1], HEADER: np.array(header, np.int64).tobytes()}
 
 
 class PackedLists(NamedTuple):

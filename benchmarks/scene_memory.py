@@ -15,9 +15,10 @@ disk. The ways, each feeding batches of 4 training scenes to one process, with 2
 - ours, 2 ranks: two training processes of that kind that share the scenes of an epoch
 
 Memory is the sum over all processes of PSS (what several processes share counts in parts) plus what lies in /dev/shm
-for them, at its highest while batches are taken; USS is what no two share. Both are given above the same processes fed
-one repeated scene of mean size. Every way runs with a store and with a quarter of it. Then batches per second of the
-loader alone, in interleaved rounds, and a short training beside the loader; ``scene_stages.py`` is run first.
+for them, at its highest while batches are taken, and the same above the same processes fed one repeated scene of mean
+size; USS is what no two share. Every way runs with a store and with a quarter of it, in rounds. Then batches per second
+of the loader alone, in interleaved rounds, and a short training beside the loader; ``scene_stages.py`` is run first.
+Ours runs in the environment that a run of ours gives itself, the plain ways in one without variables of ours.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import pickle
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -35,66 +36,20 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Sequence
 
 import numpy as np
+import sized_scenes
 from process_memory import Memory, files_of, members_of, memory_of
 from rounds import Spread, end, interleave, print_machine, print_result, ratios, start, table, tuned_environment
 
-SCENES, DIFFERENT = 1800, 32
-MEAN_POINTS, LARGEST_POINTS = 150_000, 450_000
+SCENES = 1800
 BATCH, WORKERS, MAX_POINTS = 4, 2, 250_000
-SPEED_BATCHES, MEMORY_BATCHES, TRAINING_BATCHES = 8, 12, 3
+SPEED_BATCHES, MEMORY_BATCHES, TRAINING_BATCHES = 8, 24, 3
 SCANNET_SCENES = 1201
 WAYS = ("eager", "lazy in main", "lazy in workers", "ours", "ours with plan")
 RANKS = "ours, 2 ranks"
 GB = 2.0**30
 
 
-# ---- data -----------------------------------------------------------------------------------------------------------
-
-
-def sizes() -> np.ndarray:
-    """Points of each different scene; the first has the mean."""
-    generator = np.random.default_rng(0)
-    drawn = np.exp(generator.normal(0.0, 0.5, DIFFERENT))
-    drawn = np.minimum(drawn / drawn.mean() * MEAN_POINTS, LARGEST_POINTS)
-    drawn[0], drawn[1] = MEAN_POINTS, 0.95 * LARGEST_POINTS
-    rest = drawn[2:] * (DIFFERENT * MEAN_POINTS - drawn[:2].sum()) / drawn[2:].sum()
-    return np.concatenate([drawn[:2], rest]).astype(int)
-
-
-def make_store(folder: Path, number: int) -> None:
-    """A prepared store and, beside each scene, the pickled arrays of the plain ways."""
-    from paddlevit_dist.points.augment import crop_to_budget
-    from paddlevit_dist.points.rooms.generator import make_room
-    from paddlevit_dist.points.scannet_classes import CLASS_NAMES
-    from paddlevit_dist.points.scene_store import scene_file, write_lines, write_scene
-
-    (folder / "scenes").mkdir(parents=True)
-    (folder / "plain").mkdir()
-    for index, points in enumerate(sizes()):
-        spacing = 0.0225 * (150_000 / points) ** 0.5
-        room = make_room(3 + 5 * index, (7, 0), spacing, "room")
-        while len(room.xyz) < points:
-            spacing *= 0.9
-            room = make_room(3 + 5 * index, (7, 0), spacing, "room")
-        room = crop_to_budget(room, int(points), np.random.default_rng(index))
-        write_scene(Path(scene_file(folder, f"base{index}")), room)
-        colors = room.rgb.astype(np.float32) / 127.5 - 1
-        plain = (room.xyz, colors, room.semantic.astype(np.float64), room.instance.astype(np.float64))
-        (folder / "plain" / f"base{index}").write_bytes(pickle.dumps(plain, protocol=4))
-    names = [f"scene{n:05d}" for n in range(number)]
-    for n, name in enumerate(names):
-        os.link(scene_file(folder, f"base{n % DIFFERENT}"), scene_file(folder, name))
-        os.link(folder / "plain" / f"base{n % DIFFERENT}", folder / "plain" / name)
-    write_lines(folder / "classes.txt", list(CLASS_NAMES))
-    write_lines(folder / "train.txt", names)
-    write_lines(folder / "val.txt", names[:1])
-
-
 # ---- the ways, each in a process of its own --------------------------------------------------------------------------
-
-
-def read_plain(folder: Path, number: int) -> Any:
-    return pickle.loads((folder / "plain" / f"scene{number:05d}").read_bytes())
 
 
 class Numbers:
@@ -116,12 +71,12 @@ def plain_batches(way: str, folder: Path, numbers: Sequence[int]) -> Iterator[An
     import plain_scenes
 
     if way == "eager":
-        held = {number: read_plain(folder, number) for number in sorted(set(numbers))}
+        held = {number: sized_scenes.read_plain(folder, number) for number in sorted(set(numbers))}
         reads = held.__getitem__
     else:
 
         def reads(number: int) -> Any:
-            return read_plain(folder, number)
+            return sized_scenes.read_plain(folder, number)
 
     def collate(scenes: List[Any]) -> Dict[str, np.ndarray]:
         generator = np.random.default_rng()
@@ -160,35 +115,37 @@ class Repeated:
         return self.dataset.describe(int(self.numbers[index]))
 
 
-def our_batches(folder: Path, numbers: Sequence[int], has_plan: bool, rank: int = 0, ranks: int = 1) -> Iterator[Any]:
-    """Batches without end of our loader, with what our network reads or with the original's fields."""
+def our_batches(folder: Path, numbers: Sequence[int], spec: Any, rank: int = 0, ranks: int = 1) -> Iterator[Any]:
+    """Batches without end of our loader: with the original's fields, or what a network of this ``PlanSpec`` reads."""
     from paddlevit_dist.loading.loader import Loader
     from paddlevit_dist.loading.sampler import TrainingSampler
-    from paddlevit_dist.models import create_model
     from paddlevit_dist.points.datasets.scenes import ScanNet
-    from paddlevit_dist.points.instances.batches import collate_scenes, network_batch
+    from paddlevit_dist.points.instances.batches import collate_scenes, compile_loops, network_batch
     from paddlevit_dist.points.instances.samples import Changes, InstanceSamples
 
+    compile_loops()  # as the task does
     cache = folder / f"cache{rank}"
     cache.mkdir(exist_ok=True)
     scenes = Repeated(ScanNet(str(folder), "train", cache), numbers)
     samples = InstanceSamples(scenes, 50.0, 512, Changes(max_points=MAX_POINTS))
     sampler = TrainingSampler(samples, BATCH, rank=rank, world_size=ranks, accumulation_steps=1, seed=0, repeats=1)
-    spec = create_model("pointgroup", num_classes=20).plan_spec() if has_plan else None
 
     def collate(scenes: List[Any]) -> Dict[str, Any]:
-        fields = network_batch(scenes, spec) if has_plan else collate_scenes(scenes)
+        fields = network_batch(scenes, spec) if spec else collate_scenes(scenes)
         return {name: value for name, value in fields.items() if name != "id"}
 
-    loader = Loader(samples, sampler, collate, num_workers=max(1, WORKERS // ranks), seed=0)
+    loader = Loader(samples, sampler, collate, num_workers=max(1, WORKERS // ranks), prefetch=1, seed=0)
     yield from loader.epochs(1, 1_000_000)
 
 
 def feed(way: str, folder: Path, scenes: int, repeated: bool, rank: int, ranks: int) -> None:
     """What a process does: take batches, say how fast, go on until its standard input is closed."""
+    from paddlevit_dist.models import create_model
+
+    model = create_model("pointgroup", num_classes=20)  # what is fed is a training, and has one
     numbers = [0] * max(BATCH * ranks * 4, 64) if repeated else list(range(scenes))
     if way.startswith("ours"):
-        batches = our_batches(folder, numbers, way != "ours", rank, ranks)
+        batches = our_batches(folder, numbers, model.plan_spec() if way != "ours" else None, rank, ranks)
     else:
         batches = plain_batches(way, folder, numbers)
     for _ in range(WORKERS + 1):
@@ -213,7 +170,7 @@ class Feeder:
         ranks = 2 if way == RANKS else 1
         command = [sys.executable, __file__, "--feed", way, "--folder", str(folder), "--scenes", str(scenes)]
         command += ["--repeated"] if repeated else []
-        environment = tuned_environment(2)
+        environment = tuned_environment(2, tuned=way.startswith("ours"))
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
         words = [["--rank", str(rank), "--ranks", str(ranks)] for rank in range(ranks)]
         self.processes = [start([*command, *of_rank], environment, **pipes) for of_rank in words]
@@ -274,27 +231,31 @@ class Feeder:
             file.unlink(missing_ok=True)
 
 
-def measure_memory(folder: Path, scenes: int, number: int) -> Dict[str, Dict[int, Memory]]:
-    """Peak of each way at both sizes above the same processes fed one repeated scene."""
-    found: Dict[str, Dict[int, Memory]] = {}
-    for way in (*WAYS, RANKS):
-        with Feeder(way, folder, scenes, repeated=True) as feeder:
-            base = feeder.peak(number)
-        found[way] = {0: base}
-        for size in (scenes // 4, scenes):
-            with Feeder(way, folder, size) as feeder:
-                found[way][size] = feeder.peak(number).above(base)
-        print(f"  {way}: {found[way][scenes].pss / GB:.2f} GB", flush=True)
+def measure_memory(folder: Path, scenes: int, number: int, rounds: int) -> Dict[str, Dict[int, Memory]]:
+    """Peak of each way at three sizes: one repeated scene (size 0), a quarter of the scenes, all of them."""
+    ways = (*WAYS, RANKS)
+    sizes = (0, scenes // 4, scenes)
+    peaks: Dict[str, Dict[int, List[Memory]]] = {way: {size: [] for size in sizes} for way in ways}
+    for turn in range(rounds):
+        for way in ways:
+            for size in sizes:
+                with Feeder(way, folder, size or scenes, repeated=not size) as feeder:
+                    peaks[way][size].append(feeder.peak(number))
+            texts = (f"{peaks[way][size][-1].pss / GB:.2f}" for size in sizes)
+            print(f"  round {turn + 1}, {way}: {', '.join(texts)} GB", flush=True)
+    found = {way: {size: Memory(*map(statistics.median, zip(*peaks[way][size]))) for size in sizes} for way in ways}
     rows = []
-    for way, of_size in found.items():
-        small, large = of_size[scenes // 4], of_size[scenes]
+    for way in ways:
+        base, small, large = (found[way][size] for size in sizes)
         per_scene = (large.pss - small.pss) / (scenes - scenes // 4)
-        at_scannet = large.pss + per_scene * (SCANNET_SCENES - scenes)
-        values = (small.pss, large.pss, large.uss, at_scannet, of_size[0].pss)
-        rows.append([way, *(f"{value / GB:.2f}" for value in values)])
-    header = [f"PSS, {scenes // 4}", f"PSS, {scenes}", f"USS, {scenes}", f"PSS, {SCANNET_SCENES}*", "repeated scene"]
-    table("peak memory above one repeated scene, GB, by number of scenes", ["way", *header], rows)
-    print("  * calculated from the two sizes; the last column is what the memory is above")
+        above = [value.above(base).pss for value in (small, large)]
+        at_scannet = above[1] + per_scene * (SCANNET_SCENES - scenes)
+        spread = Spread.of([memory.pss / GB for memory in peaks[way][scenes]]).text()
+        rows.append([way, *(f"{value / GB:.2f}" for value in (*above, at_scannet, base.pss)), spread])
+        rows[-1].append(f"{large.uss / GB:.2f}")
+    header = [str(scenes // 4), str(scenes), f"{SCANNET_SCENES}*", "repeated scene", "all together", "USS"]
+    table("peak GB by number of scenes, above one repeated scene; and all of it", ["way", *header], rows)
+    print("  * calculated from the two sizes")
     return found
 
 
@@ -334,7 +295,7 @@ def measure_training(folder: Path, scenes: int) -> float:
     task.build_dataset("train", folder / "cache0")
     model = task.build_model()
     optimizer = paddle.optimizer.Adam(1e-3, parameters=model.parameters())
-    batches = our_batches(folder, range(scenes), True)
+    batches = our_batches(folder, range(scenes), model.plan_spec())
     next(batches)
     waited = trained = 0.0
     for update in range(TRAINING_BATCHES):
@@ -359,6 +320,7 @@ def main(arguments: List[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--scenes", type=int, default=SCENES)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--memory-rounds", type=int, default=3)
     parser.add_argument("--batches", type=int, default=MEMORY_BATCHES, help="taken while memory is watched")
     for hidden in ("--feed", "--folder"):
         parser.add_argument(hidden, help=argparse.SUPPRESS)
@@ -372,25 +334,33 @@ def main(arguments: List[str]) -> None:
     print_machine()
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary, "store")
-        make_store(folder, given.scenes)
-        drawn = sizes()
+        sized_scenes.make_store(folder, given.scenes)
+        drawn = sized_scenes.sizes()
         print(
             f"{given.scenes:,} scenes, mean {drawn.mean():,.0f} points, {np.sum(drawn > 400_000)} in 32 above 400,000"
         )
         subprocess.run([sys.executable, str(Path(__file__).with_name("scene_stages.py")), str(folder)], check=True)
-        found = measure_memory(folder, given.scenes, given.batches)
+        found = measure_memory(folder, given.scenes, given.batches, given.memory_rounds)
         times = measure_speed(folder, given.scenes, given.rounds)
         waiting = measure_training(folder, given.scenes)
-    peak = {way: of_size[given.scenes].pss / GB for way, of_size in found.items()}
-    ours = found["ours"]
+    sizes = {way: [found[way][size].pss / GB for size in (0, given.scenes // 4, given.scenes)] for way in found}
+    above = {way: of_sizes[2] - of_sizes[0] for way, of_sizes in sizes.items()}
+    largest = max(sizes["ours"][2], sizes["ours with plan"][2])
     print_result(
         {
-            **{f"gb_{way.replace(', ', '_').replace(' ', '_')}": value for way, value in peak.items()},
-            "gb_ours_quarter": ours[given.scenes // 4].pss / GB,
-            "uss_gb_ours": ours[given.scenes].uss / GB,
-            "memory_share_of_eager": max(peak["ours"], peak["ours with plan"]) / peak["eager"],
-            "speed_to_eager": ratios(times["eager"], times["ours"]).median,
-            "speed_to_lazy_in_main": ratios(times["lazy in main"], times["ours"]).median,
+            **{f"gb_above_{way.replace(', ', '_').replace(' ', '_')}": value for way, value in above.items()},
+            **{f"gb_{way.replace(', ', '_').replace(' ', '_')}": values[2] for way, values in sizes.items()},
+            "gb_growth_of_ours": sizes["ours"][2] - sizes["ours"][1],
+            "gb_growth_of_ours_with_plan": sizes["ours with plan"][2] - sizes["ours with plan"][1],
+            "memory_share_of_eager": largest / sizes["eager"][2],
+            "memory_share_of_lazy_in_main": largest / sizes["lazy in main"][2],
+            **{
+                f"speed{of}_to_{peer.replace(' ', '_')}": ratios(
+                    times[peer], times[f"ours{of.replace('_', ' ')}"]
+                ).median
+                for of in ("", "_with_plan")
+                for peer in ("eager", "lazy in main")
+            },
             "training_data_wait": waiting,
         }
     )

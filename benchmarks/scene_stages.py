@@ -18,7 +18,7 @@ from typing import Any, Callable, Dict, List, Tuple
 import numpy as np
 import plain_scenes
 from rounds import Spread, interleave, print_machine, print_result, ratios, table
-from scene_memory import MEAN_POINTS, make_store, read_plain
+from sized_scenes import MEAN_POINTS, make_store, read_plain
 
 ROUNDS = 7
 CROPPED = 120_000

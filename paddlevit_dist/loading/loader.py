@@ -22,13 +22,14 @@ import numpy as np
 import paddle
 
 from ..errors import UserError
-from ..parallel import rank, world_size
+from ..parallel import rank, tuning, world_size
 from ..parallel.failures import end_process
 from ..parallel.launch import die_with_parent
 from .sampler import SampleKey, TrainingSampler
 from .shared_arrays import new_prefix, remove_leftovers, require_room, share
 
 _FAILURE = "__failure__"
+_LARGE_BYTES = 32 << 20  # of a batch whose making leaves much unused memory behind: scenes and volumes, not images
 _SLOW_SECONDS = 20.0  # gloo ends a run whose gradients are waited for longer than 30
 
 
@@ -95,9 +96,13 @@ class _Collate:
             if self.prefix is None:
                 return batch
             readings.clear()  # what comes from now on needs room
+            shared = 0
             for name in list(batch):  # one by one: an array goes as soon as its copy is in shared memory
                 if isinstance(batch[name], np.ndarray):
+                    shared += batch[name].nbytes
                     batch[name] = share(batch[name], self.prefix)
+            if shared > _LARGE_BYTES:
+                tuning.give_back_memory()
             return batch
         except Exception as error:
             return _Failure(error, "collating a batch").as_batch()

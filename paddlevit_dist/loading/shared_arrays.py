@@ -3,7 +3,7 @@
 Paddle's own hand-over updates its memory statistics in the loader process, under a lock. A process that was forked
 while a thread of an earlier loader held that lock never gets it: it hangs, about one start in ten on a busy machine.
 Here the loader process touches no Paddle tensor. It writes an array to a file in shared memory; what is pickled is the
-file's name; unpickling maps the file and removes its name.
+file's name; unpickling, in the training process, removes the name and gives a tensor in the file's memory: no copy.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ _loaders = itertools.count()
 
 
 class SharedArray(np.ndarray):
-    """Shape and dtype of an array whose content is a file in shared memory; can be pickled, and unpickled once."""
+    """Shape and dtype of an array whose content is a file in shared memory; can be pickled, and unpickled once, to a
+    tensor of Paddle's core."""
 
     path: str
 
@@ -44,8 +45,8 @@ def new_prefix() -> str:
 
 
 def share(array: np.ndarray, prefix: str) -> np.ndarray:
-    """A stand-in that crosses to the parent process by name and is ``array`` there; the array itself if that is not
-    worth it. The stand-in keeps no memory: ``array`` can go.
+    """A stand-in that crosses to the parent process by name and becomes a tensor there; the array itself if that is
+    not worth it. The stand-in keeps no memory: ``array`` can go.
 
     Args:
         array: uint8, int64, float32 or any other plain dtype.
@@ -94,11 +95,17 @@ def require_room(arrays: Iterable[Any], batches: int, prefix: str) -> None:
         )
 
 
-def _map(path: str, shape: Tuple[int, ...], dtype: str) -> np.ndarray:
+def _map(path: str, shape: Tuple[int, ...], dtype: str) -> Any:
+    """A tensor of Paddle's core on the CPU that lies in the file's memory: in Paddle's reader, which would copy arrays,
+    and by steps in its threads' heaps, where a hundred MB a batch add up to several batches."""
+    from paddle.base import core
+
     with open(path, "rb") as file:
-        content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)  # may be written to
     os.unlink(path)  # the memory lives as long as the mapping
-    return np.frombuffer(content, dtype=dtype).reshape(shape)
+    tensor = core.DenseTensor() if hasattr(core, "DenseTensor") else core.LoDTensor()  # the name until 2.6
+    tensor.set(np.frombuffer(content, dtype=dtype).reshape(shape), core.CPUPlace(), True)  # keeps the array
+    return tensor
 
 
 def remove_leftovers(prefix: str) -> None:

@@ -8,6 +8,7 @@ entry replaces itself by the same command with these variables set, and spawned 
 
 from __future__ import annotations
 
+import ctypes
 import os
 import platform
 import sys
@@ -85,6 +86,13 @@ def restart_with_environment(requested_processes: int, tuned: bool) -> None:
     sys.stderr.flush()
     arguments = getattr(sys, "orig_argv", None)  # Python 3.10+; keeps interpreter flags such as -X and -m
     os.execv(sys.executable, [sys.executable, *(arguments[1:] if arguments else sys.argv)])
+
+
+def give_back_memory() -> None:
+    """Let the kernel have what this process's heap does not use: the variables above keep it from doing so itself."""
+    library = ctypes.CDLL(None)
+    if hasattr(library, "malloc_trim"):  # glibc
+        library.malloc_trim(0)
 
 
 def settings() -> Dict[str, str]:

@@ -139,8 +139,7 @@ def first_occurrences(rows: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
     number = len(rows)
     if not number:
         return np.empty(0, np.int64), np.empty(0, np.int64)
-    keys, _ = _pack(rows)
-    return _first_of_keys(keys, 2 * number)
+    return _first_of_keys(_pack(rows), 2 * number)
 
 
 @compiled
@@ -170,25 +169,6 @@ def _first_of_keys(keys, least_slots):
     return first[:number].copy(), inverse
 
 
-def sort_with_positions(keys: np.ndarray, key_bits: int) -> Tuple[np.ndarray, np.ndarray]:
-    """Sorted keys, and where each of them stood; equal keys stay in the order of their positions.
-
-    Args:
-        keys: int64 (N,) from 0, of ``key_bits`` bits; overwritten.
-    """
-    position_bits = max(len(keys) - 1, 0).bit_length()
-    if key_bits + position_bits > _KEY_BITS:
-        order = np.argsort(keys, kind="stable")
-        return keys[order], order
-    # Key and position in one number: sorting numbers takes half the time of sorting positions by their keys.
-    keys <<= position_bits
-    keys |= np.arange(len(keys))
-    keys.sort()
-    order = keys & ((1 << position_bits) - 1)
-    keys >>= position_bits
-    return keys, order
-
-
 def common_labels(labels: np.ndarray, index: np.ndarray, inverse: np.ndarray, ignore_label: int) -> np.ndarray:
     """The label that all points of a voxel have, else ``ignore_label``; (M,) for the maps of ``first_occurrences``."""
     limits = np.iinfo(labels.dtype)
@@ -199,8 +179,8 @@ def common_labels(labels: np.ndarray, index: np.ndarray, inverse: np.ndarray, ig
     return kept
 
 
-def _pack(rows: np.ndarray) -> Tuple[np.ndarray, int]:
-    """Number the cells of the rows' bounding box: keys int64 (N,), different for different rows, and their bits.
+def _pack(rows: np.ndarray) -> np.ndarray:
+    """Number the cells of the rows' bounding box: keys int64 (N,), different for different rows.
 
     A box with more cells than an int64 counts is made smaller: by the rank of a value among those that occur, of which
     there are not more than rows.
@@ -217,7 +197,7 @@ def _pack(rows: np.ndarray) -> Tuple[np.ndarray, int]:
         keys *= width
         keys += column
         cells *= width
-    return keys, (cells - 1).bit_length()
+    return keys
 
 
 def _ranks(values: np.ndarray) -> Tuple[np.ndarray, int]:

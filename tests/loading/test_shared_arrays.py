@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import re
@@ -9,6 +10,7 @@ import subprocess
 import sys
 
 import numpy as np
+import paddle
 import pytest
 
 from paddlevit_dist.errors import UserError
@@ -39,7 +41,11 @@ def collate(samples):
     return {"images": np.stack(samples), "none": np.zeros((0, 3), dtype=np.float32)}
 
 
-def loader_of(size: int, num_workers: int) -> Loader:
+def collate_floats(samples):
+    return {"images": np.stack(samples).astype(np.float32)}
+
+
+def loader_of(size: int, num_workers: int, collate=collate) -> Loader:
     samples = Pictures(size)
     sampler = EvaluationSampler(samples, 8, rank=0, world_size=1)
     return Loader(samples, sampler, collate, num_workers=num_workers, seed=0)
@@ -58,6 +64,29 @@ def test_batches_arrive_whole_and_nothing_stays():
     assert own_files() == []
 
 
+def own_mappings() -> int:
+    with open("/proc/self/maps", encoding="utf-8") as lines:
+        return sum("/paddlevit_dist_" in line and f"_{os.getpid()}_" in line for line in lines)
+
+
+def test_batches_outlive_their_loader_can_be_written_to_and_then_go():
+    batches = [batch["images"] for batch in loader_of(48, 2, collate_floats)]
+    gc.collect()
+    expected = [batch["images"].numpy() for batch in loader_of(48, 0, collate_floats)]
+    assert own_mappings() == len(batches) == 6, "tensors lie in what the loader processes wrote"
+    batches[0].add_(paddle.ones_like(batches[0]))
+    np.testing.assert_array_equal(batches[0].numpy(), expected[0] + 1)
+    part = batches[1][2:].reshape([-1])
+    for left, right in zip(batches[1:], expected[1:]):
+        np.testing.assert_array_equal(left.numpy(), right)
+    del batches[1:], left
+    gc.collect()
+    np.testing.assert_array_equal(part.numpy(), expected[1][2:].ravel())
+    del part, batches
+    gc.collect()
+    assert own_mappings() <= 1, "only the last batch stays, for the seconds that Paddle's thread takes to end"
+
+
 def test_a_loader_that_is_left_early_leaves_nothing_and_takes_nothing_from_another():
     outer = iter(loader_of(50, 2))
     first = next(outer)["images"].numpy()
@@ -73,7 +102,7 @@ def test_an_array_is_pickled_by_name_and_read_once():
     content = pickle.dumps(shared_arrays.share(array[:, ::-1], shared_arrays.new_prefix()))
     assert len(content) < 500
     received = pickle.loads(content)
-    np.testing.assert_array_equal(received, array[:, ::-1])
+    np.testing.assert_array_equal(np.asarray(received), array[:, ::-1])
     assert own_files() == []
 
 

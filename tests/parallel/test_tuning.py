@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -99,3 +100,18 @@ def test_without_a_gpu_processes_are_asked_for_and_too_many_are_noticed():
     assert devices.plan_processes(-1, gpus=0).processes == 1
     plan = devices.plan_processes(1000, gpus=0)
     assert plan.processes == 1000 and "share" in plan.notices[0]
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another malloc")
+def test_unused_memory_is_given_back_although_malloc_would_keep_it():
+    script = (
+        "import numpy; from paddlevit_dist.parallel import tuning\n"
+        "def resident(): return int(open('/proc/self/statm').read().split()[1]) * 4096 / 2**20\n"
+        "before = resident(); arrays = [numpy.ones(2**17) for _ in range(100)]; del arrays[::2]; kept = arrays[-1]\n"
+        "del arrays; held = resident() - before; tuning.give_back_memory()\n"
+        "print(held, resident() - before, kept.sum())"
+    )
+    environment = {**os.environ, **tuning.environment(1, True, {}), "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=60)
+    held, left, total = map(float, done.stdout.split())
+    assert held > 90 and left < 10 and total == 2**17

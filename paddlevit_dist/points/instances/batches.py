@@ -103,7 +103,9 @@ def compile_loops() -> None:
     for array in scene[:4]:
         array.flags.writeable = False  # as those of a file are: numba compiles for each kind of array
     for changes in (None, Changes()):
-        network_batch([prepare_scene(scene, 50.0, 512, changes, np.random.default_rng(0))], None)
+        samples = [prepare_scene(scene, 50.0, 512, changes, np.random.default_rng(0))]
+        network_batch(samples, None)
+        collate_scenes(samples)
 
 
 def _shifted_instances(samples: Sequence[InstanceSample]) -> np.ndarray:

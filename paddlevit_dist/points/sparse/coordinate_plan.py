@@ -200,6 +200,7 @@ def build_plan(coordinates: np.ndarray, spec: PlanSpec, num_scenes: Optional[int
             header += [int(table.is_exclusive), len(table.counts), *table.counts.ravel().tolist()]
             table.write(pairs[end : end + table.size], pairs[end + table.size : end + 2 * table.size])
             end += 2 * table.size
+        del table  # its arrays are large, and so are the next one's
     pairs[end] = 0
     return {PAIRS: pairs[: end + 1], HEADER: np.array(header, np.int64).tobytes()}
 

@@ -6,6 +6,9 @@ VENV := .venv
 GPU_VENV := .venv-gpu
 BIN := $(VENV)/bin
 
+# The tests start hundreds of processes: none need compile what another has compiled, whatever the shell says.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: demo test lint format accept test-gpu-wheel clean
 .DELETE_ON_ERROR:
 

@@ -10,7 +10,7 @@ CORE = [
     "yacs>=0.1.8,<0.2",  # the frozen configuration tree, as PaddleViT has it
     "pillow>=9.0,<14",  # reads, resizes and crops images
     "tqdm>=4.60,<5",  # progress bars on terminals
-    "numba>=0.57,<1",  # compiles the loop that finds connected points: 5 to 100 times as fast as SciPy's search tree
+    "numba>=0.57,<1",  # compiles loops over points and voxels: 2 to 15 times as fast as numpy and SciPy
 ]
 
 EXTRAS = {

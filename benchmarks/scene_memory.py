@@ -42,7 +42,7 @@ from rounds import Spread, end, interleave, print_machine, print_result, ratios,
 
 SCENES = 1800
 BATCH, WORKERS, MAX_POINTS = 4, 2, 250_000
-SPEED_BATCHES, MEMORY_BATCHES, TRAINING_BATCHES = 8, 24, 3
+SPEED_BATCHES, MEMORY_BATCHES, TRAINING_BATCHES = 8, 16, 3
 SCANNET_SCENES = 1201
 WAYS = ("eager", "lazy in main", "lazy in workers", "ours", "ours with plan")
 RANKS = "ours, 2 ranks"

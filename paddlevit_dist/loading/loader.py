@@ -95,13 +95,14 @@ class _Collate:
             batch = self.collate(readings)
             if self.prefix is None:
                 return batch
-            readings.clear()  # what comes from now on needs room
-            shared = 0
+            is_large = sum(value.nbytes for value in batch.values() if isinstance(value, np.ndarray)) > _LARGE_BYTES
+            readings.clear()
+            if is_large:
+                tuning.give_back_memory()  # what the making has left, before there are copies
             for name in list(batch):  # one by one: an array goes as soon as its copy is in shared memory
                 if isinstance(batch[name], np.ndarray):
-                    shared += batch[name].nbytes
                     batch[name] = share(batch[name], self.prefix)
-            if shared > _LARGE_BYTES:
+            if is_large:
                 tuning.give_back_memory()
             return batch
         except Exception as error:

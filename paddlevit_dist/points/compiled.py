@@ -11,6 +11,8 @@ def compiled(plain: Callable[..., Any]) -> Callable[..., Any]:
 
     The compiled code is kept beside the source for the next process. Call the function once before processes are
     forked, so that they share numba and need not load it themselves.
+
+    Its attribute ``dispatcher`` gives numba's function, with what it has been compiled for in ``signatures``.
     """
 
     @functools.lru_cache(maxsize=None)
@@ -26,4 +28,5 @@ def compiled(plain: Callable[..., Any]) -> Callable[..., Any]:
     def call(*arguments: Any) -> Any:
         return compiled_once()(*arguments)
 
+    call.dispatcher = compiled_once
     return call

@@ -56,7 +56,7 @@ def _enter_members(p2v_map, table):
 
 
 def voxel_means(features: np.ndarray, p2v_map: np.ndarray, num_voxels: int) -> np.ndarray:
-    """Mean of the features of each voxel's points, float32 (M, C), in numpy for the loader; sums are in float64."""
+    """Mean of the features of each voxel's points, float32 (M, C), for the loader; sums are in float64."""
     means = np.zeros((num_voxels, features.shape[1]))
     counts = np.zeros(num_voxels, np.int64)
     _add_to_voxels(features, p2v_map, means, counts)

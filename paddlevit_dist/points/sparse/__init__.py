@@ -4,7 +4,7 @@ How a task uses it. The plan of a batch depends on coordinates only, so the load
 
     spec = model.plan_spec()                                   # once; small, pickled to the loader process
 
-    def collate(samples):                                      # in the loader process: numpy only
+    def collate(samples):                                      # in the loader process: no Paddle
         coordinates, features = sparse_collate(...)            # int32 (N, 1 + D), float32 (N, C)
         plan = build_plan(coordinates, spec, num_scenes=len(samples))
         return {"features": features, **plan}                  # "plan_pairs" int32, "plan_header" bytes
@@ -16,7 +16,7 @@ How a task uses it. The plan of a batch depends on coordinates only, so the load
 For trying things out, ``SparseTensor(features, coordinates)`` makes what it needs of the plan by itself.
 
 - ``coordinate_levels``: sorted keys, levels, and the search for neighbours
-- ``plan_spec``, ``coordinate_plan``: what a network needs, made in numpy and packed into two arrays
+- ``plan_spec``, ``coordinate_plan``: what a network needs, made without Paddle and packed into two arrays
 - ``kernel_map``, ``tensor``: the tables on the device, ``Plan`` and ``SparseTensor``
 - ``convolution``: the arithmetic and its gradient
 - ``layers``, ``pooling``, ``spconv_layers``: what networks are built of

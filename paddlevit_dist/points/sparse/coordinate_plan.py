@@ -1,4 +1,4 @@
-"""The coordinate plan of a batch: everything about where its voxels lie that a network needs, in numpy.
+"""The coordinate plan of a batch: everything about where its voxels lie that a network needs, in arrays.
 
 A loader process makes it beside the batch, while the device trains on the one before. It depends on coordinates only.
 
@@ -124,7 +124,7 @@ class PairTable:
         """The row that each row gets something from at offset ``k``, int32 (rows,), -1 for none."""
         self._starts[k] = self.size
         self.size = _append(
-            giver_of, self._block, self._receivers, self._givers, self.size, self.counts[:, k], self._has_received
+            giver_of, k, self._block, self._receivers, self._givers, self.size, self.counts, self._has_received
         )
 
     def write(self, receivers: np.ndarray, givers: np.ndarray) -> None:
@@ -139,7 +139,7 @@ class PairTable:
 
 
 @compiled
-def _append(giver_of, block, receivers, givers, size, counts, has_received):
+def _append(giver_of, k, block, receivers, givers, size, counts, has_received):
     for number in range(len(counts)):
         before = size
         for row in range(number * block, min((number + 1) * block, len(giver_of))):
@@ -148,7 +148,7 @@ def _append(giver_of, block, receivers, givers, size, counts, has_received):
             givers[size] = giver
             size += giver >= 0
             has_received[row] |= giver >= 0
-        counts[number] = size - before
+        counts[number, k] = size - before
     return size
 
 

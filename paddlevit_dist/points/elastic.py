@@ -49,7 +49,13 @@ def displace(xyz: np.ndarray, noise: np.ndarray, granularity: float, magnitude: 
 
     Returns:
         (N, 3) in the dtype of ``xyz``.
+
+    Raises:
+        ValueError: the grid does not reach around all points.
     """
+    needed = grid_shape(xyz, granularity)
+    if noise.shape[0] != 3 or any(nodes < least for nodes, least in zip(noise.shape[1:], needed)):
+        raise ValueError(f"noise has shape {noise.shape}, expected at least {(3, *needed)} for these points")
     field = np.moveaxis(_blurred(noise) * np.float64(magnitude), 0, -1)  # (x nodes, y nodes, z nodes, 3)
     moved = np.empty(xyz.shape, xyz.dtype)
     _interpolate(xyz, np.ascontiguousarray(field), 2.0 * granularity, moved)

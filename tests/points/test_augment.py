@@ -158,6 +158,8 @@ def test_elastic_distortion_draws_the_noise_of_its_grid():
     xyz = generator().uniform(-50, 100, (300, 3))
     noise = generator(5).standard_normal((3, *grid_shape(xyz, 20)), dtype=np.float32)
     assert np.array_equal(elastic_distortion(xyz, 20, 160.0, generator(5)), displace(xyz, noise, 20, 160.0))
+    with pytest.raises(ValueError, match=r"noise has shape .* expected at least \(3, "):
+        displace(xyz, noise[:, :, 1:], 20, 160.0)
     # far enough inside for the blur: the standard deviation of the documentation
     far = generator().uniform(-300, 300, (20_000, 3))
     moved = elastic_distortion(far, 3, 1.0, generator()) - far

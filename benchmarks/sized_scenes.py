@@ -1,6 +1,6 @@
 """A store of scenes with sizes as ScanNet's, for the benchmarks of PointGroup's loading.
 
-The scenes are embedded rooms: mean 150,000 points, two in 32 above 400,000. 32 different ones have as many names as are
+The scenes are embedded rooms: mean 150,000 points, one in 32 above 400,000. 32 different ones have as many names as are
 asked for; those of the same content share a file, so that nothing waits for a disk.
 """
 

@@ -1,7 +1,8 @@
 """Checkpoints of a run: a directory each, complete or absent.
 
 ``checkpoints/epoch_0004/`` holds ``model.pdparams`` (readable by plain ``paddle.load``), ``model_ema.pdparams`` if the
-run averages weights, ``optimizer.npz``, ``state.json`` and ``manifest.json`` with the size and SHA-256 of each.
+run averages weights, ``optimizer.npz``, ``state.json``, ``about.yaml`` (what the weights are of and which input they
+expect) and ``manifest.json`` with the size and SHA-256 of each.
 ``checkpoints/last`` and ``checkpoints/best`` are symbolic links that are switched when everything else is on disk.
 """
 
@@ -17,11 +18,12 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 import numpy as np
 import paddle
+import yaml
 
 from ..errors import UserError
 
 MODEL, OPTIMIZER, STATE, MANIFEST = "model.pdparams", "optimizer.npz", "state.json", "manifest.json"
-AVERAGED = "model_ema.pdparams"
+AVERAGED, ABOUT = "model_ema.pdparams", "about.yaml"
 _PREFIX = "epoch_"
 
 
@@ -53,10 +55,11 @@ def save(
     model: paddle.nn.Layer,
     state: RunState,
     averaged: Optional[Dict[str, paddle.Tensor]] = None,
+    about: Optional[Dict[str, Any]] = None,
 ) -> Path:
     """Write the checkpoint of ``epoch`` into ``folder`` and return its directory. Main process only.
 
-    ``averaged`` are the averaged weights by the model's names, if there are any.
+    ``averaged`` are the averaged weights by the model's names, if there are any; ``about`` is plain values for YAML.
 
     Everything is written under a temporary name, flushed to disk and then renamed: a crash leaves the directory
     either complete or absent.
@@ -75,6 +78,8 @@ def save(
         if averaged is not None:
             paddle.save(averaged, str(temporary / AVERAGED))
         np.savez(temporary / OPTIMIZER, **state.optimizer)
+        if about is not None:
+            (temporary / ABOUT).write_text(yaml.safe_dump(about, sort_keys=False), encoding="utf-8")
         content = {"position": state.position, "extra": state.extra}
         (temporary / STATE).write_text(json.dumps(content, indent=1), encoding="utf-8")
         files = {path.name: _fingerprint(path) for path in sorted(temporary.iterdir())}
@@ -142,6 +147,28 @@ def averaged_weights(source: str) -> Optional[Path]:
     """The file of averaged weights, if ``source`` is a checkpoint directory that has one."""
     path = Path(source) / AVERAGED
     return path if path.is_file() else None
+
+
+def read_about(source: str) -> Optional[Dict[str, Any]]:
+    """What the checkpoint at ``source``, its directory or a file in it, says of its weights.
+
+    Returns:
+        An empty dictionary for a checkpoint that was written before they said anything, None if ``source`` is no
+        checkpoint of a run.
+    Raises:
+        UserError: its ``about.yaml`` cannot be read.
+    """
+    directory = Path(source) if Path(source).is_dir() else Path(source).parent
+    if not (directory / STATE).is_file():
+        return None
+    file = directory / ABOUT
+    try:
+        content = yaml.safe_load(file.read_text(encoding="utf-8")) if file.exists() else {}
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+        raise UserError(f"{file} cannot be read ({str(error).splitlines()[0]}); remove it to go on without") from error
+    if not isinstance(content, dict):
+        raise UserError(f"{file}: expected a mapping of names to values; remove the file to go on without it")
+    return content
 
 
 def newest_good(folder: Path, say: Callable[[str], None]) -> Optional[Path]:

@@ -40,6 +40,7 @@ FLAGS: dict[str, Flag] = {
         Flag("num_classes", "N", "MODEL.NUM_CLASSES", "model"),
         Flag("pretrained", "PATH", "MODEL.PRETRAINED", "model"),
         Flag("resume", "PATH", "MODEL.RESUME", "model"),
+        Flag("allow_changes", None, "ALLOW_CHANGES", "model"),
         Flag("epochs", "N", "TRAIN.NUM_EPOCHS", "training"),
         Flag("stop_after_epoch", "N", "TRAIN.STOP_AFTER_EPOCH", "training"),
         Flag("last_epoch", "N", "TRAIN.LAST_EPOCH", "training"),

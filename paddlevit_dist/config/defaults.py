@@ -263,6 +263,12 @@ _RUN = (
     Key("REPORT_FREQ", 20, "int", "updates between lines of the log", _AT_LEAST_1),
     Key("SEED", 0, "int", "seed of everything random", _SEED),
     Key("EVAL", False, "bool", "evaluate only"),
+    Key(
+        "ALLOW_CHANGES",
+        False,
+        "bool",
+        "evaluate or resume though the checkpoint comes from other settings; what differs is told",
+    ),
     Key("SAVE_PREDICTIONS", False, "bool", "with EVAL: write what the model predicts to SAVE/predictions"),
     Key("AMP", False, "bool", "mixed precision in training, on GPUs; weights and checkpoints stay float32"),
     Key("AMP_DTYPE", "float16", "text", "half precision that AMP computes in", choices=("float16", "bfloat16")),

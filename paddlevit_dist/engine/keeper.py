@@ -13,6 +13,7 @@ from ..checkpoint.weights import read_state
 from ..errors import UserError
 from ..observe.record import RunRecord
 from ..parallel import all_gather, broadcast_object, is_main
+from . import about
 from .averaging import AveragedWeights
 from .optimizer import optimizer_state, restore_optimizer
 from .precision import Precision
@@ -88,6 +89,7 @@ class Keeper:
                     self.model, source, minimum_loaded=model.MINIMUM_LOADED, part=model.PRETRAINED_PART
                 )
                 self.record.say(f"pretrained weights {source}: {report.summary()}")
+                self._say_what_differs(str(source), must_match=False)
                 self.record.file("load_report.json", report.json())
             return Start(config.TRAIN.LAST_EPOCH + 1, 0), False
         if found.is_file():
@@ -117,7 +119,12 @@ class Keeper:
             self.record.say(f"-resume=auto: no checkpoint in {self.folder}, starting afresh")
         return found
 
+    def _say_what_differs(self, source: str, must_match: bool) -> None:
+        for line in about.compare(source, self.config, self.task, must_match=must_match):
+            self.record.say(line)
+
     def _restore(self, directory: Path) -> Start:
+        self._say_what_differs(str(directory), must_match=True)
         report = load_weights(self.model, str(directory), strict=True)
         state = checkpoints.read(directory)
         try:
@@ -195,7 +202,9 @@ class Keeper:
         position = {"epoch": epoch, "consumed": 0, "update": epoch * self.updates_per_epoch}
         state = checkpoints.RunState(position, optimizer_state(self.optimizer, self.model), extra)
         averages = None if self.averaged is None else self.averaged.state()
-        directory = checkpoints.save(self.folder, epoch, self.model, state, averages)
+        directory = checkpoints.save(
+            self.folder, epoch, self.model, state, averages, about.describe(self.config, self.task)
+        )
         checkpoints.link(self.folder, "last", directory)
         if is_new_best:
             checkpoints.link(self.folder, "best", directory)

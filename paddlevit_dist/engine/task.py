@@ -112,6 +112,17 @@ class Task:
         no decay on biases, norms and whatever the model's ``no_weight_decay()`` names."""
         return None
 
+    def about_input(self) -> Dict[str, Any]:
+        """Everything about how samples are made that the weights have learned to expect (orientation, range of
+        colours, ...), as plain YAML values by name. It is kept in each checkpoint's ``about.yaml``; evaluating or
+        resuming with other values is an error. Called on every rank, after ``build_model``."""
+        return {}
+
+    def notices_of_old_weights(self) -> List[str]:
+        """Lines for the log when a checkpoint of ours is loaded that says nothing about its input: it was written
+        before ``about.yaml`` was, and may have seen other samples than this version makes."""
+        return []
+
     def recomputed_layers(self, model: paddle.nn.Layer) -> List[paddle.nn.Layer]:
         """The layers whose inner values TRAIN.RECOMPUTE drops; each maps tensors to a tensor."""
         raise UserError(f"TRAIN.RECOMPUTE: task {self.config.TASK} cannot recompute; leave it out")

@@ -29,6 +29,7 @@ from ..parallel import (
     world_size,
 )
 from ..parallel.devices import cpu_cores
+from . import about
 from .averaging import AveragedWeights
 from .compilation import compile_passes
 from .evaluator import evaluate
@@ -94,11 +95,14 @@ class Trainer:
             if source is None:
                 raise UserError(f"-resume=auto: no checkpoint in {self.folder} to evaluate")
         source = checkpoints.averaged_weights(source) or source  # what such a run was evaluated by
+        differences = about.compare(str(source), self.config, self.task, must_match=True)
         report = load_weights(self.model, source, strict=True, part=self.config.MODEL.PRETRAINED_PART)
         self._compile()
         self._start_record()
         self.record.file("eval_load_report.json", report.json())
         self.record.say(f"weights {source}: {report.summary()}")
+        for line in differences:
+            self.record.say(line)
         if self.config.SAVE_PREDICTIONS:
             self._prepare_predictions()
         values, line = self._evaluate("evaluation")

@@ -17,6 +17,7 @@ from typing import Any, Callable, Dict, List, Tuple
 
 import numpy as np
 import plain_scenes
+from numpy.random import default_rng
 from rounds import Spread, interleave, print_machine, print_result, ratios, table
 from sized_scenes import MEAN_POINTS, make_store, read_plain
 
@@ -33,15 +34,15 @@ def stages(folder: Path) -> List[Stage]:
     from paddlevit_dist.points.elastic import displace, grid_shape
     from paddlevit_dist.points.instances import scene_parts
     from paddlevit_dist.points.instances.batches import collate_scenes
-    from paddlevit_dist.points.instances.samples import Changes, prepare_scene
+    from paddlevit_dist.points.instances.samples import Changes, move_to_origin, prepare_scene
     from paddlevit_dist.points.scene_store import read_scene, scene_file
 
     path = scene_file(folder, "scene00000")
     scene = read_scene(path, "scene00000")
     xyz, colors, semantic, instance = plain = read_plain(folder, 0)
     assert len(xyz) == MEAN_POINTS
-    matrix = plain_scenes.matrix(np.random.default_rng(1))
-    generator = np.random.default_rng(2)
+    matrix = plain_scenes.matrix(default_rng(1))
+    generator = default_rng(2)
     voxels = (xyz @ matrix) * 50
     noise = [generator.standard_normal((3, *grid_shape(voxels, step))).astype(np.float32) for step, _ in ELASTIC]
 
@@ -54,18 +55,14 @@ def stages(folder: Path) -> List[Stage]:
     moved = distorted(displace)
     moved = moved - moved.min(axis=0)
     instances = scene.instance.astype(np.int32)
-    kept = scene_parts.crop(moved, CROPPED, 512, np.random.default_rng(3))[1]
-    plain_batch = [plain_scenes.prepare(plain, 10**6, np.random.default_rng(4))] * 4
-    batch = [prepare_scene(scene, 50.0, 512, Changes(), np.random.default_rng(4))] * 4
+    kept = scene_parts.crop(moved, CROPPED, 512, default_rng(3))[1]
+    plain_batch = [plain_scenes.prepare(plain, 10**6, default_rng(4))] * 4
+    batch = [prepare_scene(scene, 50.0, 512, Changes(), default_rng(4))] * 4
 
     def offset() -> np.ndarray:
         result = moved.copy()
-        for axis in range(3):
-            result[:, axis] -= result[:, axis].min()
+        move_to_origin(result)
         return result
-
-    def random(seed: int) -> Any:
-        return np.random.default_rng(seed)
 
     return [
         ("read", lambda: read_plain(folder, 0), lambda: read_scene(path, "scene00000")),
@@ -74,8 +71,8 @@ def stages(folder: Path) -> List[Stage]:
         ("offset", lambda: moved - moved.min(axis=0), offset),
         (
             "crop",
-            lambda: plain_scenes.crop(moved, CROPPED, random(3)),
-            lambda: scene_parts.crop(moved, CROPPED, 512, random(3)),
+            lambda: plain_scenes.crop(moved, CROPPED, default_rng(3)),
+            lambda: scene_parts.crop(moved, CROPPED, 512, default_rng(3)),
         ),
         (
             "labels without gaps",
@@ -89,8 +86,8 @@ def stages(folder: Path) -> List[Stage]:
         ),
         (
             "whole scene",
-            lambda: plain_scenes.prepare(plain, 10**6, random(4)),
-            lambda: prepare_scene(scene, 50.0, 512, Changes(max_points=None), random(4)),
+            lambda: plain_scenes.prepare(plain, 10**6, default_rng(4)),
+            lambda: prepare_scene(scene, 50.0, 512, Changes(max_points=None), default_rng(4)),
         ),
         ("collate, of a batch of 4", lambda: plain_scenes.merge(plain_batch), lambda: collate_scenes(batch)),
     ]

@@ -135,6 +135,11 @@ def voxel_coordinates(xyz: np.ndarray, scale: float, elastic: bool, generator: n
         for granularity, magnitude in _ELASTIC:
             step = max(granularity * scale // _REFERENCE_SCALE, 1)
             voxels = elastic_distortion(voxels, step, magnitude * scale / _REFERENCE_SCALE, generator)
+    move_to_origin(voxels)
+    return voxels
+
+
+def move_to_origin(voxels: np.ndarray) -> None:
+    """Subtract the minimum along each axis, in place, of floats (n, 3); column by column, as numpy is slow along rows."""
     for axis in range(3 if len(voxels) else 0):
         voxels[:, axis] -= voxels[:, axis].min()
-    return voxels

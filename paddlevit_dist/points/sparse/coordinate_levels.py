@@ -83,10 +83,8 @@ class CoordinateLevels:
         if stride not in self._levels:
             finer = self.level(max(known for known in self._levels if stride % known == 0))
             self._reserve(stride)
-            low = np.append(0, self._low - self._margin)
-            radices = np.append(self._scene_step(), self._radices())
-            coordinates, keys = _coarsened(finer.coordinates, finer.order, stride, low, radices)
-            keys, order = _sorted_with_positions(keys, self._key_bits())
+            coordinates = _coarsened(finer.coordinates, finer.order, stride)
+            keys, order = _sorted_with_positions(self._pack(coordinates), self._key_bits())
             is_first = np.ones(len(keys), bool)
             np.not_equal(keys[1:], keys[:-1], out=is_first[1:])
             coordinates = coordinates[order[is_first]]
@@ -200,10 +198,9 @@ def _match(coarse_keys, coarse_rows, fine_keys, fine_rows, step, spacing, length
 
 
 @compiled
-def _coarsened(coordinates, order, stride, low, radices):
-    """The coarse voxels that voxels lie in, in the given order, and their keys; the first column is the scene's."""
+def _coarsened(coordinates, order, stride):
+    """The coarse voxels that voxels lie in, in the given order; the first column is the scene's."""
     coarse = np.empty((len(order), coordinates.shape[1]), np.int64)
-    keys = np.zeros(len(order), np.int64)
     is_power_of_two = stride & (stride - 1) == 0
     for i in range(len(order)):
         for axis in range(coordinates.shape[1]):
@@ -211,8 +208,7 @@ def _coarsened(coordinates, order, stride, low, radices):
             if axis > 0:
                 value = value & -stride if is_power_of_two else value // stride * stride  # both round down
             coarse[i, axis] = value
-            keys[i] += (value - low[axis]) * radices[axis]
-    return coarse, keys
+    return coarse
 
 
 @compiled

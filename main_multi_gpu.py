@@ -1,6 +1,7 @@
 """Train or evaluate on every device of this machine: options, configuration, data sets, one worker per device."""
 
 import sys
+import time
 
 from paddlevit_dist import config as configuration
 from paddlevit_dist.errors import run_and_report
@@ -8,12 +9,16 @@ from paddlevit_dist.registry import resolve
 
 
 def main() -> None:
-    run = configuration.load(sys.argv[1:])
+    run = configuration.load(sys.argv[1:], configuration.EXAMPLE)
 
     from paddlevit_dist.parallel import tuning
 
     tuning.restart_with_environment(run.values.NGPUS, run.values.CPU_TUNING)
 
+    from paddlevit_dist.engine.schedule import with_fitting_warmup
+    from paddlevit_dist.observe.heartbeat import Heartbeat
+    from paddlevit_dist.observe.history import note_interruption
+    from paddlevit_dist.observe.progress import write_line
     from paddlevit_dist.observe.record import cache_folder, prepare_folder
     from paddlevit_dist.parallel import launch_workers, plan_processes
 
@@ -24,9 +29,17 @@ def main() -> None:
     folder = prepare_folder(run.values.SAVE)
     task = resolve("task", run.values.TASK)(run.values)
     splits = ("val",) if run.values.EVAL else ("train", "val")
-    datasets = {split: task.build_dataset(split, cache_folder(folder)) for split in splits}
+    with Heartbeat(write_line, "reading the data sets", shown=plan.is_main):
+        datasets = {split: task.build_dataset(split, cache_folder(folder)) for split in splits}
+    run = with_fitting_warmup(run, plan.total_processes, datasets)
     task.notices = [*run.notices, *plan.notices, *task.notices]
-    launch_workers(worker, (run.values, task, datasets), plan)
+    began = time.time()
+    try:
+        launch_workers(worker, (run.values, task, datasets), plan)
+    except BaseException as error:
+        if plan.is_main and not run.values.EVAL:
+            note_interruption(folder, began, error)
+        raise
 
 
 def worker(config, task, datasets) -> None:
@@ -44,9 +57,11 @@ def show(run, plan) -> None:
     """-show_config: the merged configuration and what follows from it."""
     from paddlevit_dist.engine.schedule import describe_rates
 
+    task = resolve("task", run.values.TASK)(run.values)
+    problems = task.check_model()
     print(run.describe())
     print(describe_rates(run.values, plan.total_processes))
-    for notice in [*run.notices, *plan.notices]:
+    for notice in [*run.notices, *plan.notices, *task.notices, *problems]:
         print(notice)
 
 

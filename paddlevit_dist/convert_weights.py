@@ -12,7 +12,7 @@ import numpy as np
 
 from .checkpoint.load import layout_of_owner
 from .checkpoint.safetensors_files import write_safetensors
-from .checkpoint.weights import EXTENSION, Weights, read_weights
+from .checkpoint.weights import EXTENSION, Weights, evaluated_weights, read_weights
 from .errors import UserError
 from .models import create_model
 from .registry import MODELS
@@ -49,6 +49,7 @@ class Converted(NamedTuple):
     linear: Set[str]
     origin: str
     unknown: List[str]
+    source: str
 
 
 def run(words: List[str]) -> None:
@@ -65,7 +66,7 @@ def run(words: List[str]) -> None:
     options = parser.parse_args(words)
     converted = convert(options.input, options.output, options.part)
     number = sum(value.size for value in converted.state.values())
-    print(f"{options.input}: {converted.origin}")
+    print(f"{converted.source}: {converted.origin}")
     if converted.unknown:
         shown = ", ".join(ascii(name)[1:-1][:120] for name in converted.unknown[:5])
         print(f"unknown names, written as they were: {shown}{' ...' if len(converted.unknown) > 5 else ''}")
@@ -79,10 +80,10 @@ def convert(source: str, target: str, part: Optional[str] = None) -> Converted:
         UserError: the source cannot be read or belongs to no known family; the target has another extension, exists as
             a directory, or cannot be written.
     """
-    path = Path(target)
+    path = Path(target).expanduser()
     if path.suffix not in (EXTENSION, _SAFETENSORS):
         raise UserError(f"convert: {target} ends neither in {EXTENSION} nor in {_SAFETENSORS}")
-    converted = with_our_names(read_weights(source, part))
+    converted = with_our_names(read_weights(evaluated_weights(source), part))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.suffix == _SAFETENSORS:
@@ -139,7 +140,7 @@ def with_our_names(weights: Weights) -> Converted:
         state = {name: value.T if name in linear else value for name, value in state.items()}
     layout = "(in, out)" if is_paddle_layout else "(out, in)"
     unknown = [name for name in state if _pattern(name) not in family.names]
-    return Converted(state, linear, f"{family.name}, {owner} names, Linear weights {layout}", unknown)
+    return Converted(state, linear, f"{family.name}, {owner} names, Linear weights {layout}", unknown, weights.name)
 
 
 def _is_paddle_layout(state: Mapping[str, np.ndarray], linear: Set[str], otherwise: bool) -> bool:

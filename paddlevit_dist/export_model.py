@@ -11,7 +11,6 @@ import yaml
 from .errors import UserError
 
 _LARGEST_DIFFERENCE = 1e-4  # of logits, in units of their largest; both computed in float32, in other orders
-_CHECKPOINTS = ("best", "last")
 
 
 class _Options(argparse.ArgumentParser):
@@ -73,14 +72,13 @@ def load_trained(
         UserError: weights that are missing, damaged or of another architecture, or no way to know the model.
     """
     from .checkpoint.load import classes_of, load_weights
-    from .checkpoint.state import averaged_weights
-    from .checkpoint.weights import read_weights
+    from .checkpoint.weights import evaluated_weights, read_weights
 
-    folder = None if name is not None else _run_folder(Path(source))
+    folder = None if name is not None else _run_folder(Path(source).expanduser())
     if name is None and folder is None:
         raise UserError(f"export: no config.yaml of a run lies beside {source}: name the model with -model=NAME")
-    path = _checkpoint_of(source)
-    weights = read_weights(averaged_weights(path) or path, part)
+    path = evaluated_weights(source)
+    weights = read_weights(path, part)
     builder = _Builder(name, folder, image_size, in_channels)
     num_classes = classes_of(builder.build(1, lazily=True), weights)
     if num_classes is None:
@@ -160,14 +158,6 @@ def _run_folder(path: Path) -> Optional[Path]:
     return next((folder for folder in nearest if (folder / "config.yaml").is_file()), None)
 
 
-def _checkpoint_of(source: str) -> str:
-    """The best checkpoint of a run's folder, or what was given."""
-    for name in _CHECKPOINTS:
-        if (Path(source) / "checkpoints" / name).is_dir():
-            return str(Path(source) / "checkpoints" / name)
-    return source
-
-
 def export(trained: Trained, output: str) -> float:
     """Write ``output.*`` and return the largest difference of its outputs from the model's, for three pictures.
 
@@ -179,7 +169,7 @@ def export(trained: Trained, output: str) -> float:
     import paddle
 
     model, shape = trained.model, trained.about["input_shape"]
-    path = Path(output)
+    path = Path(output).expanduser()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         specification = [paddle.static.InputSpec(list(shape), "float32", "images")]

@@ -23,7 +23,7 @@ def run(arguments: List[str]) -> None:
     from .loading.sampler import SampleKey
     from .observe.record import cache_folder, prepare_folder
 
-    values = configuration.load(arguments).values
+    values = configuration.load(arguments, configuration.EXAMPLE).values
     folder = prepare_folder(values.SAVE)
     task = resolve("task", values.TASK)(values)
     samples = task.build_dataset("train", cache_folder(folder))

@@ -7,7 +7,7 @@ import sys
 import typing
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple, Union
 
-from .registry import MODELS, SPELLINGS, resolve
+from .registry import MODELS, SPELLINGS, known_name, resolve
 
 
 def create_model(
@@ -33,7 +33,7 @@ def create_model(
         UserError: unknown name or option, or dimensions that do not fit together.
     """
     chosen = {key: value for key, value in options.items() if value is not None}
-    name = SPELLINGS.get(name, name)
+    name = _own_name(name)
     return resolve("model", name)(name, num_classes=num_classes, image_size=image_size, **chosen)
 
 
@@ -48,9 +48,14 @@ def variant_options(name: str) -> Dict[str, Any]:
     Raises:
         UserError: unknown name.
     """
-    name = SPELLINGS.get(name, name)
+    name = _own_name(name)
     module = sys.modules[resolve("model", name).__module__]
     return dict(getattr(module, "VARIANTS", {}).get(name, {}))
+
+
+def _own_name(name: str) -> str:
+    name = known_name("model", name)
+    return SPELLINGS.get(name, name)
 
 
 class ModelOptions(NamedTuple):
@@ -74,7 +79,7 @@ def model_options(name: str) -> ModelOptions:
     Raises:
         UserError: unknown name.
     """
-    target = resolve("model", SPELLINGS.get(name, name))
+    target = resolve("model", _own_name(name))
     built = target if inspect.isclass(target) else typing.get_type_hints(target).get("return", target)
     parameters = inspect.signature(built if inspect.isclass(built) else target).parameters.values()
     named = {p.name: p.default for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from typing import Any, Callable, Dict, List, Union
+from typing import Any, Callable, Dict, Iterator, List, Optional, Union
 
 from .errors import UserError
+
+_GUESS_DATASET = "paddlevit_dist.images.datasets.guessing:guess"
 
 Target = Union[str, Callable[..., Any]]
 
@@ -75,6 +77,37 @@ SPELLINGS: Dict[str, str] = {
 }
 MODELS.update({spelling: MODELS[name] for spelling, name in SPELLINGS.items()})
 
+# Names of torchvision, of papers and of PaddleClas, once letters are small and signs are underscores.
+_OTHER_NAMES: Dict[str, Dict[str, str]] = {
+    "model": {
+        "vit_ti_16": "vit_tiny_patch16_224",
+        "vit_s_16": "vit_small_patch16_224",
+        "vit_s_32": "vit_small_patch32_224",
+        "vit_b_16": "vit_base_patch16_224",
+        "vit_b_32": "vit_base_patch32_224",
+        "vit_l_16": "vit_large_patch16_224",
+        "vit_l_32": "vit_large_patch32_224",
+        "vit_h_14": "vit_huge_patch14_224",
+        "swin_t": "swin_tiny_patch4_window7_224",
+        "swin_s": "swin_small_patch4_window7_224",
+        "swin_b": "swin_base_patch4_window7_224",
+        "mixer_b_16": "mixer_b16_224",
+        "mixer_l_16": "mixer_l16_224",
+    },
+    "dataset": {
+        "imagenet": "imagenet2012",
+        "imagenet1k": "imagenet2012",
+        "imagenet_1k": "imagenet2012",
+        "ilsvrc2012": "imagenet2012",
+        "imagefolder": "folder",
+        "image_folder": "folder",
+        "cifar_10": "cifar10",
+        "cifar_100": "cifar100",
+        "fashionmnist": "fashion_mnist",
+    },
+    "task": {"semantic": "semantic_segmentation", "instance_segmentation": "pointgroup"},
+}
+
 DATASETS: Dict[str, Target] = {
     "digits": "paddlevit_dist.images.datasets.digits:Digits",
     "mnist": "paddlevit_dist.images.datasets.idx:Mnist",
@@ -105,6 +138,13 @@ SETTINGS: List[str] = [
     "paddlevit_dist.volumes.settings:KEYS",
 ]
 
+# A recipe of each room that messages name.
+RECIPES = {
+    "images": "./configs/vit_tiny_patch16_224.yaml",
+    "points": "./configs/minkunet34c_scannet.yaml",
+    "volumes": "./configs/landmark_unet3d.yaml",
+}
+
 _TABLES = {"model": MODELS, "dataset": DATASETS, "task": TASKS}
 
 
@@ -112,14 +152,57 @@ def resolve(kind: str, name: str) -> Any:
     """Import and return what ``name`` stands for among the ``kind`` ("model", "dataset" or "task").
 
     Raises:
-        UserError: nothing is registered under that name; the message has the closest and all valid names.
+        UserError: nothing is registered under that name; the message has the nearest ones.
+    """
+    target = _TABLES[kind][known_name(kind, name)]
+    return _import(target) if isinstance(target, str) else target
+
+
+def known_name(kind: str, name: str) -> str:
+    """The registered name that ``name`` is or is another spelling of: in capitals, with hyphens, with timm's tag or an
+    owner ("google/vit-base-patch16-224"), or as torchvision or papers have it ("ViT-B/16").
+
+    Raises:
+        UserError: as ``resolve``.
     """
     table = _TABLES[kind]
-    if name not in table:
-        hint = closest(name, list(table))
-        raise UserError(f"{kind} '{name}' is not known: {hint}valid names: {', '.join(sorted(table))}")
-    target = table[name]
-    return _import(target) if isinstance(target, str) else target
+    for spelling in _spellings(name):
+        spelling = _OTHER_NAMES[kind].get(spelling, spelling)
+        if spelling in table:
+            return spelling
+    near = [f"'{other}'" for other in difflib.get_close_matches(name.lower(), list(table), n=3, cutoff=0.0)]
+    hint = f"{kind} '{name}' is not known: did you mean {', '.join(near[:-1])} or {near[-1]}?"
+    if kind == "model":
+        raise UserError(f"{hint} python -m paddlevit_dist inspect --list names all")
+    raise UserError(f"{hint} valid names: {', '.join(sorted(table))}")
+
+
+def _spellings(name: str) -> Iterator[str]:
+    """``name``, and what it may be in other words."""
+    yield name
+    plain = name.lower().replace("-", "_")
+    for part in (plain.replace("/", "_"), plain.rpartition("/")[2]):
+        for stem in (part, part.partition(".")[0]):  # timm's tag of the weights comes after a dot
+            yield stem
+            yield stem.replace("swintransformer_", "swin_")
+            yield stem[: -len("_224")] if stem.endswith("_224") else stem  # a size that is the only one
+    yield plain
+
+
+def list_names(kind: str) -> List[str]:
+    """All registered names of the ``kind``, in alphabetical order."""
+    return sorted(_TABLES[kind])
+
+
+def room_of(kind: str, name: str) -> Optional[str]:
+    """The room that a built-in name belongs to ("images", "points" or "volumes"); None for any other name."""
+    target = _TABLES[kind].get(name)
+    return target.split(".")[1] if isinstance(target, str) and target.startswith("paddlevit_dist.") else None
+
+
+def guess_dataset(path: str) -> Any:
+    """Which data set lies at ``path``: ``dataset`` and ``reason``, or None."""
+    return _import(_GUESS_DATASET)(path)
 
 
 def room_keys() -> List[Any]:

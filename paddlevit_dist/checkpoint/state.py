@@ -21,9 +21,10 @@ import paddle
 import yaml
 
 from ..errors import UserError
+from .weights import AVERAGED, checkpoint_in
 
 MODEL, OPTIMIZER, STATE, MANIFEST = "model.pdparams", "optimizer.npz", "state.json", "manifest.json"
-AVERAGED, ABOUT = "model_ema.pdparams", "about.yaml"
+ABOUT = "about.yaml"
 _PREFIX = "epoch_"
 
 
@@ -143,9 +144,9 @@ def read(directory: Path) -> RunState:
     return RunState(content["position"], optimizer, content["extra"])
 
 
-def averaged_weights(source: str) -> Optional[Path]:
-    """The file of averaged weights, if ``source`` is a checkpoint directory that has one."""
-    path = Path(source) / AVERAGED
+def averaged_weights(directory: Path) -> Optional[Path]:
+    """The file of averaged weights in a checkpoint, if it has one."""
+    path = directory / AVERAGED
     return path if path.is_file() else None
 
 
@@ -158,7 +159,8 @@ def read_about(source: str) -> Optional[Dict[str, Any]]:
     Raises:
         UserError: its ``about.yaml`` cannot be read.
     """
-    directory = Path(source) if Path(source).is_dir() else Path(source).parent
+    path = checkpoint_in(source)
+    directory = path if path.is_dir() else path.parent
     if not (directory / STATE).is_file():
         return None
     file = directory / ABOUT
@@ -201,7 +203,7 @@ def resolve(source: str, own_folder: Path, say: Callable[[str], None]) -> Option
     """
     if source == "auto":
         return newest_good(own_folder, say)
-    path = Path(source)
+    path = Path(source).expanduser()
     if not path.exists():
         path = path.with_name(path.name + Path(MODEL).suffix)
     if not path.exists():
@@ -228,6 +230,11 @@ def resolve(source: str, own_folder: Path, say: Callable[[str], None]) -> Option
             raise UserError(f"-resume={source}: {error}, and there is no good checkpoint beside it") from error
         say(f"going on from {good} instead")
         return good
+
+
+def is_newest(directory: Path) -> bool:
+    """Whether no checkpoint of a later epoch lies beside this one."""
+    return all(path.name <= directory.resolve().name for _, path in _numbered(directory.resolve().parent))
 
 
 def _numbered(folder: Path) -> List:

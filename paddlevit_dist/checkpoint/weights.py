@@ -20,6 +20,7 @@ from .torch_files import open_torch_file
 from .unpickling import restricted_load
 
 EXTENSION = ".pdparams"
+AVERAGED = "model_ema" + EXTENSION  # beside the weights of a checkpoint whose run averages them
 _TORCH = (".pth", ".pt", ".bin", ".ckpt")
 _READ = (EXTENSION, ".safetensors", ".npz", *_TORCH)
 _OTHER_FORMATS = (".npy", ".onnx", ".h5", ".msgpack", ".pdiparams", ".pdmodel", ".pdopt", ".tflite", ".gguf")
@@ -115,10 +116,12 @@ def _weights(content: Any, name: str, in_paddle_layout: bool, part: Optional[str
 def find_weights_file(path: Union[str, os.PathLike]) -> Path:
     """The file that ``path`` means: itself, with the extension added, or the weights in that directory.
 
+    A run's output folder, or its ``checkpoints``, means its best checkpoint, else its last; ``~`` is the home folder.
+
     Raises:
         UserError: none of them exists; the message says what was tried and what is there instead.
     """
-    given = Path(path)
+    given = checkpoint_in(path)
     with_extension = given.with_name(given.name + EXTENSION) if given.name else given
     in_directory = [given / name for name in _IN_DIRECTORY] + _only_weights_in(given)
     with reading(str(path), "path"):
@@ -135,6 +138,28 @@ def find_weights_file(path: Union[str, os.PathLike]) -> Path:
         )
     tried = str(given) if given.suffix == EXTENSION else f"{given}, {with_extension}"
     raise UserError(f"no weights at {path} (tried {tried}): {_what_is_there(given.parent, with_extension.name)}")
+
+
+def checkpoint_in(path: Union[str, os.PathLike]) -> Path:
+    """The checkpoint that a run's folder stands for where weights are wanted: ``best``, else ``last``.
+
+    Any other path is what it is; ``~`` is the home folder."""
+    given = Path(path).expanduser()
+    for folder in (given / "checkpoints", given):
+        for name in ("best", "last"):
+            if (folder / name).is_dir() and (folder / name).is_symlink():
+                return folder / name
+    return given
+
+
+def evaluated_weights(source: Union[str, os.PathLike]) -> str:
+    """What ``source`` means where a run's scores are to be met again: the averaged weights of a checkpoint that has
+    some, the checkpoint that a run's folder stands for, else ``source`` as it is."""
+    if is_address(source):
+        return str(source)
+    checkpoint = checkpoint_in(source)
+    averaged = checkpoint / AVERAGED
+    return str(averaged if averaged.is_file() else checkpoint)
 
 
 def _only_weights_in(folder: Path) -> List[Path]:

@@ -6,8 +6,12 @@ keys, check what must fit together, freeze. Nothing here imports paddle.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from .defaults import default_config
 from .merge import Configuration, load
 from .text import dump_yaml
 
-__all__ = ["Configuration", "default_config", "dump_yaml", "load"]
+EXAMPLE = str(Path(__file__).resolve().parents[2] / "configs" / "vit_digits.yaml")
+
+__all__ = ["EXAMPLE", "Configuration", "default_config", "dump_yaml", "load"]

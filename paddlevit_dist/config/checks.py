@@ -5,6 +5,7 @@ from __future__ import annotations
 from yacs.config import CfgNode
 
 from ..errors import UserError
+from ..registry import RECIPES, room_of
 from .defaults import KEYS
 
 _MIXING = ("TRAIN.MIXUP_ALPHA", "TRAIN.CUTMIX_ALPHA", "TRAIN.CUTMIX_MINMAX")  # each switches mixing on
@@ -31,6 +32,7 @@ def check(values: CfgNode, places: dict[str, str]) -> list[str]:
         UserError: two values contradict each other.
     """
     given = _Given(values, places)
+    _check_rooms(values, given)
     _check_images(values, given)
     if values.EVAL:
         _check_evaluation(values, given)
@@ -56,6 +58,21 @@ def check(values: CfgNode, places: dict[str, str]) -> list[str]:
     if values.MODEL.PRETRAINED and values.MODEL.RESUME:
         notices.append(f"{given['MODEL.RESUME']} wins over {given['MODEL.PRETRAINED']} if it finds a checkpoint")
     return notices
+
+
+def _check_rooms(values: CfgNode, given: _Given) -> None:
+    """Task, data set and model have to be of one kind; a user's own fit anything."""
+    task = room_of("task", values.TASK)
+    for name, kind, value in (
+        ("DATA.DATASET", "dataset", values.DATA.DATASET),
+        ("MODEL.NAME", "model", values.MODEL.NAME),
+    ):
+        room = room_of(kind, value)
+        if None not in (task, room) and task != room:
+            raise UserError(
+                f"{given[name]} is for {room}, {given['TASK']} for {task}: choose a recipe for {room}, such as "
+                f"-cfg={RECIPES[room]}, or another -dataset"
+            )
 
 
 def _check_images(values: CfgNode, given: _Given) -> None:

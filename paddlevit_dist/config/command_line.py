@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -28,7 +29,13 @@ class Flag(NamedTuple):
 FLAGS: dict[str, Flag] = {
     flag.name: flag
     for flag in (
-        Flag("cfg", "FILE", None, "what to run", "YAML file, after the BASE files it names; default: none"),
+        Flag(
+            "cfg",
+            "FILE",
+            None,
+            "what to run",
+            "YAML file, after the BASE files it names; without it and without data: the digits example",
+        ),
         Flag("eval", None, "EVAL", "what to run"),
         Flag("output", "FOLDER", "SAVE", "what to run"),
         Flag("dataset", "NAME", "DATA.DATASET", "data"),
@@ -52,6 +59,32 @@ FLAGS: dict[str, Flag] = {
         Flag("show_config", None, None, "help", "print the merged configuration, with the source of each value"),
         Flag("h", None, None, "help", "print this text; also -help"),
     )
+}
+
+# What other tools call a flag or key of ours.
+OTHER_FLAGS = {
+    **dict.fromkeys(("config", "config_file", "c"), "-cfg=FILE"),
+    **dict.fromkeys(("data_dir", "data_root", "dataset_path"), "-data_path=PATH"),
+    **dict.fromkeys(("output_dir", "out", "save_dir", "work_dir", "log_dir"), "-output=FOLDER"),
+    **dict.fromkeys(("b", "bs", "batch"), "-batch_size=N"),
+    **dict.fromkeys(("j", "workers"), "-num_workers=N"),
+    **dict.fromkeys(("img_size", "imgsz", "input_size"), "-image_size=PIXELS"),
+    **dict.fromkeys(("nb_classes", "classes"), "-num_classes=N"),
+    **dict.fromkeys(("checkpoint", "weights", "finetune", "initial_checkpoint"), "-pretrained=PATH"),
+    **dict.fromkeys(("gpus", "nproc_per_node", "devices", "num_gpus"), "-ngpus=N"),
+    **dict.fromkeys(("epoch", "num_epochs", "max_epochs"), "-epochs=N"),
+    **dict.fromkeys(("evaluate", "test", "val"), "-eval"),
+    **dict.fromkeys(("lr", "learning_rate", "base_lr"), "TRAIN.BASE_LR VALUE"),
+    **dict.fromkeys(("wd", "weight_decay"), "TRAIN.WEIGHT_DECAY VALUE"),
+    **dict.fromkeys(("opt", "optimizer"), "TRAIN.OPTIMIZER.NAME VALUE"),
+    **dict.fromkeys(("model", "arch", "a"), "MODEL.NAME VALUE"),
+    **dict.fromkeys(("warmup_epochs", "warmup"), "TRAIN.WARMUP_EPOCHS VALUE"),
+    **dict.fromkeys(("clip_grad", "grad_clip"), "TRAIN.GRAD_CLIP VALUE"),
+    "smoothing": "TRAIN.SMOOTHING VALUE",
+    "mixup": "TRAIN.MIXUP_ALPHA VALUE",
+    "cutmix": "TRAIN.CUTMIX_ALPHA VALUE",
+    "drop_path": "MODEL.DROPPATH VALUE",
+    "task": "TASK VALUE",
 }
 
 USAGE = "python main_multi_gpu.py [-flag=value ...] [KEY VALUE ...]"
@@ -88,7 +121,7 @@ def parse(argv: Sequence[str]) -> CommandLine:
             last = f": the last one, {show(values[-1])}, is used" if flag.argument else ""
             command.notices.append(f"-{name} is given {len(values)} times{last}")
         if flag.key:
-            value = values[-1] if flag.argument else True
+            value = _typed(flag.key, values[-1]) if flag.argument else True
             command.settings.append(Setting(flag.key, value, COMMAND_LINE, f"-{name}"))
     if "cfg" in given:
         command.cfg = given["cfg"][-1]
@@ -112,6 +145,7 @@ def _read(argv: Sequence[str]) -> tuple[dict[str, list[str]], list[tuple[str, An
         word = words.pop(0)
         if _is_flag(word):
             name, equals, value = word[2 if word.startswith("--") else 1 :].partition("=")
+            name = name.replace("-", "_")
             flag = FLAGS.get(name)
             if flag is None:
                 raise UserError(f"{word.partition('=')[0]} is not a known flag: {_closest_flag(name)}")
@@ -149,6 +183,8 @@ def _is_flag(word: str) -> bool:
 
 def _typed(name: str, value: str) -> Any:
     """Texts and numbers are read by their key; what else a word may stand for (true, a list) YAML knows."""
+    if name in KEYS and KEYS[name].kind == "path" and value == "~":  # a path on a command line, nothing in a file
+        return os.path.expanduser(value)
     if name in KEYS and KEYS[name].kind not in ("bool", "switch"):
         return value
     try:
@@ -158,6 +194,8 @@ def _typed(name: str, value: str) -> Any:
 
 
 def _closest_flag(name: str) -> str:
+    if name.lower() in OTHER_FLAGS:
+        return f"write {OTHER_FLAGS[name.lower()]}"
     near = difflib.get_close_matches(name.lower(), list(FLAGS), n=1, cutoff=0.5)
     if near:
         return f"did you mean '-{near[0]}'?"

@@ -36,8 +36,8 @@ def _dimension(name: str, kind: str, meaning: str, or_many: bool = False) -> Key
 _DATA = (
     Key("DATA.BATCH_SIZE", 256, "int", "training images per device and step", _AT_LEAST_1),
     _optional("DATA.BATCH_SIZE_EVAL", "int", "evaluation images per device; None: DATA.BATCH_SIZE", _AT_LEAST_1),
-    Key("DATA.DATASET", "digits", "text", "name of a registered dataset"),
-    _optional("DATA.DATA_PATH", "text", "folder or file of the dataset; not needed for digits"),
+    Key("DATA.DATASET", "digits", "text", "name of a registered data set; with DATA_PATH alone it is guessed"),
+    _optional("DATA.DATA_PATH", "path", "folder or file of the dataset; not needed for digits"),
     Key("DATA.IMAGE_SIZE", 224, "int", "height and width in pixels that the model sees", _AT_LEAST_1),
     Key("DATA.IMAGE_CHANNELS", 3, "int", "3 for colour, 1 for grey", choices=(1, 3)),
     Key("DATA.CROP_PCT", 0.875, "float", "evaluation: share of the resized image that is kept", _SHARE_ABOVE_0),
@@ -62,7 +62,7 @@ _DATA = (
         "training on signs: strength of the small affine maps, 0 for none",
         _SHARE,
     ),
-    _optional("DATA.CACHE_FOLDER", "text", "folder for indexes and converted files, to share them; None: SAVE/data"),
+    _optional("DATA.CACHE_FOLDER", "path", "folder for indexes and converted files, to share them; None: SAVE/data"),
     _optional("DATA.VAL_FRACTION", "float", "hold out this share of each training class for validation", _SHARE_INSIDE),
     Key(
         "DATA.VAL_SEED", 0, "int", "seed of what VAL_FRACTION holds out: not SEED, so that runs can be compared", _SEED
@@ -84,12 +84,18 @@ _MODEL = (
     Key("MODEL.TYPE", "vit", "text", "family of the model"),
     Key("MODEL.NAME", "vit", "text", "name of a registered model: a family or one of its variants"),
     _optional("MODEL.NUM_CLASSES", "int", "outputs of the classifier; None: the dataset's classes", _AT_LEAST_1),
-    _optional("MODEL.PRETRAINED", "text", "weights to start from or to evaluate, with or without extension"),
+    _optional(
+        "MODEL.PRETRAINED",
+        "path",
+        "weights to start from or to evaluate, with or without extension; a run's folder: its best, else last",
+    ),
     _optional(
         "MODEL.PRETRAINED_PART", "text", "entry of PRETRAINED that is meant, if it has several, such as model_ema"
     ),
     Key("MODEL.MINIMUM_LOADED", 0.9, "float", "training: share of the parameters that PRETRAINED must fill", _SHARE),
-    _optional("MODEL.RESUME", "text", "checkpoint to continue from; auto: the newest in SAVE, if any"),
+    _optional(
+        "MODEL.RESUME", "path", "checkpoint to continue from, or a run's folder; auto: the last one in SAVE, if any"
+    ),
     Key("MODEL.DROPOUT", 0.0, "float", "probability, after dense layers", _SHARE_BELOW_1),
     Key("MODEL.ATTENTION_DROPOUT", 0.0, "float", "probability, on attention weights", _SHARE_BELOW_1),
     Key("MODEL.DROPPATH", 0.0, "float", "probability of skipping the last residual branch", _SHARE_BELOW_1),
@@ -115,7 +121,7 @@ _TRAIN = (
     _optional(
         "TRAIN.STOP_AFTER_EPOCH", "int", "stop here, on the schedule of NUM_EPOCHS, to resume later", _AT_LEAST_1
     ),
-    Key("TRAIN.WARMUP_EPOCHS", 0, "int", "epochs of linear warm-up", _AT_LEAST_0),
+    Key("TRAIN.WARMUP_EPOCHS", 0, "number", "epochs of linear warm-up, a fraction too", _AT_LEAST_0),
     _optional("TRAIN.WARMUP_STEPS", "int", "updates of linear warm-up, instead of WARMUP_EPOCHS", _AT_LEAST_0),
     Key("TRAIN.WEIGHT_DECAY", 0.05, "float", "not on biases, norms, position embeddings and tokens", _AT_LEAST_0),
     Key("TRAIN.BASE_LR", 1e-3, "float", "learning rate after warm-up", _ABOVE_0),
@@ -170,8 +176,8 @@ _TRAIN = (
     ),
     Key("TRAIN.DISTILLATION_ALPHA", 0.5, "float", "share of the teacher in the loss", _SHARE),
     Key("TRAIN.DISTILLATION_TAU", 1.0, "float", "soft: temperature of both distributions", _ABOVE_0),
-    _optional("TRAIN.TEACHER_MODEL", "text", "a registered model, or the path of an exported one without extension"),
-    _optional("TRAIN.TEACHER_WEIGHTS", "text", "weights of a registered teacher, with or without extension"),
+    _optional("TRAIN.TEACHER_MODEL", "path", "a registered model, or the path of an exported one without extension"),
+    _optional("TRAIN.TEACHER_WEIGHTS", "path", "weights of a registered teacher, with or without extension"),
     Key(
         "TRAIN.MODEL_EMA", False, "bool", "keep an exponential moving average of the weights, and choose the best by it"
     ),
@@ -257,7 +263,7 @@ _AUGMENT = (
 _RUN = (
     Key("BASE", [], "text", "YAML files read before this one, relative to it; only inside a file", many=True),
     Key("TASK", "classification", "text", "name of a registered task"),
-    Key("SAVE", "./output", "text", "output folder: log, metrics, configuration, checkpoints"),
+    Key("SAVE", "./output", "path", "output folder: log, metrics, configuration, checkpoints"),
     Key("SAVE_FREQ", 10, "int", "epochs between kept checkpoints", _AT_LEAST_1),
     Key("VALIDATE_FREQ", 1, "int", "epochs between evaluations", _AT_LEAST_1),
     Key("REPORT_FREQ", 20, "int", "updates between lines of the log", _AT_LEAST_1),

@@ -51,7 +51,7 @@ def _read(path: str, above: tuple[str, ...]) -> list[Setting]:
 
 
 def _read_base(name: str, path: str, place: str, above: tuple[str, ...]) -> list[Setting]:
-    base = os.path.join(os.path.dirname(path), name)
+    base = os.path.join(os.path.dirname(path), os.path.expanduser(name))
     if not os.path.isfile(base):
         raise UserError(f"{place}: BASE names {show(name)}: {_missing(base)}")
     if os.path.realpath(base) in above:

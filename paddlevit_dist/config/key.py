@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import reprlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,8 +14,10 @@ NONE_WORDS = ("", "none", "null", "~")
 _KINDS = {  # kind -> (one of them, several of them)
     "int": ("a whole number", "whole numbers"),
     "float": ("a number", "numbers"),
+    "number": ("a number", "numbers"),
     "bool": ("true or false", "true or false"),
     "text": ("text", "texts"),
+    "path": ("text", "texts"),
     "switch": ("true, false or text", "true, false or texts"),
 }
 
@@ -59,8 +62,8 @@ class Key:
     Args:
         name: dotted, as written on the command line.
         default: value when neither a file nor the command line sets the key; its type (list, tuple) is kept.
-        kind: "int", "float", "bool", "text" or "switch" (a bool, or a text that says more), of the value or of each
-            item.
+        kind: of the value or of each item: "int", "float", "number" (an int where it is whole), "bool", "text", "path"
+            (a text in which ``~`` is the home folder) or "switch" (a bool, or a text that says more).
         meaning: one line for people.
         within: the numbers allowed, None for any finite one.
         choices: the values allowed, None for any; texts are compared without case.
@@ -170,6 +173,11 @@ def _parse_float(value: Any) -> float:
     return number
 
 
+def _parse_number(value: Any) -> int | float:
+    number = _parse_float(value)
+    return int(number) if number.is_integer() else number
+
+
 def _parse_bool(value: Any) -> bool:
     if not isinstance(value, bool):
         raise Mismatch("neither true nor false")
@@ -188,10 +196,16 @@ def _parse_text(value: Any) -> str:
     return value
 
 
+def _parse_path(value: Any) -> str:
+    return os.path.expanduser(_parse_text(value))
+
+
 _PARSERS: dict[str, Callable[[Any], Any]] = {
     "int": _parse_int,
     "float": _parse_float,
+    "number": _parse_number,
     "bool": _parse_bool,
     "text": _parse_text,
+    "path": _parse_path,
     "switch": _parse_switch,
 }

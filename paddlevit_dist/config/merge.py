@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,6 +29,7 @@ class Configuration:
         notices: lines for the log.
         show: whether -show_config was given.
         argv: the command line that was read.
+        recipe_epochs: TRAIN.NUM_EPOCHS as the files have it, whatever the command line says.
     """
 
     values: CfgNode
@@ -35,26 +37,51 @@ class Configuration:
     notices: list[str]
     show: bool
     argv: list[str]
+    recipe_epochs: int
+
+    def changed(self, name: str, value: Any, notice: str) -> Configuration:
+        """The same with another value of one key, and a notice that says why."""
+        values = self.values.clone()
+        values.defrost()
+        put(values, name, value)
+        values.freeze()
+        return dataclasses.replace(self, values=values, notices=[*self.notices, notice])
 
     def describe(self) -> str:
         """The tree as YAML, with the source of each value in a column of comments."""
         return text.describe(self.values, self.sources)
 
 
-def load(argv: Sequence[str]) -> Configuration:
+def load(argv: Sequence[str], example: str | None = None) -> Configuration:
     """Read the command line and the files it names; merge over the defaults, check, freeze.
 
+    Args:
+        example: the YAML file that stands in where the command line names neither a file nor data; data without a file
+            is then an error, names have to be registered, and a data set that nothing names is guessed from
+            DATA.DATA_PATH. None: the defaults stand alone, and names are looked up by who uses them.
     Raises:
         UserError: a flag, a file, a key or a value is wrong, or values do not fit together.
         SystemExit: help was asked for, and printed.
     """
     command = command_line.parse(argv)
-    settings = (files.read(command.cfg) if command.cfg else []) + command.settings
+    cfg = command.cfg
+    if cfg is None and example is not None:
+        _require_no_data(command.settings)
+        cfg = example
+    settings = (files.read(cfg) if cfg else []) + command.settings
     known, foreign, renamed = _accept(settings)
+    if example is not None:
+        known, respelled = _known_names(known)
+        renamed += respelled
 
     values = default_config()
     for setting in known.values():
         put(values, setting.name, setting.value)
+    recipe_epochs = _recipe_epochs(settings)
+    if example is not None and "DATA.DATASET" not in known:
+        known, guessed = _with_guessed_dataset(known, values)
+        renamed += guessed
+    renamed += _shorten_warmup(values, known, settings)
     for name in {"DATA.IMAGENET_MEAN", "DATA.IMAGENET_STD"} - set(known):  # defaults fit any number of channels
         put(values, name, KEYS[name].default[:1] * values.DATA.IMAGE_CHANNELS)
     notices = [*command.notices, *renamed]
@@ -63,7 +90,88 @@ def load(argv: Sequence[str]) -> Configuration:
     values.freeze()
 
     sources = {name: known[name].source if name in known else "default" for name in KEYS}
-    return Configuration(values, sources, notices, command.show, list(argv))
+    return Configuration(values, sources, notices, command.show, list(argv), recipe_epochs)
+
+
+def _require_no_data(settings: list[Setting]) -> None:
+    """Data without a recipe: name one of its kind."""
+    given = {setting.name: setting for setting in settings}
+    named = given.get("DATA.DATASET") or given.get("DATA.DATA_PATH")
+    if named is None:
+        return
+    room = "images"
+    if named.name == "DATA.DATASET":
+        room = registry.room_of("dataset", registry.known_name("dataset", str(named.value))) or room
+    else:
+        guess = registry.guess_dataset(os.path.expanduser(str(named.value)))
+        room = registry.room_of("dataset", guess.dataset) if guess else room
+    raise UserError(
+        f"{named.place} {show(named.value)}: no recipe is named: add -cfg={registry.RECIPES[room]}, for example, or "
+        "another of configs/"
+    )
+
+
+def _with_guessed_dataset(known: dict[str, Setting], values: CfgNode) -> tuple[dict[str, Setting], list[str]]:
+    """No data set is named: look at what lies at DATA.DATA_PATH, if that is."""
+    path = values.DATA.DATA_PATH
+    if path is None:
+        return known, []
+    guess = registry.guess_dataset(path)
+    place = known["DATA.DATA_PATH"].place
+    if guess is None:
+        raise UserError(
+            f"DATA.DATA_PATH {path} ({place}): no data set is named, and what lies there is not recognised: name one "
+            f"with -dataset=NAME: {', '.join(sorted(registry.DATASETS))}"
+        )
+    values.DATA.DATASET = guess.dataset
+    setting = Setting("DATA.DATASET", guess.dataset, "guessed from DATA.DATA_PATH", f"guessed: {guess.reason}")
+    return {**known, setting.name: setting}, [f"data set: {guess.dataset}, since {guess.reason}"]
+
+
+def _recipe_epochs(settings: list[Setting]) -> int:
+    """TRAIN.NUM_EPOCHS without what the command line says of it."""
+    key = KEYS["TRAIN.NUM_EPOCHS"]
+    in_files = [setting for setting in settings if setting.name == key.name and setting.source != COMMAND_LINE]
+    return key.parse(in_files[-1].value) if in_files else key.default
+
+
+def _shorten_warmup(values: CfgNode, known: dict[str, Setting], settings: list[Setting]) -> list[str]:
+    """A recipe's warm-up that is as long as the run, because something else made the run shorter, keeps its share."""
+    train = values.TRAIN
+    warmup, epochs = known.get("TRAIN.WARMUP_EPOCHS"), known.get("TRAIN.NUM_EPOCHS")
+    if values.EVAL or train.WARMUP_EPOCHS < train.NUM_EPOCHS or warmup is None or epochs is None:
+        return []
+    if warmup.source in (COMMAND_LINE, epochs.source):  # somebody has set both, or just this one
+        return []
+    key = KEYS["TRAIN.NUM_EPOCHS"]
+    others = [key.parse(s.value) for s in settings if s.name == key.name and s.source != epochs.source]
+    recipe_epochs = others[-1] if others else key.default
+    before = train.WARMUP_EPOCHS
+    if before >= recipe_epochs:
+        return []
+    train.WARMUP_EPOCHS = round(before / recipe_epochs * train.NUM_EPOCHS, 4)
+    return [
+        f"TRAIN.WARMUP_EPOCHS {before} ({warmup.place}) is as long as the run of {train.NUM_EPOCHS} epochs "
+        f"({epochs.place}): shortened in proportion, from {before} of {recipe_epochs} to {train.WARMUP_EPOCHS:g} of "
+        f"{train.NUM_EPOCHS}"
+    ]
+
+
+def _known_names(known: dict[str, Setting]) -> tuple[dict[str, Setting], list[str]]:
+    """Names of model, data set and task as they are registered; notices about other spellings."""
+    notices = []
+    for name, kind in (("MODEL.NAME", "model"), ("DATA.DATASET", "dataset"), ("TASK", "task")):
+        setting = known.get(name)
+        if setting is None:
+            continue
+        try:
+            value = registry.known_name(kind, setting.value)
+        except UserError as error:
+            raise UserError(f"{setting.place}: {name}: {error}") from None
+        if value != setting.value:
+            notices.append(f"{setting.place}: {name} {show(setting.value)} is called '{value}' here")
+            known = {**known, name: dataclasses.replace(setting, value=value)}
+    return known, notices
 
 
 def _accept(settings: list[Setting]) -> tuple[dict[str, Setting], dict[str, Setting], list[str]]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List
+from pathlib import Path
+from typing import Any, Dict, List, Optional
 
 import paddle
+import yaml
 
 from .. import __version__
 from ..checkpoint import state as checkpoints
+from ..config import dump_yaml
 from ..errors import UserError
 from .task import Task
 
@@ -19,7 +22,28 @@ def describe(config: Any, task: Task) -> Dict[str, Any]:
         "model": config.MODEL.NAME,
         "input": task.about_input(),
         "versions": {"paddlevit_dist": __version__, "paddle": paddle.__version__},
+        "settings": settings_of(config),
     }
+
+
+def settings_of(config: Any) -> Dict[str, Any]:
+    """The configuration as nested plain values."""
+    return yaml.safe_load(dump_yaml(config))
+
+
+def earlier_settings(directory: Path) -> Optional[Dict[str, Any]]:
+    """The configuration of the run that wrote a checkpoint: what the checkpoint says, else what its run's folder has.
+
+    None where neither can be read.
+    """
+    settings = (checkpoints.read_about(str(directory)) or {}).get("settings")
+    if settings is None:
+        file = directory.parent.parent / "config.yaml"
+        try:
+            settings = yaml.safe_load(file.read_text(encoding="utf-8")) if file.is_file() else None
+        except (OSError, ValueError, RecursionError, yaml.YAMLError):
+            settings = None
+    return settings if isinstance(settings, dict) else None
 
 
 def compare(source: str, config: Any, task: Task, *, must_match: bool) -> List[str]:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Dict, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import paddle
 
 from ..checkpoint import state as checkpoints
 from ..checkpoint.load import load_weights
-from ..checkpoint.weights import read_state
+from ..checkpoint.weights import evaluated_weights, read_state
 from ..errors import UserError
+from ..observe.history import supersede
 from ..observe.record import RunRecord
 from ..parallel import all_gather, broadcast_object, is_main
 from . import about
 from .averaging import AveragedWeights
+from .changes import Change, as_event, changed_settings, table_of
 from .optimizer import optimizer_state, restore_optimizer
 from .precision import Precision
 from .steps import not_finite, weights_digest
@@ -36,6 +38,7 @@ class Keeper:
         model: the inner model, not its data-parallel wrapper.
         averaged: its averaged weights, if the run has any.
         global_batch_size: samples of one update.
+        training_samples: of the training set.
         updates_per_epoch: of a whole epoch.
     """
 
@@ -51,6 +54,7 @@ class Keeper:
         averaged: Optional[AveragedWeights],
         *,
         global_batch_size: int,
+        training_samples: int,
         updates_per_epoch: int,
     ) -> None:
         self.config = config
@@ -62,8 +66,10 @@ class Keeper:
         self.precision = precision
         self.averaged = averaged
         self.global_batch_size = global_batch_size
+        self.training_samples = training_samples
         self.updates_per_epoch = updates_per_epoch
         self.best: Optional[Dict[str, Any]] = None
+        self._resumed: Optional[Tuple[Path, Dict[str, int], List[Change]]] = None
 
     def load(self) -> Start:
         """Put in place the weights, optimizer state and position that -resume and -pretrained ask for."""
@@ -83,7 +89,7 @@ class Keeper:
                     "or choose another -output"
                 )
             if config.MODEL.PRETRAINED:
-                source = checkpoints.averaged_weights(config.MODEL.PRETRAINED) or config.MODEL.PRETRAINED
+                source = evaluated_weights(config.MODEL.PRETRAINED)
                 model = config.MODEL
                 report = load_weights(
                     self.model, source, minimum_loaded=model.MINIMUM_LOADED, part=model.PRETRAINED_PART
@@ -123,10 +129,56 @@ class Keeper:
         for line in about.compare(source, self.config, self.task, must_match=must_match):
             self.record.say(line)
 
-    def _restore(self, directory: Path) -> Start:
+    def _require_same_run(self, directory: Path, state: checkpoints.RunState) -> List[Change]:
+        """Tell what this run does otherwise than the checkpoint's, and stop where that alters the training."""
         self._say_what_differs(str(directory), must_match=True)
-        report = load_weights(self.model, str(directory), strict=True)
+        before = about.earlier_settings(directory)
+        if before is None:
+            self.record.say(f"note: {directory} does not tell its settings, so changes cannot be told either")
+            before = {}
+        changes = changed_settings(before, about.settings_of(self.config))
+        numbers = {"effective batch": ("global_batch_size", self.global_batch_size)}
+        numbers["training samples"] = ("training_samples", self.training_samples)
+        for name, (key, now) in numbers.items():
+            saved = state.extra.get(key, now)
+            if saved != now:
+                changes.append(Change(name, saved, now, alters=True))
+        if not changes:
+            return []
+        self.record.say(f"settings that differ from those of {directory}:")
+        for line in table_of(changes):
+            self.record.say(line)
+        altering = [f"{c.name} {c.before} -> {c.now}" for c in changes if c.alters]
+        if altering and not self.config.ALLOW_CHANGES:
+            raise UserError(
+                f"-resume={directory}: {'; '.join(altering)}: a resumed training would take another course; set "
+                "these back, or add -allow_changes"
+            )
+        return changes
+
+    def tell_resumption(self) -> None:
+        """Write down that a training goes on, what happened to it and what it will do again; nothing for a new one."""
+        if self._resumed is None or not self.record.writes:
+            return
+        directory, position, changes = self._resumed
+        epoch, update = position["epoch"], position["update"]
+        history = supersede(self.record.folder, epoch, update)
+        if history.last_epoch > epoch and not history.was_told and checkpoints.is_newest(directory):
+            values = {"epoch": epoch, "reason": "found when resuming", "lost_updates": history.lost_updates}
+            self.record.event("interruption", values)
+            self.record.say(
+                f"the run before ended without a word in epoch {history.last_epoch}: what it did after epoch {epoch} "
+                "is done again"
+            )
+        if history.evaluations:
+            epochs = ", ".join(map(str, history.evaluations))
+            self.record.say(f"earlier evaluations of epoch(s) {epochs} are marked as superseded in metrics.jsonl")
+        self.record.event("resume", {"epoch": epoch, "from": str(directory), "changes": as_event(changes)})
+
+    def _restore(self, directory: Path) -> Start:
         state = checkpoints.read(directory)
+        report = load_weights(self.model, str(directory), strict=True)
+        changes = self._require_same_run(directory, state)
         try:
             restore_optimizer(self.optimizer, self.model, state.optimizer)
         except ValueError as error:
@@ -137,13 +189,11 @@ class Keeper:
         self.best = state.extra["best"]
         position = state.position
         self.record.say(f"resumed from {directory} after epoch {position['epoch']}: {report.summary()}")
-        saved_batch = state.extra["global_batch_size"]
-        if saved_batch != self.global_batch_size:
-            self.record.say(f"note: the effective batch was {saved_batch} before and is {self.global_batch_size} now")
+        self._resumed = (directory, position, changes)
         return Start(position["epoch"] + 1, position["consumed"])
 
     def _restore_averages(self, directory: Path) -> bool:
-        file = checkpoints.averaged_weights(str(directory))
+        file = checkpoints.averaged_weights(directory)
         if self.averaged is None:
             if file is not None:
                 self.record.say(f"note: {file} is left alone, TRAIN.MODEL_EMA is off now")
@@ -195,6 +245,7 @@ class Keeper:
             "scaler": self.precision.state(),
             "best": self.best,
             "global_batch_size": self.global_batch_size,
+            "training_samples": self.training_samples,
             "seed": self.config.SEED,
             "weights_digest": digest,
             "paddle": paddle.__version__,

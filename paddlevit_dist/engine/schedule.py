@@ -98,6 +98,31 @@ def describe_rates(config, processes: int) -> str:
     )
 
 
+def with_fitting_warmup(run, processes: int, datasets):
+    """The configuration with a warm-up that is shorter than the run, where a recipe's is not.
+
+    TRAIN.WARMUP_STEPS of a recipe counts updates of its own data set. On a small one, or with fewer epochs, it is
+    shortened as the epochs are, and to a tenth of the run at most. One that the command line sets stays.
+
+    Args:
+        run: a ``Configuration``.
+        datasets: "train" is looked at, if it is there.
+    """
+    train = run.values.TRAIN
+    if run.values.EVAL or train.WARMUP_STEPS is None or run.sources["TRAIN.WARMUP_STEPS"] == "command line":
+        return run
+    updates = len(datasets["train"]) // effective_batch_size(run.values, processes) * train.NUM_EPOCHS
+    if train.WARMUP_STEPS < updates or not updates:
+        return run
+    steps = min(train.WARMUP_STEPS * train.NUM_EPOCHS // run.recipe_epochs, updates // 10)
+    return run.changed(
+        "TRAIN.WARMUP_STEPS",
+        steps,
+        f"TRAIN.WARMUP_STEPS {train.WARMUP_STEPS} ({run.sources['TRAIN.WARMUP_STEPS']}) is as long as the run of "
+        f"{updates:,} updates: shortened to {steps}",
+    )
+
+
 def schedule_of(train, updates_per_epoch: int, effective_batch: int) -> Schedule:
     """The schedule that the TRAIN section of a configuration asks for.
 

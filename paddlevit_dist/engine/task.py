@@ -95,6 +95,10 @@ class Task:
         """The samples of "train" or "val": ``__len__``, ``sample(index, generator)``, ``describe(index)``."""
         raise NotImplementedError
 
+    def describe_samples(self, samples: Any) -> str:
+        """How many there are, by class where that is known: what the first lines of a run say of a split."""
+        return f"{len(samples):,} {self.sample_name}"
+
     def collate(self, samples: Sequence[Any]) -> Dict[str, Any]:
         """A batch, a dictionary of numpy arrays, from a list of samples. Runs in the loader process."""
         raise NotImplementedError
@@ -106,6 +110,15 @@ class Task:
 
     def build_model(self) -> paddle.nn.Layer:
         raise NotImplementedError
+
+    def check_model(self) -> List[str]:
+        """What can be told of the configured model without data, weights or memory: lines about what a run would still
+        need. Called by -show_config.
+
+        Raises:
+            UserError: ``build_model`` would refuse the configuration.
+        """
+        return []
 
     def parameter_groups(self, model: paddle.nn.Layer) -> Optional[List[Dict[str, Any]]]:
         """Groups of ``{"names": [...], "weight_decay": float, "learning_rate": factor}``; None for the engine's own:

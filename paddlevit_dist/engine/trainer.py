@@ -11,10 +11,12 @@ import paddle
 
 from ..checkpoint import state as checkpoints
 from ..checkpoint.load import load_weights
+from ..checkpoint.weights import evaluated_weights
 from ..config import dump_yaml
 from ..errors import UserError
 from ..loading.loader import Loader, default_workers
 from ..loading.sampler import EvaluationSampler, TrainingSampler
+from ..observe.heartbeat import Heartbeat
 from ..observe.meters import Meters
 from ..observe.progress import Progress
 from ..observe.record import RunRecord
@@ -33,10 +35,12 @@ from . import about
 from .averaging import AveragedWeights
 from .compilation import compile_passes
 from .evaluator import evaluate
+from .introduction import describe_data, describe_devices, describe_epoch, describe_model
 from .keeper import Keeper
 from .optimizer import build_optimizer, freeze
 from .precision import Precision
-from .schedule import describe_rates, effective_batch_size, schedule_of
+from .remaining import RemainingTime
+from .schedule import effective_batch_size, schedule_of
 from .steps import CountingCollate, Updater, accumulation_groups
 from .task import Moment, Task
 
@@ -56,10 +60,12 @@ class Trainer:
         self.datasets = datasets
         self.record = RunRecord(Path(config.SAVE), is_main())
         self.folder = Path(config.SAVE) / "checkpoints"
-        for notice in task.notices:
-            self.record.say(notice)
+        for line in [*describe_data(config, task, datasets), describe_devices(config), *task.notices]:
+            self.record.say(line)
         paddle.seed(config.SEED)  # initial weights: the same on all ranks and for any number of them
-        self.model = task.build_model()
+        with self._heartbeat("building the model"):
+            self.model = task.build_model()
+        self.record.say(describe_model(config, self.model))
         workers = config.DATA.NUM_WORKERS
         self._num_workers = default_workers(world_size(), cpu_cores()) if workers is None else workers
         self.val_loader = self._loader(
@@ -72,6 +78,9 @@ class Trainer:
             ),
             task.collate,
         )
+
+    def _heartbeat(self, place: str) -> Heartbeat:
+        return Heartbeat(self.record.say, place, shown=self.record.writes)
 
     def _start_record(self) -> None:
         """Write configuration and run record: not before the run is sure to go on, lest it replaces another's."""
@@ -94,7 +103,7 @@ class Trainer:
             source = checkpoints.resolve(self.config.MODEL.RESUME, self.folder, self.record.say)
             if source is None:
                 raise UserError(f"-resume=auto: no checkpoint in {self.folder} to evaluate")
-        source = checkpoints.averaged_weights(source) or source  # what such a run was evaluated by
+        source = evaluated_weights(source)
         differences = about.compare(str(source), self.config, self.task, must_match=True)
         report = load_weights(self.model, source, strict=True, part=self.config.MODEL.PRETRAINED_PART)
         self._compile()
@@ -105,7 +114,8 @@ class Trainer:
             self.record.say(line)
         if self.config.SAVE_PREDICTIONS:
             self._prepare_predictions()
-        values, line = self._evaluate("evaluation")
+        with self._heartbeat("evaluating") as self.heartbeat:
+            values, line = self._evaluate("evaluation")
         if self.config.SAVE_PREDICTIONS:
             for said in self.task.finish_predictions():
                 self.record.say(said)
@@ -120,9 +130,19 @@ class Trainer:
         self.task.predictions.mkdir(parents=True, exist_ok=True)
 
     def _evaluate(self, label: str):
-        bar = Progress(len(self.val_loader), label, is_main())
+        total = len(self.val_loader)
+        bar = Progress(total, label, is_main())
+        done = 0
+
+        def count() -> None:
+            nonlocal done
+            done += 1
+            bar.step()
+            self.heartbeat.at(f"in the {label}, {done} of {total} batches done")
+
+        self.heartbeat.at(f"in the {label}")
         try:
-            return evaluate(self.task, self.model, self.val_loader, bar.step)
+            return evaluate(self.task, self.model, self.val_loader, count)
         finally:
             bar.close()
 
@@ -137,6 +157,10 @@ class Trainer:
 
     def train(self) -> Dict[str, float]:
         """Train to NUM_EPOCHS (or STOP_AFTER_EPOCH) and return the last evaluation's values, equal on every rank."""
+        with self._heartbeat("preparing the training") as self.heartbeat:
+            return self._train()
+
+    def _train(self) -> Dict[str, float]:
         train = self.config.TRAIN
         self._prepare_training()
         first, consumed = self.keeper.load()
@@ -145,6 +169,10 @@ class Trainer:
             self.record.say(f"nothing to do: epoch {first - 1} of {last} is already done")
             return {}
         self._start_record()
+        self.keeper.tell_resumption()
+        updates = self._updates_left(first, consumed, last)
+        epochs = range(first, last + 1)
+        self.remaining = RemainingTime(updates, sum(epoch == last or self._validates(epoch) for epoch in epochs))
         self._describe_run()
         batch_norm = train.BATCH_NORM or self.task.batch_norm
         wrapped = data_parallel(self.model, batch_norm, train.FIND_UNUSED_PARAMETERS)
@@ -162,9 +190,10 @@ class Trainer:
         values: Dict[str, float] = {}
         for epoch in range(first, last + 1):
             self._train_epoch(epoch, batches, consumed if epoch == first else 0)
+            self.remaining.pause()
             is_final = epoch == last
             is_new_best = False
-            is_evaluated = epoch % self.config.VALIDATE_FREQ == 0 or is_final
+            is_evaluated = self._validates(epoch) or is_final
             if batch_norm == "local" and (is_evaluated or epoch % self.config.SAVE_FREQ == 0):
                 broadcast_statistics(self.model)  # each rank's are of its own rows
             if is_evaluated:
@@ -173,13 +202,29 @@ class Trainer:
                 self.record.event("evaluation", {"epoch": epoch, **values})
                 self.record.say(f"epoch {epoch} evaluation: {line}{' (best)' if is_new_best else ''}")
             if is_final or is_new_best or epoch % self.config.SAVE_FREQ == 0:
+                self.heartbeat.at(f"saving epoch {epoch}")
                 self.keeper.save(epoch, is_new_best)
+            self.remaining.go_on()
         if values:
             self.record.say(line)
         return values
 
+    def _validates(self, epoch: int) -> bool:
+        return epoch % self.config.VALIDATE_FREQ == 0
+
+    def _updates_left(self, first: int, consumed: int, last: int) -> int:
+        whole = len(self.datasets["train"])
+        return (whole - consumed) // self.sampler.global_batch_size + (last - first) * self.updates_per_epoch
+
     def _evaluate_epoch(self, epoch: int):
         """Evaluate the weights, and the averaged ones if there are any: then their values count."""
+        started = time.perf_counter()
+        try:
+            return self._evaluate_weights(epoch)
+        finally:
+            self.remaining.count_evaluation(time.perf_counter() - started)
+
+    def _evaluate_weights(self, epoch: int):
         values, line = self._evaluate(f"evaluation {epoch}")
         self._require_finite(values, f"in the evaluation of epoch {epoch}")
         if self.averaged is None:
@@ -231,6 +276,7 @@ class Trainer:
             self.precision,
             self.averaged,
             global_batch_size=self.sampler.global_batch_size,
+            training_samples=len(self.datasets["train"]),
             updates_per_epoch=self.updates_per_epoch,
         )
 
@@ -247,12 +293,8 @@ class Trainer:
         )
 
     def _describe_run(self) -> None:
-        parameters = sum(math.prod(p.shape) for p in self.model.parameters())
-        self.record.say(
-            f"training {self.config.MODEL.NAME} ({parameters:,} parameters) on {len(self.datasets['train']):,} "
-            f"{self.task.sample_name}, {self.updates_per_epoch} updates per epoch"
-        )
-        self.record.say(describe_rates(self.config, world_size()))
+        samples, batch = len(self.datasets["train"]), self.sampler.global_batch_size
+        self.record.say(describe_epoch(self.task, samples, self.updates_per_epoch, batch))
         if self.precision.notice:
             self.record.say(self.precision.notice)
 
@@ -263,6 +305,7 @@ class Trainer:
         done_before = self.updates_per_epoch - updates
         bar = Progress(updates, f"epoch {epoch}/{self.config.TRAIN.NUM_EPOCHS}", is_main())
         window = _Window(self.train_loader)
+        self.heartbeat.at(f"waiting for the first batch of epoch {epoch}")
         try:
             for group in accumulation_groups(batches, self.config.TRAIN.ACCUM_ITER, updates):
                 if window.updates_in_epoch == 0:
@@ -276,15 +319,23 @@ class Trainer:
                     self.averaged.update()
                 self._empty_cache()
                 window.count_update()
+                self.remaining.count_update()
                 bar.step()
-                if window.updates_in_epoch % self.config.REPORT_FREQ == 0 or window.updates_in_epoch == updates:
-                    self._report(epoch, learning_rate, meters, window, bar)
+                is_last = window.updates_in_epoch == updates
+                self.heartbeat.at(f"in epoch {epoch}, {window.updates_in_epoch} of {updates} updates done")
+                if window.updates_in_epoch % self.config.REPORT_FREQ == 0 or is_last:
+                    self._report(epoch, learning_rate, meters, window, bar, tell=not is_last)
         finally:
             bar.close()
         means = meters.finish_epoch()
         seconds = window.seconds_of_epoch()
         self.record.event("epoch", {"epoch": epoch, "seconds": round(seconds, 3), **means})
-        self.record.say(f"epoch {epoch}/{self.config.TRAIN.NUM_EPOCHS} training: {_format(means)} ({seconds:.1f} s)")
+        rate = updates * self.sampler.global_batch_size / max(seconds, 1e-9)
+        self.record.say(
+            f"epoch {epoch}/{self.config.TRAIN.NUM_EPOCHS} training: {_format(means)} {rate:.0f} "
+            f"{self.task.sample_name}/s data wait {window.waited_in_epoch / max(seconds, 1e-9):.0%} "
+            f"({seconds:.1f} s, {self.remaining.text()})"
+        )
         for line in self.task.finish_epoch():
             self.record.say(line)
 
@@ -295,7 +346,10 @@ class Trainer:
         if every and (self.position + 1) % every == 0 and paddle.get_device().startswith("gpu"):
             paddle.device.cuda.empty_cache()
 
-    def _report(self, epoch: int, learning_rate: float, meters: Meters, window: "_Window", bar: Progress) -> None:
+    def _report(
+        self, epoch: int, learning_rate: float, meters: Meters, window: "_Window", bar: Progress, tell: bool
+    ) -> None:
+        """Write down what happened since the last report; the epoch's last is told by the line about the epoch."""
         means = meters.reduce()  # the only collective beside gradients and counts
         self._require_finite(means, f"in epoch {epoch} near update {self.position}")
         rate, waiting = window.finish(self.sampler.global_batch_size)
@@ -311,8 +365,10 @@ class Trainer:
             },
         )
         text = f"{_format(means)} lr {learning_rate:.2e} {rate:.0f} {self.task.sample_name}/s data wait {waiting:.0%}"
-        bar.note(text)
-        self.record.say(f"epoch {epoch} update {window.updates_in_epoch}/{self.updates_per_epoch} {text}")
+        left = self.remaining.text()
+        bar.note(f"loss {means['loss']:.4g}, {left}" if "loss" in means else left)
+        if tell:
+            self.record.say(f"epoch {epoch} update {window.updates_in_epoch}/{self.updates_per_epoch} {text}, {left}")
 
     def _require_finite(self, values: Dict[str, float], when: str) -> None:
         """Nothing that comes from a diverged model is recorded or saved. The values must be equal on every rank."""
@@ -333,6 +389,7 @@ class _Window:
         self._loader.seconds_waited = 0.0
         self._updates = 0
         self.updates_in_epoch = 0
+        self.waited_in_epoch = 0.0  # seconds for data, at reports
 
     def count_update(self) -> None:
         self._updates += 1
@@ -343,6 +400,7 @@ class _Window:
         now = time.perf_counter()
         seconds = max(now - self._started, 1e-9)
         rate, waiting = self._updates * samples_per_update / seconds, self._loader.seconds_waited / seconds
+        self.waited_in_epoch += self._loader.seconds_waited
         self._started, self._updates, self._loader.seconds_waited = now, 0, 0.0
         return rate, waiting
 

@@ -27,6 +27,9 @@ from .quarantine import QUARANTINE_FILE, Replacements, write_quarantine
 from .sources import open_pictures
 from .transforms import EvaluationTransform, GlyphTransform, TrainingTransform, build_transform
 
+_ANY_NUMBER_OF_CLASSES = 10  # of a model that is only built to see that its dimensions fit together
+_MOST_CLASSES_TOLD = 20
+
 
 class ImageSamples:
     """A data set of pictures with its transform: what a loader process reads."""
@@ -118,6 +121,17 @@ class Classification(Task):
             self._apply_training_policies(samples)
         return samples
 
+    def describe_samples(self, samples: ImageSamples) -> str:
+        said = super().describe_samples(samples)
+        labels = getattr(samples.dataset, "labels", None)
+        if labels is None:
+            return said
+        numbers = np.bincount(np.asarray(labels, dtype=np.int64), minlength=samples.dataset.num_classes)
+        if len(numbers) > _MOST_CLASSES_TOLD:
+            return f"{said} of {len(numbers):,} classes, {numbers.min():,} to {numbers.max():,} each"
+        names = samples.class_names or range(len(numbers))
+        return f"{said}: " + ", ".join(f"{name} {number:,}" for name, number in zip(names, numbers))
+
     def _apply_training_policies(self, samples: ImageSamples) -> None:
         """Class weights, class-balanced reading and the replacement of unreadable pictures; never in an evaluation."""
         data = self.config.DATA
@@ -174,18 +188,30 @@ class Classification(Task):
 
     def build_model(self) -> paddle.nn.Layer:
         config = self.config
-        model = create_model(
-            config.MODEL.NAME,
-            num_classes=self.num_classes,
-            image_size=config.DATA.IMAGE_SIZE,
-            in_channels=config.DATA.IMAGE_CHANNELS,
-            **self.model_options,
-        )
+        model = self._create_model(self.num_classes)
         if not config.EVAL:
             self.teacher = teacher_of(config.TRAIN, self.num_classes, config.DATA)
             if self.teacher is not None and hasattr(model, "distilled_training"):
                 model.distilled_training = True  # a head of its own learns from the teacher
         return model
+
+    def _create_model(self, num_classes: int) -> paddle.nn.Layer:
+        data = self.config.DATA
+        return create_model(
+            self.config.MODEL.NAME,
+            num_classes=num_classes,
+            image_size=data.IMAGE_SIZE,
+            in_channels=data.IMAGE_CHANNELS,
+            **self.model_options,
+        )
+
+    def check_model(self) -> List[str]:
+        with paddle.LazyGuard():  # shapes only
+            self._create_model(self.num_classes or _ANY_NUMBER_OF_CLASSES)
+        train = self.config.TRAIN
+        if self.config.EVAL or train.DISTILLATION_TYPE == "none" or train.TEACHER_MODEL is not None:
+            return []
+        return [f"note: a training needs TRAIN.TEACHER_MODEL (TRAIN.DISTILLATION_TYPE {train.DISTILLATION_TYPE})"]
 
     def recomputed_layers(self, model: paddle.nn.Layer) -> List[paddle.nn.Layer]:
         """What stands in the lists named ``blocks``: every family of ours keeps its residual blocks there."""

@@ -32,6 +32,12 @@ class RunRecord:
         if not self.writes:
             return
         write_line(text)
+        self.log(text)
+
+    def log(self, text: str) -> None:
+        """One line in ``log.txt`` alone."""
+        if not self.writes:
+            return
         with open(self.folder / "log.txt", "a", encoding="utf-8") as log:
             log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
 

@@ -22,6 +22,11 @@ class ProcessPlan(NamedTuple):
         """Processes of the whole run, over all machines."""
         return int(os.environ.get("PADDLE_TRAINERS_NUM", "1")) if self.launched else self.processes
 
+    @property
+    def is_main(self) -> bool:
+        """Whether this process speaks for the run: of those that Paddle's launcher has started only one does."""
+        return not self.launched or os.environ.get("PADDLE_TRAINER_ID") == "0"
+
 
 def cpu_cores() -> int:
     """Cores this process may use."""

@@ -14,8 +14,9 @@ from PIL import Image
 
 MAIN = ROOT / "main_multi_gpu.py"
 TINY = ["-image_size=16", "MODEL.PATCH_SIZE", "8", "MODEL.EMBED_DIM", "16", "MODEL.DEPTH", "1", "MODEL.NUM_HEADS", "2"]
-DIGITS = [*TINY, "-batch_size=64", "-num_workers=0", "-epochs=1", "DATA.IMAGE_CHANNELS", "1"]
-PICTURES = [*TINY, "-dataset=folder", "-batch_size=4", "-num_workers=0", "-epochs=1"]
+PLAIN = f"-cfg={Path(__file__).with_name('plain.yaml')}"  # a recipe that sets nothing but the model
+DIGITS = [PLAIN, *TINY, "-dataset=digits", "-batch_size=64", "-num_workers=0", "-epochs=1", "DATA.IMAGE_CHANNELS", "1"]
+PICTURES = [PLAIN, *TINY, "-dataset=folder", "-batch_size=4", "-num_workers=0", "-epochs=1"]
 
 
 def run_first_start(*arguments: str, timeout: float = 120.0) -> Finished:

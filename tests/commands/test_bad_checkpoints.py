@@ -82,7 +82,9 @@ def test_a_folder_that_already_holds_a_run_is_left_as_it_was(processes, copy):
 
 def test_a_resume_with_another_optimizer_leaves_the_run_as_it_was(copy):
     before = contents(copy)
-    message = refused(f"-output={copy}", *DIGITS, "-epochs=9", "-resume=auto", "TRAIN.OPTIMIZER.NAME", "SGD")
+    message = refused(
+        f"-output={copy}", *DIGITS, "-epochs=9", "-resume=auto", "-allow_changes", "TRAIN.OPTIMIZER.NAME", "SGD"
+    )
     assert f"-resume={copy / 'checkpoints' / 'epoch_0005'}" in message
     assert "optimizer state does not fit" in message and "TRAIN.OPTIMIZER" in message
     assert contents(copy) == before

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from .runs import DIGITS, PICTURES, TINY, contents, refused, write_pictures
+from .runs import DIGITS, PICTURES, PLAIN, TINY, contents, refused, write_pictures
 
 
 @pytest.fixture
@@ -127,6 +127,13 @@ def test_an_unreadable_picture_in_an_evaluation_of_a_checkpoint(pictures, output
     paddle.save(model.state_dict(), str(tmp_path / "weights.pdparams"))
     Image.new("RGB", (9, 9)).save(pictures / "val" / "ant" / "tiny.png")
     damage(pictures / "val" / "ant" / "00.jpg")
-    arguments = [*TINY, "-dataset=folder", f"-data_path={pictures}", "-eval", f"-pretrained={tmp_path / 'weights'}"]
+    arguments = [
+        PLAIN,
+        *TINY,
+        "-dataset=folder",
+        f"-data_path={pictures}",
+        "-eval",
+        f"-pretrained={tmp_path / 'weights'}",
+    ]
     message = refused(f"-output={output}", *arguments, "-batch_size=3")
     assert f"{pictures / 'val' / 'ant' / '00.jpg'} cannot be read as an image" in message

@@ -120,6 +120,7 @@ PROMISED = {
     "SEED": 0,
     "EVAL": False,
     "SAVE_PREDICTIONS": False,
+    "ALLOW_CHANGES": False,
     "AMP": False,
     "AMP_DTYPE": "float16",
     "AMP_LEVEL": "O1",

@@ -88,9 +88,9 @@ def test_contradictions_name_both_sides(refuse, words, message):
 
 
 def test_places_in_files_have_their_line(refuse, load_text):
-    message = refuse(load_text, "TRAIN:\n  WARMUP_EPOCHS: 32", "-epochs=10")
+    message = refuse(load_text, "TRAIN:\n  WARMUP_EPOCHS: 32\n  NUM_EPOCHS: 10")
 
-    assert message == "TRAIN.WARMUP_EPOCHS 32 (x.yaml:2): expected fewer than TRAIN.NUM_EPOCHS 10 (-epochs)"
+    assert message == "TRAIN.WARMUP_EPOCHS 32 (x.yaml:2): expected fewer than TRAIN.NUM_EPOCHS 10 (x.yaml:3)"
 
 
 @pytest.mark.parametrize(

@@ -103,14 +103,14 @@ def test_a_damaged_newest_checkpoint_is_passed_over_for_the_one_before(straight_
 
 def test_resuming_by_path_goes_on_in_a_new_output_folder(straight_and_resumed, tmp_path):
     source = straight_and_resumed / "half" / "checkpoints" / "last"
-    ended = run(tmp_path / "new", f"-resume={source}", "-ngpus=1")
+    ended = run(tmp_path / "new", f"-resume={source}", "-ngpus=1", "-allow_changes")
     assert "after epoch 2" in ended.out
     assert (tmp_path / "new" / "checkpoints" / "epoch_0004").is_dir()
 
 
 def test_a_run_resumes_with_another_number_of_processes(straight_and_resumed, tmp_path):
     source = straight_and_resumed / "half"
-    ended = run(tmp_path / "other", f"-resume={source}", "-ngpus=2", "-batch_size=16")
+    ended = run(tmp_path / "other", f"-resume={source}", "-ngpus=2", "-batch_size=16", "-allow_changes")
     lines = [json.loads(line) for line in (tmp_path / "other" / "metrics.jsonl").read_text().splitlines()]
     assert [line["epoch"] for line in lines if line["kind"] == "epoch"] == [3, 4]
     assert ended.out.strip().splitlines()[-1].startswith("top-1")

@@ -1,0 +1,62 @@
+"""How long a training will still take."""
+
+from __future__ import annotations
+
+import time
+from typing import Optional
+
+
+class RemainingTime:
+    """Estimated from the pace since the start of this process, evaluations apart.
+
+    Args:
+        updates: still to do.
+        evaluations: still to do.
+    """
+
+    def __init__(self, updates: int, evaluations: int) -> None:
+        self._updates = updates
+        self._evaluations = evaluations
+        self._done = 0
+        self._training_seconds = 0.0
+        self._evaluation_seconds: Optional[float] = None
+        self._since = time.perf_counter()
+
+    def count_update(self) -> None:
+        self._done += 1
+
+    def pause(self) -> None:
+        """What follows is no training: an evaluation, a checkpoint."""
+        self._training_seconds += time.perf_counter() - self._since
+
+    def go_on(self) -> None:
+        self._since = time.perf_counter()
+
+    def count_evaluation(self, seconds: float) -> None:
+        self._evaluations -= 1
+        self._evaluation_seconds = seconds
+
+    def seconds(self) -> float:
+        """For what is left of training and, once one was seen, of evaluations; called while training."""
+        training = self._training_seconds + time.perf_counter() - self._since
+        per_update = training / max(self._done, 1)
+        evaluations = max(self._evaluations, 0) * (self._evaluation_seconds or 0.0)
+        return per_update * max(self._updates - self._done, 0) + evaluations
+
+    def text(self) -> str:
+        """Such as "3 min left"."""
+        return f"{duration(self.seconds())} left"
+
+
+def duration(seconds: float) -> str:
+    """In the unit that a person would say: 45 s, 3 min, 2 h 10 min, 3 d 4 h."""
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    if minutes < 60:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours} h {minutes} min"
+    days, hours = divmod(hours, 24)
+    return f"{days} d {hours} h"

@@ -1,0 +1,70 @@
+"""A line from time to time while a run has nothing else to say."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from typing import Any, Callable, Optional
+
+from . import progress
+
+QUIET_SECONDS = 25.0  # with the poll below a line comes at least every 30 seconds
+_POLL_SECONDS = 1.0
+
+# A process that is forked while another thread prints would inherit a stream that stays locked.
+_printing = threading.Lock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_printing.acquire, after_in_parent=_printing.release, after_in_child=_printing.release)
+
+
+class Heartbeat:
+    """Says where the run is when nothing was printed for a while: ``with Heartbeat(say, "reading the list"): ...``
+
+    Args:
+        say: prints a line.
+        place: where the run is; ``at`` changes it.
+        shown: False on all ranks but the main one.
+        quiet_seconds: without a line, or a bar that moved, until one is said.
+        poll_seconds: between looks at the clock.
+    """
+
+    def __init__(
+        self,
+        say: Callable[[str], None],
+        place: str,
+        shown: bool = True,
+        quiet_seconds: float = QUIET_SECONDS,
+        poll_seconds: float = _POLL_SECONDS,
+    ) -> None:
+        self._say = say
+        self._shown = shown
+        self._quiet_seconds = quiet_seconds
+        self._poll_seconds = poll_seconds
+        self._stop = threading.Event()
+        self._thread: Optional[threading.Thread] = None
+        self.at(place)
+
+    def at(self, place: str) -> None:
+        """The run is somewhere else now."""
+        self._place = (place, time.monotonic())
+
+    def __enter__(self) -> "Heartbeat":
+        if self._shown:
+            progress.note_sign_of_life()
+            self._thread = threading.Thread(target=self._watch, name="heartbeat", daemon=True)
+            self._thread.start()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._stop.wait(self._poll_seconds):
+            if progress.seconds_since_sign_of_life() < self._quiet_seconds:
+                continue
+            place, since = self._place
+            with _printing:
+                self._say(f"still {place} ({time.monotonic() - since:.0f} s)")

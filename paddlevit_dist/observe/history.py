@@ -1,0 +1,88 @@
+"""What an output folder already tells of a training that is resumed in it."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any, Dict, List, NamedTuple
+
+from .record import RunRecord
+
+METRICS = "metrics.jsonl"
+_REPEATED = ("training", "epoch", "evaluation", "evaluation_without_average")
+
+
+class History(NamedTuple):
+    """Attributes:
+    evaluations: epochs whose evaluations will be repeated.
+    lost_updates: updates that were reported and will be repeated.
+    last_epoch: the last one that anything was written of; 0 for none.
+    was_told: whether the stop before this start is written down.
+    """
+
+    evaluations: List[int]
+    lost_updates: int
+    last_epoch: int
+    was_told: bool
+
+
+def supersede(folder: Path, epoch: int, update: int) -> History:
+    """Mark what ``metrics.jsonl`` has of later epochs than ``epoch`` with ``"superseded": true``.
+
+    A training that goes on after ``epoch`` writes these again; without a mark the same epoch would count twice. A line
+    that was cut off when the run was killed becomes one of kind "unreadable".
+
+    Args:
+        folder: a run's output folder.
+        epoch, update: the last ones that the training goes on from.
+    """
+    file = folder / METRICS
+    if not file.is_file():
+        return History([], 0, 0, False)
+    events = [_parsed(line) for line in file.read_text(encoding="utf-8", errors="replace").splitlines()]
+    evaluations, updates = set(), [update]
+    for event in events:
+        if event.get("kind") not in _REPEATED or not isinstance(event.get("epoch"), int):
+            continue
+        if event["epoch"] <= epoch or event.get("superseded"):
+            continue
+        event["superseded"] = True
+        if event["kind"] == "evaluation":
+            evaluations.add(event["epoch"])
+        updates.append(event.get("update", update))
+    temporary = file.with_name(f".{file.name}.{os.getpid()}")
+    temporary.write_text("".join(json.dumps(event) + "\n" for event in events), encoding="utf-8")
+    os.replace(temporary, file)
+    last_epoch = max((event["epoch"] for event in events if isinstance(event.get("epoch"), int)), default=0)
+    was_told = bool(events) and events[-1].get("kind") == "interruption"
+    return History(sorted(evaluations), max(updates) - update, last_epoch, was_told)
+
+
+def note_interruption(folder: Path, began: float, error: BaseException) -> None:
+    """Write into ``metrics.jsonl`` and ``log.txt`` that a training was stopped, and by what.
+
+    Only once it had started in its folder (its ``run.json`` is newer than ``began``, in seconds since 1970): what is
+    refused before leaves another run's records alone. Called by the process that speaks for the run.
+    """
+    facts = folder / "run.json"
+    if not facts.is_file() or facts.stat().st_mtime < began:
+        return
+    reason = "asked to stop" if isinstance(error, KeyboardInterrupt) else str(error).partition("\n")[0]
+    reason = reason or type(error).__name__
+    record = RunRecord(folder, writes=True)
+    file = folder / METRICS
+    lines = file.read_text(encoding="utf-8", errors="replace").splitlines() if file.is_file() else []
+    epochs = [
+        event["epoch"] for event in map(_parsed, lines) if event.get("kind") == "epoch" and "superseded" not in event
+    ]
+    record.event("interruption", {"epoch": max(epochs, default=0), "reason": reason})
+    record.log(f"interrupted: {reason}; go on with -resume=auto")
+
+
+def _parsed(line: str) -> Dict[str, Any]:
+    try:
+        event = json.loads(line)
+    except ValueError:
+        event = None
+    return event if isinstance(event, dict) else {"kind": "unreadable", "text": line}

@@ -1,0 +1,67 @@
+"""Names of models and data sets in other tools' spellings, and flags of theirs."""
+
+from __future__ import annotations
+
+import pytest
+
+from paddlevit_dist import UserError
+from paddlevit_dist.config import EXAMPLE, load
+from paddlevit_dist.registry import known_name, list_names
+
+
+@pytest.mark.parametrize(
+    "kind, theirs, ours",
+    [
+        ("model", "vit_b_16", "vit_base_patch16_224"),
+        ("model", "ViT-B/16", "vit_base_patch16_224"),
+        ("model", "vit_base_patch16_224.augreg_in21k_ft_in1k", "vit_base_patch16_224"),
+        ("model", "google/vit-base-patch16-224", "vit_base_patch16_224"),
+        ("model", "microsoft/swin-tiny-patch4-window7-224", "swin_tiny_patch4_window7_224"),
+        ("model", "facebook/convnext-tiny-224", "convnext_tiny"),
+        ("model", "SwinTransformer_tiny_patch4_window7_224", "swin_tiny_patch4_window7_224"),
+        ("model", "PVT_V2_B2", "pvt_v2_b2"),
+        ("model", "MinkUNet34C", "minkunet34c"),
+        ("dataset", "ImageFolder", "folder"),
+        ("dataset", "imagenet-1k", "imagenet2012"),
+        ("dataset", "CIFAR-10", "cifar10"),
+        ("dataset", "FashionMNIST", "fashion_mnist"),
+    ],
+)
+def test_other_spellings_are_understood(kind, theirs, ours):
+    assert known_name(kind, theirs) == ours
+
+
+@pytest.mark.parametrize("name", list_names("model"))
+def test_every_registered_name_is_itself(name):
+    assert known_name("model", name) == name
+
+
+def test_the_configuration_holds_our_name_and_says_so():
+    run = load(["MODEL.NAME", "ViT-B/16"], EXAMPLE)
+    assert run.values.MODEL.NAME == "vit_base_patch16_224"
+    assert any("'ViT-B/16' is called 'vit_base_patch16_224' here" in notice for notice in run.notices)
+
+
+def test_an_unknown_model_names_three():
+    with pytest.raises(UserError) as refusal:
+        known_name("model", "resnet50")
+    assert str(refusal.value).count("'") == 8
+
+
+@pytest.mark.parametrize(
+    "flag, mend",
+    [
+        ("--lr=1", "TRAIN.BASE_LR"),
+        ("--output-dir=x", "-output"),
+        ("--img-size=3", "-image_size"),
+        ("-j=3", "-num_work"),
+    ],
+)
+def test_flags_of_other_tools_name_ours(flag, mend):
+    with pytest.raises(UserError) as refusal:
+        load([flag])
+    assert "is not a known flag: write " + mend in str(refusal.value)
+
+
+def test_hyphens_in_flags_are_underscores():
+    assert load(["--batch-size=3", "--num-workers", "1"]).values.DATA.BATCH_SIZE == 3

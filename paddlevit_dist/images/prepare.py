@@ -160,11 +160,9 @@ def _prepare(options: argparse.Namespace, datasets: Dict[str, Any]) -> int:
     bad = preparation.left_out - not_opened
     for line in (line for place in left_out for line in place.lines()):
         print(printable(line))
-    missing = f"; {bad} unreadable ones are left out, listed in {output / QUARANTINE_FILE}" if bad else ""
-    print(
-        printable(
-            f"prepared {sum(map(len, datasets.values())) - bad:,} pictures in {output} ({size / 1e6:,.1f} MB){missing}; "
-            f"train on them with -dataset=tar -data_path={output}"
-        )
-    )
+    are = "unreadable ones are" if bad > 1 else "unreadable one is"
+    missing = f"; {bad} {are} left out, listed in {output / QUARANTINE_FILE}" if bad else ""
+    written = sum(map(len, datasets.values())) - bad
+    said = f"prepared {written:,} pictures in {output} ({size / 1e6:,.1f} MB){missing}"
+    print(printable(f"{said}; train on them with -dataset=tar -data_path={output}"))
     return 0

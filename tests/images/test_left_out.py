@@ -66,7 +66,7 @@ def names(dataset):
         (".tga", "TGA", "RGB"),
         (".pbm", "PPM", "1"),
         (".pnm", "PPM", "RGB"),
-        (".ico", "ICO", "RGB"),
+        (".SGI", "SGI", "RGB"),
         (".dib", "DIB", "RGB"),
         (".pcx", "PCX", "RGB"),
         (".Mpo", "JPEG", "RGB"),

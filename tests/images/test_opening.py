@@ -105,6 +105,12 @@ def test_a_bad_training_picture_stops_or_is_told_where_the_next_one_replaces_it(
         looked(dataset_of, root, replaces_bad=True)
 
 
+def test_a_pipe_among_the_pictures_is_named_and_not_waited_for(root):
+    os.mkfifo(root / "val" / "ant" / "x.jpg")
+    with pytest.raises(UserError, match=r"x\.jpg cannot be read as an image: the file is empty"):
+        looked(folders, root)
+
+
 def test_a_large_set_is_judged_by_the_same_sample_each_time(root, monkeypatch):
     monkeypatch.setattr(opening, "ALL_UP_TO", 11)
     monkeypatch.setattr(opening, "SAMPLE", 5)

@@ -56,10 +56,14 @@ def read_file(path: str) -> bytes:
         UnreadablePicture: the file is missing or may not be read.
     """
     try:
-        with open(path, "rb") as stream:
+        with open(path, "rb", opener=_open_at_once) as stream:
             return stream.read()
     except (OSError, ValueError) as error:  # ValueError: a null character in the path
         raise UnreadablePicture(path, _reason(error)) from error
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)  # a pipe among the pictures would be waited for without an end
 
 
 def decode_image(encoded: bytes, path: str, mode: str, reading: Reading = Reading()) -> Image.Image:  # noqa: B008

@@ -1,5 +1,5 @@
 """Image classification: any registered image model, cross-entropy with label smoothing and mixed labels, top-1 and
-top-5."""
+(from six classes up) top-5."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from .class_balance import class_weights, draw_balanced_order, weighted_cross_en
 from .distillation import Teacher, distillation_loss, teacher_of
 from .erasing import RandomErasing
 from .fast_decoding import FastReader, FastTransform
+from .inspection import Inspection, printable
 from .metrics import ClassificationMetrics
 from .mixing import Mix, build_mixing, smooth_targets, soft_cross_entropy
 from .model_options import configured_options
@@ -90,6 +91,7 @@ class Classification(Task):
         self.replacements: Optional[Replacements] = None
         self.teacher: Optional[Teacher] = None
         self._tensors: Any = None
+        self._inspection: Optional[Inspection] = Inspection(config.EVAL, data.ON_BAD_SAMPLE == "skip")
         train = config.TRAIN
         self.mixing = build_mixing(train)
         self.erasing: Optional[RandomErasing] = None
@@ -101,8 +103,9 @@ class Classification(Task):
     def build_dataset(self, split: str, cache_folder: Path) -> ImageSamples:
         data = self.config.DATA
         dataset, notes = open_pictures(self.config, split, cache_folder)
-        self.notices += [note for note in notes if note not in self.notices]
         self._check_classes(dataset)
+        notes += self._inspection.look(dataset, split, dataset.num_classes)
+        self.notices += [note for note in map(printable, notes) if note not in self.notices]
         is_training = split == "train"
         transform = build_transform(
             dataset.kind,
@@ -150,7 +153,7 @@ class Classification(Task):
 
     def _use_fast_decoder(self, samples: ImageSamples) -> None:
         cv2 = require_opencv()
-        if not (hasattr(samples.dataset, "encoded") and isinstance(samples.transform, TrainingTransform)):
+        if not (hasattr(samples.dataset, "reading") and isinstance(samples.transform, TrainingTransform)):
             raise UserError(f"DATA.DECODER fast is for data sets of picture files, not for {self.config.DATA.DATASET}")
         samples.reader = FastReader(samples.dataset, self.config.DATA.IMAGE_CHANNELS)
         samples.transform = FastTransform(samples.transform)
@@ -237,7 +240,7 @@ class Classification(Task):
         return F.batch_norm(images.astype("float32"), mean, variance, training=False, epsilon=0.0)
 
     def __getstate__(self) -> Dict[str, Any]:
-        return {**self.__dict__, "_tensors": None}
+        return {**self.__dict__, "_tensors": None, "_inspection": None}
 
     def train_step(self, model: paddle.nn.Layer, batch: Dict[str, paddle.Tensor], moment: Moment) -> Dict[str, Term]:
         labels = batch["labels"]
@@ -333,4 +336,4 @@ class Classification(Task):
         metrics.update(model(self.normalise(batch["images"])), batch["labels"])
 
     def build_metrics(self) -> "ClassificationMetrics":
-        return ClassificationMetrics()
+        return ClassificationMetrics(self.num_classes)

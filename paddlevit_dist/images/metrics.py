@@ -9,12 +9,19 @@ import paddle.nn.functional as F
 
 from ..engine.task import Metrics
 
+_FEWEST_CLASSES_OF_TOP5 = 6  # the best five of five classes are all of them
+
 
 class ClassificationMetrics(Metrics):
-    """Counts of correct labels among the best 1 and 5, and the summed cross-entropy."""
+    """Counts of correct labels among the best 1 and 5, and the summed cross-entropy.
 
-    def __init__(self) -> None:
+    Args:
+        num_classes: that the model tells apart; top-5 is reported from six up.
+    """
+
+    def __init__(self, num_classes: int) -> None:
         super().__init__()
+        self.has_top5 = num_classes >= _FEWEST_CLASSES_OF_TOP5
         self.state = {
             "correct": paddle.zeros([3], dtype="int64"),  # top-1, top-5, all
             "loss": paddle.zeros([], dtype="float64"),
@@ -38,14 +45,10 @@ class ClassificationMetrics(Metrics):
 
     def compute(self, state: Dict[str, Any]) -> Dict[str, float]:
         top1, top5, total = state["correct"].numpy().tolist()
-        return {
-            "top-1": 100.0 * top1 / total,
-            "top-5": 100.0 * top5 / total,
-            "loss": state["loss"].item() / total,
-            "top-1 count": top1,
-            "top-5 count": top5,
-            "samples": total,
-        }
+        values = {"top-1": 100.0 * top1 / total, "top-5": 100.0 * top5 / total, "loss": state["loss"].item() / total}
+        values.update({"top-1 count": top1, "top-5 count": top5, "samples": total})
+        return {name: value for name, value in values.items() if self.has_top5 or not name.startswith("top-5")}
 
     def summary(self, values: Dict[str, float]) -> str:
-        return f"top-1 {values['top-1']:.2f} top-5 {values['top-5']:.2f} loss {values['loss']:.4f}"
+        top5 = f" top-5 {values['top-5']:.2f}" if self.has_top5 else ""
+        return f"top-1 {values['top-1']:.2f}{top5} loss {values['loss']:.4f}"

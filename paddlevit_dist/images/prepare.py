@@ -7,14 +7,16 @@ import os
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any, Dict, List, NoReturn
+from typing import Any, Dict, List, NoReturn, Optional
 
 from ..errors import UserError
 from ..registry import resolve
 from .datasets.folder import ClassFolders
 from .datasets.imagenet import FIRST_OF_KIT, LISTS
+from .datasets.left_out import LeftOut
 from .datasets.reading import Reading
 from .datasets.tar_scan import find_shards
+from .inspection import printable
 from .prepare_check import check_pictures
 from .prepare_shards import Settings, prepare_shards
 from .quarantine import QUARANTINE_FILE, write_quarantine
@@ -46,7 +48,8 @@ def _parse(words: List[str]) -> argparse.Namespace:
     parser = _Options(
         prog="python -m paddlevit_dist prepare images",
         description="With OUT: write the data set IN as tar files of smaller JPEGs, for -dataset=tar -data_path=OUT. "
-        "Without: decode every picture and list those that cannot be read; exit code 1 if there are any.",
+        "Without: decode every picture and list those that cannot be read; exit code 1 if there are any, or if IN "
+        "holds pictures in formats that cannot be opened here.",
         allow_abbrev=False,
     )
     parser.add_argument("input", metavar="IN", help="data path: class folders, PaddleViT's lists, or tar files")
@@ -62,7 +65,7 @@ def _parse(words: List[str]) -> argparse.Namespace:
     add("shard_size", 1000, "pictures in a tar file")
     add("workers", len(os.sched_getaffinity(0)), "processes")
     add("on_bad_sample", "stop", "skip: leave unreadable pictures out and list them", str, choices=("stop", "skip"))
-    add("quarantine", None, f"check: file for the list of unreadable pictures (default: {QUARANTINE_FILE})", Path)
+    add("quarantine", None, "without OUT: write the list of unreadable pictures to this file; else it is printed", Path)
     add("max_pixels", Reading().max_pixels, "a larger picture counts as unreadable")
     options = parser.parse_args(words)
     for name, high in (
@@ -75,6 +78,8 @@ def _parse(words: List[str]) -> argparse.Namespace:
         value = getattr(options, name)
         if value < 1 or (high and value > high):
             raise UserError(f"--{name}={value}: expected {f'1 to {high}' if high else 'a whole number from 1 up'}")
+    if options.output is not None and options.quarantine is not None:
+        raise UserError(f"--quarantine is for a check without OUT; with it the list is {QUARANTINE_FILE} in OUT")
     return options
 
 
@@ -114,27 +119,50 @@ def _splits(root: str, name: str) -> List[str]:
     return found or ["train"]  # whose absence the data set explains
 
 
+def _left_out(datasets: Dict[str, Any]) -> List[LeftOut]:
+    found: List[Optional[LeftOut]] = [getattr(dataset, "left_out", None) for dataset in datasets.values()]
+    return [left_out for left_out in found if left_out is not None]
+
+
 def _check(options: argparse.Namespace, datasets: Dict[str, Any]) -> int:
-    file = options.quarantine or Path(QUARANTINE_FILE)
+    left_out = _left_out(datasets)
     found = check_pictures(datasets, options.workers)
-    write_quarantine(file, found)
+    if options.quarantine:
+        write_quarantine(options.quarantine, found)
     total = sum(map(len, datasets.values()))
+    for line in (line for place in left_out for line in place.lines()):
+        print(printable(line))
     if not found:
-        print(f"all {total:,} pictures of {options.input} can be read")
-        return 0
-    print(f"{len(found):,} of {total:,} pictures of {options.input} cannot be read; they are listed in {file}")
+        print(printable(f"all {total:,} pictures of {options.input} can be read"))
+        return 1 if any(place.num_pictures for place in left_out) else 0
+    said = f"{len(found):,} of {total:,} pictures of {options.input} cannot be read"
+    if options.quarantine:
+        print(printable(f"{said}; they are listed in {options.quarantine}"))
+    else:
+        print(printable("\n".join([f"{said}:", *(f"{path}\t{reason}" for path, reason in found)])))
     return 1
 
 
 def _prepare(options: argparse.Namespace, datasets: Dict[str, Any]) -> int:
     output = Path(os.path.abspath(os.path.expanduser(options.output)))
-    settings = Settings(options.shorter_side, options.quality, options.shard_size, options.on_bad_sample == "skip")
+    left_out = _left_out(datasets)
+    skip_bad = options.on_bad_sample == "skip"
+    for place in left_out:
+        if place.num_pictures and not skip_bad:
+            raise UserError(
+                f"{place.summary()}; make them readable here or move them away, as {place.example}, or leave such "
+                "pictures out with --on_bad_sample=skip"
+            )
+    settings = Settings(options.shorter_side, options.quality, options.shard_size, skip_bad)
     preparation = prepare_shards(datasets, os.path.abspath(options.input), output, settings, options.workers)
     size = sum(file.stat().st_size for file in output.glob("*.tar"))
-    missing = f"; {preparation.left_out} unreadable ones are left out, listed in {output / QUARANTINE_FILE}"
-    print(
-        f"prepared {sum(map(len, datasets.values())) - preparation.left_out:,} pictures in {output} "
-        f"({size / 1e6:,.1f} MB){missing if preparation.left_out else ''}; "
-        f"train on them with -dataset=tar -data_path={output}"
-    )
+    not_opened = sum(place.num_pictures for place in left_out)
+    bad = preparation.left_out - not_opened
+    for line in (line for place in left_out for line in place.lines()):
+        print(printable(line))
+    are = "unreadable ones are" if bad > 1 else "unreadable one is"
+    missing = f"; {bad} {are} left out, listed in {output / QUARANTINE_FILE}" if bad else ""
+    written = sum(map(len, datasets.values())) - bad
+    said = f"prepared {written:,} pictures in {output} ({size / 1e6:,.1f} MB){missing}"
+    print(printable(f"{said}; train on them with -dataset=tar -data_path={output}"))
     return 0

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import gzip
+import os
 import struct
+from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
+
+from paddlevit_dist.images.datasets.folder import ClassFolders
+from paddlevit_dist.images.opening import open_split
 
 from .runs import DIGITS, PICTURES, PLAIN, TINY, contents, refused, write_pictures
 
@@ -93,16 +98,33 @@ def damage(file) -> None:
     file.write_bytes(file.read_bytes()[:200])
 
 
-@pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("processes", [1, 2])
 @pytest.mark.parametrize("split", ["train", "val"])
-def test_an_unreadable_picture_is_named_wherever_it_is_met(split, processes, workers, pictures, output):
+def test_an_unreadable_picture_is_named_before_training_starts(split, processes, pictures, output):
     damaged = pictures / split / "bee" / "03.jpg"
     damage(damaged)
-    message = refused(
-        f"-output={output}", *PICTURES, f"-data_path={pictures}", f"-ngpus={processes}", f"-num_workers={workers}"
-    )
+    message = refused(f"-output={output}", *PICTURES, f"-data_path={pictures}", f"-ngpus={processes}")
     assert f"{damaged} cannot be read as an image" in message
+    assert not (output / "log.txt").exists() and not (output / "checkpoints").exists()
+
+
+@pytest.mark.parametrize("workers, processes", [(0, 1), (2, 2)])
+def test_an_unreadable_picture_that_was_not_opened_beforehand_is_named_where_it_is_met(
+    workers, processes, pictures, output
+):
+    """Of more than 5,000 pictures a sample is opened."""
+    for number in range(5_001):
+        os.link(pictures / "val" / "ant" / "00.jpg", pictures / "val" / "ant" / f"x{number:04d}.jpg")
+    dataset = ClassFolders(str(pictures), "val", pictures)
+    opened = {look.index for look in open_split(dataset, "val").looks}
+    damaged = Path(dataset.describe(next(index for index in range(len(dataset)) if index not in opened)))
+    damaged.unlink()
+    damaged.write_bytes(b"words")
+    arguments = [f"-ngpus={processes}", f"-num_workers={workers}", "-batch_size_eval=64"]
+    message = refused(f"-output={output}", *PICTURES, f"-data_path={pictures}", *arguments)
+    assert f"{damaged} cannot be read as an image" in message
+    said = (output / "log.txt").read_text()
+    assert "opened 2,000 of 5,009 pictures of val" in said and "epoch 1/1 training" in said
     assert not (output / "checkpoints").exists()
 
 

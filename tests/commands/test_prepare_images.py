@@ -13,7 +13,7 @@ import time
 
 import numpy as np
 import pytest
-from distributed.harness import _wait_until_gone, run_command, start_command
+from distributed.harness import ROOT, _wait_until_gone, run_command, start_command
 from PIL import Image
 
 from paddlevit_dist.images.datasets.folder import ClassFolders
@@ -196,6 +196,34 @@ def test_check_lists_what_cannot_be_read_and_ends_with_code_1(pictures, tmp_path
     assert [line.split("\t")[0] for line in lines] == list(map(str, bad)) and lines[1].endswith("\tthe file is empty")
 
 
+def test_a_check_prints_the_list_and_leaves_nothing_in_the_current_folder(pictures, tmp_path, monkeypatch):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    assert well(prepare(pictures, "--workers=1")).out == f"all 23 pictures of {pictures} can be read\n"
+    first, second = spoil(pictures)
+    os.rename(first, os.path.join(os.fsencode(first.parent), b"caf\xe9.jpg"))
+    ended = prepare(pictures, "--workers=1")
+    assert (ended.code, ended.err) == (1, "")
+    said = ended.out.splitlines()
+    assert said[0] == f"2 of 23 pictures of {pictures} cannot be read:"
+    assert said[1].startswith(f"{first.parent}/caf\\xe9.jpg\t") and said[2] == f"{second}\tthe file is empty"
+    assert list((tmp_path / "here").iterdir()) == []
+
+
+def test_pictures_that_cannot_be_opened_here_are_not_passed_over(pictures, tmp_path):
+    (pictures / "val" / "ant" / "x.heic").write_bytes(b"\0\0\0\x18ftypheic" + bytes(40))
+    (pictures / "val" / "ant" / "notes.txt").write_text("words")
+    told = f"left out below {pictures}/val: 1 .heic (pip install pillow-heif), 1 .txt"
+    ended = prepare(pictures, "--workers=1")
+    assert (ended.code, ended.out) == (1, f"{told}\nall 23 pictures of {pictures} can be read\n")
+    output = tmp_path / "output"
+    assert told in refusal(prepare(pictures, output, "--workers=1")) and not output.exists()
+    ended = well(prepare(pictures, output, "--workers=1", "--on_bad_sample=skip"))
+    assert ended.out.startswith(f"{told}\nprepared 23 pictures in {output}") and "unreadable" not in ended.out
+    assert TarImages(str(output), "val", tmp_path).notes[0].endswith("JPEG quality 90, 1 unreadable pictures left out")
+
+
 def test_lists_tar_files_and_single_folders_are_recognised(pictures, tmp_path):
     (pictures / "train_list.txt").write_text("train/ant/0.jpg 0\ntrain/none.jpg 999\n")
     ended = prepare(pictures, "--workers=1", f"--quarantine={tmp_path / 'list.tsv'}")
@@ -213,6 +241,10 @@ def test_lists_tar_files_and_single_folders_are_recognised(pictures, tmp_path):
         (["{none}"], "none is not a folder; expected one of pictures"),
         (["{in}", "{out}", "--quality=101"], "--quality=101: expected 1 to 100"),
         (["{in}", "{out}", "--shorter_side=0"], "--shorter_side=0: expected a whole number from 1 up"),
+        (
+            ["{in}", "{out}", "--quarantine=x"],
+            "--quarantine is for a check without OUT; with it the list is quarantine",
+        ),
         (["{in}", "{out}", "--shorterside=3"], "unrecognized arguments: --shorterside=3"),
         ([], "the following arguments are required: IN"),
         (["{in}", "{in}"], "is not empty and has no prepared.json; choose a new folder"),

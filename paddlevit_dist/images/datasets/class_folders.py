@@ -6,27 +6,35 @@ import contextlib
 import hashlib
 import os
 from pathlib import Path
-from typing import FrozenSet, Iterator, List, Sequence, Tuple
+from typing import FrozenSet, Iterator, List, NamedTuple, Sequence, Tuple
 
 from tqdm import tqdm
 
 from ...errors import UserError
 from ...loading.path_index import Batch, PathIndex, ensure_path_index, make_batch
 from .class_names import name_folders
+from .formats import hint_of, is_hidden, readable_suffixes, suffix_of
+from .left_out import LeftOut, head_of
 
-EXTENSIONS = ("jpg", "jpeg", "png", "bmp", "webp", "gif", "tif", "tiff", "ppm", "pgm", "jfif")
-ENDINGS = tuple(f".{extension}".encode() for extension in EXTENSIONS)
 TRAIN_FOLDER = "train"
 WHOLE = ""  # no split: the class folders lie in the data path itself
 
 _FolderId = Tuple[int, int]  # device and inode
 
 
-def index_class_folders(root: str, split: str, val_folders: Sequence[str], cache_folder: Path, name: str) -> PathIndex:
+class Listing(NamedTuple):
+    """The pictures of a split, and the files beside them that are none."""
+
+    index: PathIndex
+    left_out: LeftOut
+
+
+def index_class_folders(root: str, split: str, val_folders: Sequence[str], cache_folder: Path, name: str) -> Listing:
     """List the pictures of ``split`` below ``root`` and open the index of that list, built first if it has changed.
 
-    Classes are the sorted sub-folders of ``train``, or of the validation folder where there is no ``train``. Pictures
-    may lie deeper in a class folder and are sorted by path. Symbolic links are followed, hidden names skipped.
+    Classes are the sorted sub-folders of ``train``, or of the validation folder where there is no ``train``. A picture
+    is a file with a suffix of a format that can be opened here; other files are counted. Pictures may lie deeper in a
+    class folder and are sorted by path. Symbolic links are followed, hidden names skipped.
 
     Args:
         root: absolute path of the data set.
@@ -47,17 +55,21 @@ def index_class_folders(root: str, split: str, val_folders: Sequence[str], cache
 
     names = name_folders(root, classes)
     key = hashlib.sha256("\0".join(["class folders", *classes, *names]).encode("utf-8", "surrogateescape"))
+    left_out = LeftOut(os.path.join(root, folder) if folder else root)
+    _count_beside(left_out)
     batches: List[Batch] = []
     for class_name in tqdm(present, desc=f"listing {folder or root}", unit="class", disable=None, leave=False):
-        batch = make_batch(_pictures_of_class(root, folder, class_name), label_of[class_name])
+        in_class = LeftOut(os.path.join(root, folder, class_name))
+        batch = make_batch(_pictures_of_class(root, folder, class_name, in_class), label_of[class_name])
         if folder in (TRAIN_FOLDER, WHOLE) and len(batch.labels) == 0:
-            raise _empty(f"class folder {os.path.join(root, folder, class_name)}")
+            raise _empty("class folder ", in_class)
+        left_out.merge(in_class)
         for part in (batch.lengths.data, batch.labels.tobytes(), batch.blob):
             key.update(part)
         batches.append(batch)
     if not any(len(batch.labels) for batch in batches):
-        raise _empty(os.path.join(root, folder))
-    return ensure_path_index(cache_folder, name, key.digest(), lambda: batches, names)
+        raise _empty("", left_out)
+    return Listing(ensure_path_index(cache_folder, name, key.digest(), lambda: batches, names), left_out)
 
 
 def _split_folder(root: str, split: str, val_folders: Sequence[str]) -> str:
@@ -82,7 +94,7 @@ def list_classes(root: str, folder: str) -> List[str]:
     """
     path = os.path.join(root, folder) if folder else root
     with _naming(path), os.scandir(path) as entries:
-        names = sorted(entry.name for entry in entries if not entry.name.startswith(".") and entry.is_dir())
+        names = sorted(entry.name for entry in entries if not is_hidden(os.fsencode(entry.name)) and entry.is_dir())
     if not names:
         raise UserError(f"{path} has no class folders; expected its pictures in one sub-folder per class")
     return names
@@ -98,27 +110,45 @@ def _check_known(present: List[str], classes: List[str], root: str, folder: str)
         )
 
 
-def _pictures_of_class(root: str, folder: str, class_name: str) -> List[bytes]:
+def _count_beside(left_out: LeftOut) -> None:
+    """Count the pictures that lie in the folder itself; the folders in it are the classes."""
+    suffixes = readable_suffixes()
+    with _naming(left_out.place), os.scandir(os.fsencode(left_out.place)) as entries:
+        for entry in entries:
+            suffix = suffix_of(entry.name)
+            is_picture = suffix in suffixes or hint_of(suffix.decode("ascii")) is not None
+            if is_picture and not is_hidden(entry.name) and not entry.is_dir():
+                left_out.add_beside(entry.path)
+
+
+def _pictures_of_class(root: str, folder: str, class_name: str, left_out: LeftOut) -> List[bytes]:
     relative = os.fsencode(os.path.join(folder, class_name))
     top = os.path.join(os.fsencode(root), relative)
     # Bytes throughout: what the file system holds is what the index stores, without a million conversions.
-    return sorted(_pictures_below(top, relative, frozenset()))
+    return sorted(_pictures_below(top, relative, left_out))
 
 
-def _pictures_below(folder: bytes, relative: bytes, parents: FrozenSet[_FolderId]) -> Iterator[bytes]:
-    with _naming(os.fsdecode(folder)):
-        status = os.stat(folder)
-        if (status.st_dev, status.st_ino) in parents:
-            raise UserError(f"{os.fsdecode(folder)} is a link to a folder that contains it; remove the link")
-        parents |= {(status.st_dev, status.st_ino)}
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if entry.name.startswith(b"."):
-                    continue
-                if entry.is_dir():
-                    yield from _pictures_below(entry.path, relative + b"/" + entry.name, parents)
-                elif entry.name.lower().endswith(ENDINGS):
-                    yield relative + b"/" + entry.name
+def _pictures_below(top: bytes, relative_top: bytes, left_out: LeftOut) -> Iterator[bytes]:
+    suffixes = readable_suffixes()
+    folders: List[Tuple[bytes, bytes, FrozenSet[_FolderId]]] = [(top, relative_top, frozenset())]
+    while folders:  # no recursion: trees may be deeper than Python's stack
+        folder, relative, parents = folders.pop()
+        with _naming(os.fsdecode(folder)):
+            status = os.stat(folder)
+            if (status.st_dev, status.st_ino) in parents:
+                raise UserError(f"{os.fsdecode(folder)} is a link to a folder that contains it; remove the link")
+            parents |= {(status.st_dev, status.st_ino)}
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    name = entry.name
+                    if is_hidden(name):
+                        continue
+                    if entry.is_dir():
+                        folders.append((entry.path, relative + b"/" + name, parents))
+                    elif name[name.rfind(b".") :].lower() in suffixes:
+                        yield relative + b"/" + name
+                    else:
+                        left_out.add(name, entry.path, lambda path=entry.path: head_of(path))
 
 
 @contextlib.contextmanager
@@ -129,5 +159,9 @@ def _naming(folder: str) -> Iterator[None]:
         raise UserError(f"folder {folder} cannot be listed: {error.strerror}") from error
 
 
-def _empty(folder: str) -> UserError:
-    return UserError(f"{folder} holds no pictures; expected files ending in {', '.join(EXTENSIONS)}")
+def _empty(kind: str, left_out: LeftOut) -> UserError:
+    found = f" ({left_out.summary()})" if left_out.counts else ""
+    return UserError(
+        f"{kind}{left_out.place} holds no pictures; expected files ending in jpg, png or another suffix that Pillow "
+        f"opens{found}"
+    )

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Optional
 
 from .checks import check_split, existing_folder
-from .class_folders import EXTENSIONS, TRAIN_FOLDER, WHOLE, index_class_folders
+from .class_folders import TRAIN_FOLDER, WHOLE, index_class_folders
 from .indexed import IndexedImages
 
 VAL_FOLDERS = ("val", "valid", "validation", "test")
@@ -20,7 +20,7 @@ class ClassFolders(IndexedImages):
     accepted in place of ``val``; where there is no ``train`` at all, the classes are those of the validation folder.
     """
 
-    layout = f"with train/<class>/ and val/<class>/ that hold pictures ({', '.join(EXTENSIONS)})"
+    layout = "with train/<class>/ and val/<class>/ that hold pictures of any format that Pillow opens"
 
     def __init__(self, data_path: Optional[str], split: str, cache_folder: Path, whole: bool = False) -> None:
         """List the pictures of ``split`` ("train" or "val"); their index goes to ``cache_folder``.
@@ -32,8 +32,8 @@ class ClassFolders(IndexedImages):
         root = existing_folder(data_path, "folder", self.layout)
         if whole and not os.path.isdir(os.path.join(root, TRAIN_FOLDER)):
             split = WHOLE
-        index = index_class_folders(root, split, VAL_FOLDERS, cache_folder, f"folder-{split or 'whole'}")
-        super().__init__(root, index, len(index.class_names))
+        listing = index_class_folders(root, split, VAL_FOLDERS, cache_folder, f"folder-{split or 'whole'}")
+        super().__init__(root, listing.index, len(listing.index.class_names), listing.left_out)
 
     @classmethod
     def whole(cls, data_path: Optional[str], cache_folder: Path) -> ClassFolders:

@@ -44,6 +44,10 @@ class Part:
         """The file of picture ``index`` as it is."""
         return self.dataset.encoded(int(self.rows[index]))
 
+    def num_bytes(self, index: int) -> int:
+        """Size of the file of picture ``index``."""
+        return self.dataset.num_bytes(int(self.rows[index]))
+
     def describe(self, index: int) -> str:
         """Names picture ``index`` as the whole data set does."""
         return self.dataset.describe(int(self.rows[index]))

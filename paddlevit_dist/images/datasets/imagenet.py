@@ -15,6 +15,7 @@ from .checks import check_labels, check_split, existing_folder
 from .class_folders import index_class_folders, list_classes
 from .class_names import name_folders, read_class_names
 from .indexed import IndexedImages
+from .left_out import LeftOut
 from .listed_labels import kit_labels
 from .path_list import index_path_list
 
@@ -45,6 +46,7 @@ class ImageNet2012(IndexedImages):
         self.split = check_split(split)
         root = existing_folder(data_path, "imagenet2012", self.layout)
         name = f"imagenet2012-{split}"
+        left_out: Optional[LeftOut] = None  # lists and the development kit name each picture
         if any(os.path.exists(os.path.join(root, list_name)) for list_name in LISTS.values()):
             list_file = Path(root, LISTS[split])
             names = read_class_names(root)
@@ -54,11 +56,11 @@ class ImageNet2012(IndexedImages):
             index = _index_by_kit(root, cache_folder, name)
             num_classes = NUM_CLASSES_OF_LISTS
         elif os.path.isdir(os.path.join(root, split)):
-            index = index_class_folders(root, split, ("val",), cache_folder, name)
+            index, left_out = index_class_folders(root, split, ("val",), cache_folder, name)
             num_classes = len(index.class_names)
         else:
             raise UserError(f"{root} has no {split} pictures of imagenet2012; expected a folder {self.layout}")
-        super().__init__(root, index, num_classes)
+        super().__init__(root, index, num_classes, left_out)
         check_labels(index.labels, num_classes, "imagenet2012", self.describe)
 
 

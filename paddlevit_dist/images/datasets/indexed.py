@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import List, Optional, Tuple
+from typing import Any, List, Optional, Tuple
 
 import numpy as np
 from PIL import Image
 
 from ...loading.path_index import PathIndex
+from .left_out import LeftOut
 from .reading import Reading, decode_image, read_file
 
 
@@ -19,11 +20,15 @@ class IndexedImages:
     image_mode = "RGB"
     reading = Reading()
 
-    def __init__(self, root: str, index: PathIndex, num_classes: int) -> None:
-        """Serve the entries of ``index``, whose relative paths start at ``root``."""
+    def __init__(self, root: str, index: PathIndex, num_classes: int, left_out: Optional[LeftOut] = None) -> None:
+        """Serve the entries of ``index``, whose relative paths start at ``root``; ``left_out`` is what lies beside."""
         self.root = root
         self.num_classes = num_classes
+        self.left_out = left_out  # known where the data were listed; other processes have no use for it
         self._index = index
+
+    def __getstate__(self) -> Any:
+        return {**self.__dict__, "left_out": None}
 
     def __len__(self) -> int:
         return len(self._index)
@@ -48,6 +53,13 @@ class IndexedImages:
     def describe(self, index: int) -> str:
         """The file of picture ``index``."""
         return os.path.join(self.root, self._index.path(index))
+
+    def num_bytes(self, index: int) -> int:
+        """Size of the file of picture ``index``; -1 where it is missing."""
+        try:
+            return os.stat(self.describe(index)).st_size
+        except (OSError, ValueError):
+            return -1
 
     @property
     def labels(self) -> np.ndarray:

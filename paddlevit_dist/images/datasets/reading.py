@@ -6,11 +6,12 @@ import io
 import os
 import re
 import warnings
-from typing import NamedTuple
+from typing import NamedTuple, Optional, Tuple
 
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from ...errors import UserError
+from .formats import HEAD_BYTES, HEIF_HINT, picture_kind, readable_formats
 
 # Pillow warns about odd but readable files, once per process and to stderr; what cannot be read is an error here.
 warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")
@@ -39,7 +40,8 @@ class UnreadablePicture(UserError):
     """
 
     def __init__(self, path: str, reason: str) -> None:
-        super().__init__(f"{path} cannot be read as an image: {reason}")
+        shown = path.replace("\n", "\\n").replace("\r", "\\r")  # the message is one line
+        super().__init__(f"{shown} cannot be read as an image: {reason}")
         self.path = path
         self.reason = reason
 
@@ -54,10 +56,14 @@ def read_file(path: str) -> bytes:
         UnreadablePicture: the file is missing or may not be read.
     """
     try:
-        with open(path, "rb") as stream:
+        with open(path, "rb", opener=_open_at_once) as stream:
             return stream.read()
     except (OSError, ValueError) as error:  # ValueError: a null character in the path
         raise UnreadablePicture(path, _reason(error)) from error
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)  # a pipe among the pictures would be waited for without an end
 
 
 def decode_image(encoded: bytes, path: str, mode: str, reading: Reading = Reading()) -> Image.Image:  # noqa: B008
@@ -73,15 +79,36 @@ def decode_image(encoded: bytes, path: str, mode: str, reading: Reading = Readin
     """
     try:
         with open_image(encoded, path, reading) as image:
-            upright = _upright(image) if reading.exif_rotate else image
-            if upright.mode == mode:
-                upright.load()  # converting to the same mode would copy it
-                return upright
-            return upright.convert(mode)
+            return _converted(image, mode, reading)
     except (MemoryError, UnreadablePicture):
         raise
     except Exception as error:  # Pillow's format readers raise almost any type on damaged input
         raise UnreadablePicture(path, _reason(error)) from error
+
+
+def examine_image(encoded: bytes, path: str, mode: str, reading: Reading) -> Tuple[int, str]:
+    """Decode the picture in ``encoded`` as ``decode_image`` does; its EXIF orientation and Pillow's mode of the file.
+
+    Raises:
+        UnreadablePicture: as ``decode_image`` does.
+    """
+    try:
+        with open_image(encoded, path, reading) as image:
+            stored_mode = image.mode
+            _converted(image, mode, reading)
+            return orientation(image), stored_mode  # of some formats it is known only once they are decoded
+    except (MemoryError, UnreadablePicture):
+        raise
+    except Exception as error:  # as above
+        raise UnreadablePicture(path, _reason(error)) from error
+
+
+def _converted(image: Image.Image, mode: str, reading: Reading) -> Image.Image:
+    upright = _upright(image) if reading.exif_rotate else image
+    if upright.mode == mode:
+        upright.load()  # converting to the same mode would copy it
+        return upright
+    return upright.convert(mode)
 
 
 def open_image(encoded: bytes, path: str, reading: Reading = Reading()) -> Image.Image:  # noqa: B008
@@ -95,14 +122,14 @@ def open_image(encoded: bytes, path: str, reading: Reading = Reading()) -> Image
     if Image.MAX_IMAGE_PIXELS is not None and Image.MAX_IMAGE_PIXELS < reading.max_pixels:
         Image.MAX_IMAGE_PIXELS = reading.max_pixels  # Pillow's own limit must not come before the configured one
     try:
-        image = Image.open(io.BytesIO(encoded))
+        image = Image.open(io.BytesIO(encoded), formats=readable_formats())
     except Image.DecompressionBombError as error:
         number = re.search(r"\((\d+) pixels\)", str(error))
         raise _too_large(path, f"{number[1]} pixels" if number else "", reading) from error
     except MemoryError:
         raise
     except Exception as error:
-        raise UnreadablePicture(path, _reason(error)) from error
+        raise UnreadablePicture(path, _missing_reader(encoded) or _reason(error)) from error
     width, height = image.size
     if width * height > reading.max_pixels:
         raise _too_large(path, f"{width} x {height} pixels", reading)
@@ -128,6 +155,13 @@ def _too_large(path: str, size: str, reading: Reading) -> UnreadablePicture:
         path,
         f"its size {size} is above the limit of {reading.max_pixels} pixels; raise DATA.MAX_PIXELS if it is meant",
     )
+
+
+def _missing_reader(encoded: bytes) -> Optional[str]:
+    """What to say of a picture whose format only a further package reads, whatever its suffix is."""
+    if picture_kind(encoded[:HEAD_BYTES]) == "HEIC" and "HEIF" not in readable_formats():
+        return f"it is a HEIC picture, which Pillow reads with pillow-heif ({HEIF_HINT})"
+    return None
 
 
 def _reason(error: BaseException) -> str:

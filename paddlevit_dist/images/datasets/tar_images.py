@@ -12,6 +12,7 @@ from PIL import Image
 
 from ...errors import UserError
 from .checks import check_split, existing_folder
+from .left_out import LeftOut
 from .prepared import Preparation, read_preparation
 from .reading import Reading, UnreadablePicture, decode_image
 from .tar_index import TarIndex
@@ -86,6 +87,10 @@ class TarImages:
             raise UserError(f"{self._shard_path(shard)} has become shorter since it was indexed; start the run again")
         return content
 
+    def num_bytes(self, index: int) -> int:
+        """Size of picture ``index`` as it is packed."""
+        return self._index.location(index)[2]
+
     def describe(self, index: int) -> str:
         """Tar file and member of picture ``index``, as one path."""
         return os.path.join(self._shard_path(self._index.location(index)[0]), self._index.name(index))
@@ -99,6 +104,11 @@ class TarImages:
     def class_names(self) -> Optional[List[str]]:
         """Name of each class, None where neither the archives nor ``classes.txt`` name them."""
         return self._index.classes["names"]
+
+    @property
+    def left_out(self) -> LeftOut:
+        """What the tar files hold beside pictures and labels."""
+        return self._index.left_out
 
     @property
     def fingerprint(self) -> str:

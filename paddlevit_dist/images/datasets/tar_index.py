@@ -18,6 +18,8 @@ from ...loading.atomic_file import atomic_file
 from ...loading.path_index import Batch, ensure_path_index, make_batch
 from .class_names import FILE as CLASSES_FILE
 from .class_names import name_folders, read_class_names
+from .formats import readable_suffixes
+from .left_out import LeftOut
 from .listed_labels import label_files, listed_labels
 from .tar_scan import Scan, find_shards, scan
 
@@ -43,9 +45,11 @@ class TarIndex:
         def build() -> Iterator[Batch]:
             found = scan(root, shards, split, listed_labels(root, split))
             if not len(found.labels):
-                raise UserError(f"{os.path.join(root, shards[0])} holds no pictures")
+                others = f"; {found.left_out.summary()}" if found.left_out.counts else ""
+                raise UserError(f"{os.path.join(root, shards[0])} holds no pictures{others}")
             training = TarIndex(root, "train", cache_folder) if training_shards else None
             labels = _resolve_classes(found, root, shards, training, classes)
+            classes["left_out"] = found.left_out.as_json()
             with atomic_file(Path(self._locations_file)) as out:
                 np.save(out, found.locations, allow_pickle=False)
             return _with_labels(found.batches, labels)
@@ -89,8 +93,13 @@ class TarIndex:
 
     @property
     def classes(self) -> Dict[str, Any]:
-        """``names`` to show, or None; ``groups``, the names in the archives, or None; ``count``."""
+        """``names`` to show, or None; ``groups``, the names in the archives, or None; ``count``; ``left_out``."""
         return self._samples.class_names
+
+    @property
+    def left_out(self) -> LeftOut:
+        """The members that are neither pictures nor labels."""
+        return LeftOut.of_json(self.classes["left_out"])
 
     @property
     def key(self) -> bytes:
@@ -106,7 +115,8 @@ class TarIndex:
 
 
 def _key(root: str, split: str, shards: List[str], training_shards: List[str]) -> bytes:
-    key = hashlib.sha256(f"tar {split}\n".encode())
+    # Which members are pictures depends on what Pillow opens here; 2 is the version of what the index says.
+    key = hashlib.sha256(f"tar 2 {split} {sorted(readable_suffixes())}\n".encode())
     for shard in [*shards, *training_shards]:
         status = os.stat(os.path.join(root, shard))
         key.update(f"{shard}\0{status.st_size}\0{status.st_mtime_ns}\n".encode("utf-8", "surrogateescape"))

@@ -12,13 +12,14 @@ from tqdm import tqdm
 
 from ...errors import UserError
 from ...loading.path_index import Batch, make_batch
-from .class_folders import ENDINGS as PICTURE_ENDINGS
+from .formats import HEAD_BYTES, is_hidden, readable_suffixes, suffix_of
+from .left_out import LeftOut
 from .tar_members import Member, TarFile
 
 LABEL_ENDINGS = (b".cls", b".json")
 _LARGEST_LABEL_BYTES = 1 << 20
 _SPLIT_WORDS = {"train": "train|training", "val": "val|valid|validation"}
-_SUFFIX = re.compile(r"\.(tar(\.\w+)?|tgz|tbz|txz)$")
+_SUFFIX = re.compile(r"\.(tar(\.\w+)?|tgz|tbz|txz)$", re.IGNORECASE)
 _PACKED = (".tar.gz", ".tgz", ".tar.bz2", ".tbz", ".tar.xz", ".txz", ".tar.zst")
 
 
@@ -30,22 +31,23 @@ class Scan(NamedTuple):
         locations: (samples, 3) int64: number of the tar file, offset, size.
         labels: (samples,) int64 from label files, or the positions of ``groups``.
         groups: class names that the archives give; None where labels come from label files.
+        left_out: members that are neither pictures nor labels.
     """
 
     batches: List[Batch]
     locations: np.ndarray
     labels: np.ndarray
     groups: Optional[List[str]]
+    left_out: LeftOut
 
 
 def find_shards(root: str, split: str) -> List[str]:
     """The tar files of ``split`` below ``root``, sorted: named for the split, or all in the folder of that name.
 
     Raises:
-        UserError: the folder cannot be listed, or holds compressed archives only.
+        UserError: the folder cannot be listed, or holds a compressed archive without its uncompressed form.
     """
     pattern = re.compile(rf"(?:.*[._-])?(?:{_SPLIT_WORDS[split]})(?:[^a-zA-Z].*)?", re.DOTALL)
-    packed = None
     for folder in ("", *_SPLIT_WORDS[split].split("|")):
         try:
             names = sorted(os.listdir(os.path.join(root, folder)))
@@ -54,14 +56,17 @@ def find_shards(root: str, split: str) -> List[str]:
         except OSError as error:
             raise UserError(f"folder {os.path.join(root, folder)} cannot be listed: {error.strerror}") from error
         names = [name for name in names if folder or pattern.fullmatch(_SUFFIX.sub("", name))]
-        shards = [os.path.join(folder, name) for name in names if name.endswith(".tar") and not name.startswith(".")]
+        names = [name for name in names if not name.startswith(".")]
+        shards = [os.path.join(folder, name) for name in names if name.lower().endswith(".tar")]
+        unpacked = {_SUFFIX.sub("", os.path.basename(shard)) for shard in shards}
+        packed = [name for name in names if name.lower().endswith(_PACKED) and _SUFFIX.sub("", name) not in unpacked]
+        if packed:
+            raise UserError(
+                f"{os.path.join(root, folder, packed[0])} is compressed, but pictures are read in place: "
+                "uncompress it once"
+            )
         if shards:
             return shards
-        packed = packed or next((os.path.join(folder, name) for name in names if name.endswith(_PACKED)), None)
-    if packed:
-        raise UserError(
-            f"{os.path.join(root, packed)} is compressed, but pictures are read in place: uncompress it once"
-        )
     return []
 
 
@@ -76,13 +81,14 @@ def scan(root: str, shards: List[str], split: str, listed: Optional[Dict[bytes, 
     """
     total = sum(os.path.getsize(os.path.join(root, shard)) for shard in shards)
     pages: List[_Page] = []
+    left_out = LeftOut(os.path.join(root, shards[0]) if len(shards) == 1 else f"{root} in {len(shards)} tar files")
     with tqdm(total=total, desc=f"indexing {split}", unit="B", unit_scale=True, disable=None, leave=False) as bar:
         for shard in shards:
             with TarFile(os.path.join(root, shard)) as tar:
-                pages.append(_read_page(tar, bar))
+                pages.append(_read_page(tar, bar, left_out))
     if any(page.labels for page in pages):
         for page in pages:
-            page.keep_labelled()
+            page.keep_labelled(left_out)
         labels, groups = [page.own_labels() for page in pages], None
     elif listed is not None:
         labels, groups = [page.listed_labels(listed) for page in pages], None
@@ -93,7 +99,7 @@ def scan(root: str, shards: List[str], split: str, listed: Optional[Dict[bytes, 
         for number, page in enumerate(pages)
     ]
     batches = [make_batch([member.name for member in page.members], 0) for page in pages]
-    return Scan(batches, np.concatenate(locations), np.concatenate(labels), groups)
+    return Scan(batches, np.concatenate(locations), np.concatenate(labels), groups, left_out)
 
 
 class _Page:
@@ -104,9 +110,10 @@ class _Page:
         self.members: List[Member] = []  # pictures
         self.labels: Dict[bytes, int] = {}  # from label files, by key
 
-    def keep_labelled(self) -> None:
+    def keep_labelled(self, left_out: LeftOut) -> None:
         """Of ``key.jpg``, ``key.cls`` and what else a sample may have, keep the picture; each has exactly one."""
-        kept = [member for member in self.members if b"." + _key(member.name)[1].lower() in PICTURE_ENDINGS]
+        suffixes = readable_suffixes()
+        kept = [member for member in self.members if b"." + _key(member.name)[1].lower() in suffixes]
         seen = set()
         for member in kept:
             key = _key(member.name)[0]
@@ -117,6 +124,12 @@ class _Page:
             if key in seen:
                 raise UserError(f"{self.path} has two pictures for {os.fsdecode(key)}; expected one beside its label")
             seen.add(key)
+        for member in self.members:  # key.seg.png is a further part of the sample key.jpg; without one it is lost
+            if b"." + _key(member.name)[1].lower() not in suffixes and _key(member.name)[0] not in seen:
+                raise UserError(
+                    f"{self.path} member {os.fsdecode(member.name)}: the key of a sample ends at the first dot, and "
+                    f"{os.fsdecode(_key(member.name)[0])} has no picture; name it without further dots"
+                )
         self.members = kept
 
     def own_labels(self) -> np.ndarray:
@@ -130,22 +143,37 @@ class _Page:
         return np.array([listed[name] for name in names], np.int64)
 
 
-def _read_page(tar: TarFile, bar: tqdm) -> _Page:
+def _read_page(tar: TarFile, bar: tqdm, left_out: LeftOut) -> _Page:
     page = _Page(tar.path)
     before = 0
     for member in tar.members():
-        if member.name.endswith(b".tar"):
+        if _is_hidden(member.name):
+            pass
+        elif member.name.lower().endswith(b".tar"):
             for inner in tar.members(member):
-                if inner.name.lower().endswith(PICTURE_ENDINGS):
-                    page.members.append(inner._replace(name=member.name + b"/" + inner.name))
-        elif member.name.lower().endswith(PICTURE_ENDINGS):
-            page.members.append(member)
+                if not _is_hidden(inner.name):
+                    _sort_in(inner._replace(name=member.name + b"/" + inner.name), tar, page, left_out)
         elif member.name.endswith(LABEL_ENDINGS):
             _read_label(tar, member, page)
+        else:
+            _sort_in(member, tar, page, left_out)
         bar.update(member.offset + member.size - before)
         before = member.offset + member.size
     bar.update(tar.size - before)
     return page
+
+
+def _is_hidden(name: bytes) -> bool:
+    return any(is_hidden(part) for part in name.split(b"/") if part not in (b".", b".."))
+
+
+def _sort_in(member: Member, tar: TarFile, page: _Page, left_out: LeftOut) -> None:
+    base = member.name.rpartition(b"/")[2]
+    if suffix_of(base) in readable_suffixes():
+        page.members.append(member)
+        return
+    path = os.path.join(os.fsencode(tar.path), member.name)
+    left_out.add(base, path, lambda: tar.read(member.offset, min(member.size, HEAD_BYTES)))
 
 
 def _key(name: bytes) -> Tuple[bytes, bytes]:

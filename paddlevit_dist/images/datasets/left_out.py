@@ -1,0 +1,114 @@
+"""Files beside the pictures of a data set that it does not take: counted by suffix, so that none vanishes unsaid."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Callable, Dict, List, Optional
+
+from .formats import HEAD_BYTES, hint_of, picture_kind, suffix_of
+
+_SHOWN_SUFFIXES = 8
+# Text that lies beside pictures by the thousand: nobody need look into it to see that it is no picture.
+_TEXT_SUFFIXES = frozenset((b".txt", b".json", b".csv", b".tsv", b".xml", b".yaml", b".yml", b".md", b".cls", b".html"))
+
+
+class LeftOut:
+    """What is left out below one folder.
+
+    A file counts as a picture if its suffix is one of a picture format that cannot be opened here, or if it begins as
+    picture files do and has no suffix of one.
+
+    Args:
+        place: the folder or the tar files, for messages.
+    """
+
+    def __init__(self, place: str) -> None:
+        self.place = place
+        self.counts: Dict[str, int] = {}  # suffix ("" for none) -> files
+        self.pictures: Dict[str, int] = {}  # of these, pictures
+        self.example: Optional[str] = None  # one of the pictures
+        self.beside = 0  # pictures that lie beside the class folders
+        self.beside_example: Optional[str] = None
+
+    def add(self, name: bytes, path: bytes, read_head: Callable[[], bytes]) -> None:
+        """Count a file; ``read_head`` returns its first 16 bytes and is called where the name leaves it open."""
+        suffix = suffix_of(name)
+        shown = suffix.decode("ascii")
+        self.counts[shown] = self.counts.get(shown, 0) + 1
+        if hint_of(shown) or (suffix not in _TEXT_SUFFIXES and picture_kind(read_head())):
+            self.pictures[shown] = self.pictures.get(shown, 0) + 1
+            self.example = min(self.example or os.fsdecode(path), os.fsdecode(path))
+
+    def add_beside(self, path: bytes) -> None:
+        """Count a picture that lies beside the class folders and therefore has no class."""
+        self.beside += 1
+        self.beside_example = min(self.beside_example or os.fsdecode(path), os.fsdecode(path))
+
+    def merge(self, other: LeftOut) -> None:
+        """Add what was counted in a part of this place."""
+        for mine, more in ((self.counts, other.counts), (self.pictures, other.pictures)):
+            for suffix, number in more.items():
+                mine[suffix] = mine.get(suffix, 0) + number
+        self.example = min(filter(None, (self.example, other.example)), default=None)
+
+    @property
+    def num_pictures(self) -> int:
+        """Files left out that are pictures."""
+        return sum(self.pictures.values())
+
+    def lines(self) -> List[str]:
+        """What is to be told, a line for each finding."""
+        said = []
+        if self.counts:
+            said.append(self.summary())
+        if self.beside:
+            are = "pictures lie" if self.beside > 1 else "picture lies"
+            said.append(
+                f"{self.beside:,} {are} beside the class folders of {self.place}, without a class, and not used: "
+                f"{self.beside_example}"
+            )
+        return said
+
+    def summary(self) -> str:
+        """``left out below my_data/train: 12 .heic (pip install pillow-heif), 3 .txt, 1 without suffix``."""
+        order = sorted(self.counts, key=lambda suffix: (-self.pictures.get(suffix, 0), -self.counts[suffix], suffix))
+        parts = [self._part(suffix) for suffix in order[:_SHOWN_SUFFIXES]]
+        rest = order[_SHOWN_SUFFIXES:]
+        if rest:
+            parts.append(f"{sum(self.counts[suffix] for suffix in rest):,} with {len(rest)} other suffixes")
+        return f"left out below {self.place}: {', '.join(parts)}"
+
+    def _part(self, suffix: str) -> str:
+        number, pictures = self.counts[suffix], self.pictures.get(suffix, 0)
+        named = f"{number:,} {suffix or 'without suffix'}"
+        if not pictures:
+            return named
+        hint = hint_of(suffix)
+        if hint:
+            return f"{named} ({hint})"
+        which = "pictures" if pictures == number else f"{pictures:,} of them pictures"
+        return f"{named} ({which} by their content: rename them, as to .jpg)"
+
+    def as_json(self) -> Dict[str, Any]:
+        """Plain values from which ``of_json`` makes the same object."""
+        return dict(self.__dict__)
+
+    @classmethod
+    def of_json(cls, stored: Dict[str, Any]) -> LeftOut:
+        made = cls(stored["place"])
+        made.__dict__.update(stored)
+        return made
+
+
+def head_of(path: bytes) -> bytes:
+    """The first bytes of a file; none where it cannot be read, as what is left out need not be readable."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | getattr(os, "O_CLOEXEC", 0))
+    except OSError:
+        return b""
+    try:
+        return os.read(descriptor, HEAD_BYTES)
+    except OSError:
+        return b""
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,77 @@
+"""What a run says of its pictures before it starts, on the command line."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import time
+
+import numpy as np
+import pytest
+from distributed.harness import _wait_until_gone, run_main, start_command
+from PIL import Image
+
+from .runs import MAIN, PICTURES, events, last_line, refused, well, write_pictures
+
+
+@pytest.fixture
+def pictures(tmp_path):
+    return write_pictures(tmp_path / "pictures")
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_training_tells_each_finding_once_and_no_top5_of_two_classes(processes, pictures, tmp_path):
+    for name in ("1.heic", "2.heic"):
+        (pictures / "train" / "ant" / name).write_bytes(b"\0\0\0\x18ftypheic" + bytes(40))
+    (pictures / "val" / "bee" / "notes.txt").write_text("words")
+    shutil.copy(pictures / "train" / "ant" / "03.jpg", pictures / "val" / "bee" / "again.jpg")
+    exif = Image.Exif()
+    exif[0x0112] = 8
+    Image.open(pictures / "val" / "ant" / "00.jpg").save(pictures / "val" / "ant" / "00.jpg", exif=exif)
+    output = tmp_path / "output"
+    arguments = [*PICTURES, f"-data_path={pictures}"]
+    trained = well(run_main(f"-output={output}", *arguments, f"-ngpus={processes}"))
+    turned = "1 of the 9 opened pictures of val is to be turned by the EXIF orientation, which DATA.EXIF_ROTATE false"
+    assert trained.out.splitlines()[:6] == [
+        f"left out below {pictures}/train: 2 .heic (pip install pillow-heif)",
+        "opened all 16 pictures of train",
+        f"left out below {pictures}/val: 1 .txt",
+        "opened all 9 pictures of val",
+        f"{turned} ignores: {pictures}/val/ant/00.jpg",
+        f"1 picture of val is identical to pictures of train, as {pictures}/val/bee/again.jpg and "
+        f"{pictures}/train/ant/03.jpg",
+    ]
+    (evaluation,) = (line for line in events(output) if line["kind"] == "evaluation")
+    assert last_line(trained) == f"top-1 {evaluation['top-1']:.2f} loss {evaluation['loss']:.4f}"
+    assert "top-5" not in evaluation and "top-5 count" not in evaluation
+    if processes == 2:
+        return
+    weights = ["-eval", f"-pretrained={output / 'checkpoints' / 'last'}"]
+    evaluated = well(run_main(f"-output={tmp_path / 'evaluation'}", *arguments, *weights))
+    assert last_line(evaluated) == last_line(trained) and "opened all 9 pictures of val" in evaluated.out
+    (pictures / "val" / "ant" / "x.HEIC").write_bytes(b"\0\0\0\x18ftypheic" + bytes(40))
+    message = refused(f"-output={tmp_path / 'evaluation'}", *arguments, *weights)
+    assert message.startswith(
+        f"left out below {pictures}/val: 1 .heic (pip install pillow-heif), 1 .txt; an evaluation"
+    )
+
+
+def test_ctrl_c_while_pictures_are_opened(tmp_path):
+    pixels = np.random.default_rng(0).integers(0, 255, (200, 300, 3), dtype=np.uint8)
+    for split in ("train", "val"):
+        (tmp_path / "pictures" / split / "ant").mkdir(parents=True)
+    first = tmp_path / "pictures" / "train" / "ant" / "000.jpg"
+    Image.fromarray(pixels).resize((3000, 2000), Image.Resampling.NEAREST).save(first)
+    for number in range(1, 400):
+        os.link(first, first.with_name(f"{number:03d}.jpg"))
+    arguments = [f"-output={tmp_path / 'output'}", *PICTURES, f"-data_path={tmp_path / 'pictures'}"]
+    process = start_command([sys.executable, str(MAIN), *arguments])
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.glob("output/data/folder-train-*.index")) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=10)
+    assert process.returncode == 130 and err.startswith("interrupted") and len(err.splitlines()) == 1
+    assert "opened" not in out and _wait_until_gone(process.pid, seconds=5) == []

@@ -1,0 +1,29 @@
+"""The numbers of a classifier's evaluation."""
+
+from __future__ import annotations
+
+import numpy as np
+import paddle
+import pytest
+
+from paddlevit_dist.images.metrics import ClassificationMetrics
+
+
+@pytest.mark.parametrize("num_classes", [2, 4, 5, 6, 10])
+def test_top5_is_told_where_five_classes_are_not_all_or_nearly_all(num_classes):
+    generator = np.random.default_rng(num_classes)
+    logits = generator.normal(size=(50, num_classes)).astype("float32")
+    labels = generator.integers(0, num_classes, 50)
+    metrics = ClassificationMetrics(num_classes)
+    metrics.update(paddle.to_tensor(logits), paddle.to_tensor(labels))
+    values = metrics.compute(metrics.state)
+    position = (logits > logits[np.arange(50), labels][:, None]).sum(axis=1)
+    top1, top5 = (100.0 * np.mean(position < k) for k in (1, 5))
+    if num_classes < 6:
+        assert list(values) == ["top-1", "loss", "top-1 count", "samples"]
+        assert metrics.summary(values) == f"top-1 {top1:.2f} loss {values['loss']:.4f}"
+    else:
+        assert list(values) == ["top-1", "top-5", "loss", "top-1 count", "top-5 count", "samples"]
+        assert values["top-5"] == pytest.approx(top5) and values["top-5 count"] == (position < 5).sum()
+        assert metrics.summary(values) == f"top-1 {top1:.2f} top-5 {top5:.2f} loss {values['loss']:.4f}"
+    assert values["top-1"] == pytest.approx(top1) and values["samples"] == 50

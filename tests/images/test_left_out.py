@@ -1,0 +1,234 @@
+"""Pictures do not vanish: whatever Pillow opens is taken, and the rest is counted by suffix and told."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import tarfile
+
+import pytest
+from PIL import Image, ImageFile
+
+from paddlevit_dist.errors import UserError
+from paddlevit_dist.images.datasets.folder import ClassFolders
+from paddlevit_dist.images.datasets.formats import readable_formats, readable_suffixes
+from paddlevit_dist.images.datasets.imagenet import ImageNet2012
+from paddlevit_dist.images.datasets.reading import UnreadablePicture, decode_image
+from paddlevit_dist.images.datasets.tar_images import TarImages
+from paddlevit_dist.images.inspection import Inspection
+
+Image.init()  # for what this Pillow can write
+HEIC_HEAD = b"\0\0\0\x18ftypheic\0\0\0\0" + bytes(40)
+EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 5 5\n%%EndComments\n5 5 moveto showpage\n%%EOF\n"
+
+
+def encode(form, mode="RGB", **options):
+    out = io.BytesIO()
+    Image.new("RGB", (12, 9), (10, 200, 30)).convert(mode).save(out, form, **options)
+    return out.getvalue()
+
+
+JPEG = encode("JPEG")
+
+
+def put(path, content=JPEG):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+
+
+@pytest.fixture
+def cache(tmp_path):
+    (tmp_path / "cache").mkdir()
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def root(tmp_path):
+    """Two classes with two pictures each in train and one in val."""
+    for name in ("train/ant/1.jpg", "train/ant/2.jpg", "train/bee/1.jpg", "train/bee/2.jpg", "val/ant/1.jpg"):
+        put(tmp_path / "data" / name)
+    put(tmp_path / "data" / "val" / "bee" / "1.jpg")
+    return tmp_path / "data"
+
+
+def names(dataset):
+    return [os.path.relpath(dataset.describe(i), dataset.root) for i in range(len(dataset))]
+
+
+@pytest.mark.parametrize(
+    "suffix, form, mode",
+    [
+        (".avif", "AVIF", "RGB"),
+        (".JPE", "JPEG", "RGB"),
+        (".jp2", "JPEG2000", "RGB"),
+        (".apng", "PNG", "RGB"),
+        (".tga", "TGA", "RGB"),
+        (".pbm", "PPM", "1"),
+        (".pnm", "PPM", "RGB"),
+        (".SGI", "SGI", "RGB"),
+        (".dib", "DIB", "RGB"),
+        (".pcx", "PCX", "RGB"),
+        (".Mpo", "JPEG", "RGB"),
+    ],
+)
+def test_what_pillow_opens_is_a_picture_of_the_set(suffix, form, mode, root, cache):
+    if form not in Image.SAVE:
+        pytest.skip(f"this Pillow cannot write {form}")
+    put(root / "train" / "ant" / f"3{suffix}", encode(form, mode))
+    dataset = ClassFolders(str(root), "train", cache)
+    assert f"train/ant/3{suffix}" in names(dataset) and len(dataset) == 5
+    assert dataset.read(2)[0].mode == "RGB" and dataset.left_out.lines() == []
+
+
+def test_the_suffixes_are_pillows_but_for_formats_that_it_only_recognises_or_hands_on():
+    stubs = {
+        name
+        for name, (factory, _) in Image.OPEN.items()
+        if isinstance(factory, type) and issubclass(factory, ImageFile.StubImageFile)
+    }
+    assert {"BUFR", "GRIB", "HDF5", "WMF"} <= stubs and not stubs & set(readable_formats())
+    for suffix in (".eps", ".ps", ".pdf", ".mpg", ".h5", ".hdf", ".wmf", ".grib", ".txt"):
+        assert suffix.encode() not in readable_suffixes()
+    for suffix in (".jpg", ".jpeg", ".png", ".webp", ".gif", ".tif", ".tiff", ".bmp", ".ppm", ".pgm", ".jfif", ".psd"):
+        assert suffix.encode() in readable_suffixes()
+
+
+def test_a_jpg_that_is_postscript_starts_no_other_program():
+    with pytest.raises(UnreadablePicture, match="not a picture in a format"):
+        decode_image(EPS, "x.jpg", "RGB")
+
+
+def test_left_out_files_are_counted_by_suffix_pictures_first(root, cache):
+    for number in range(3):
+        put(root / "train" / "bee" / f"{number}.HEIC", HEIC_HEAD)
+    for number in range(4):
+        put(root / "train" / "ant" / "deeper" / f"{number}.txt", b"words")
+    put(root / "train" / "ant" / "labels.csv", b"a,b")
+    put(root / "train" / "ant" / "README", b"words")
+    put(root / "train" / "ant" / "film.mpg", bytes(30))
+    left_out = ClassFolders(str(root), "train", cache).left_out
+    assert left_out.lines() == [
+        f"left out below {root}/train: 3 .heic (pip install pillow-heif), 4 .txt, 1 without suffix, 1 .csv, 1 .mpg"
+    ]
+    assert (left_out.num_pictures, left_out.example) == (3, f"{root}/train/bee/0.HEIC")
+
+
+def test_pictures_without_a_suffix_of_theirs_are_known_by_their_content(root, cache):
+    put(root / "val" / "ant" / "8f3a77")
+    put(root / "val" / "ant" / "words", b"words")
+    put(root / "val" / "bee" / "large.jpg_large")
+    put(root / "val" / "bee" / "2.jpg~", encode("PNG"))
+    left_out = ClassFolders(str(root), "val", cache).left_out
+    assert left_out.num_pictures == 3
+    assert left_out.lines() == [
+        f"left out below {root}/val: 2 without suffix (1 of them pictures by their content: rename them, as to .jpg), "
+        "1 .jpg_large (pictures by their content: rename them, as to .jpg), "
+        "1 .jpg~ (pictures by their content: rename them, as to .jpg)"
+    ]
+
+
+@pytest.mark.parametrize("name", [".DS_Store", "._1.jpg", ".hidden.heic", "Thumbs.db", "desktop.ini", "@eaDir/1.jpg"])
+def test_what_systems_leave_beside_pictures_is_neither_taken_nor_told(name, root, cache):
+    put(root / "train" / "ant" / name)
+    put(root / "train" / "__MACOSX" / "ant" / "1.jpg")
+    dataset = ClassFolders(str(root), "train", cache)
+    assert len(dataset) == 4 and dataset.num_classes == 2 and dataset.left_out.lines() == []
+
+
+def test_pictures_beside_the_class_folders_are_told(root, cache):
+    put(root / "train" / "b.png")
+    put(root / "train" / "a.heic", HEIC_HEAD)
+    put(root / "train" / "list.txt", b"words")
+    assert ClassFolders(str(root), "train", cache).left_out.lines() == [
+        f"2 pictures lie beside the class folders of {root}/train, without a class, and not used: {root}/train/a.heic"
+    ]
+
+
+def test_a_class_whose_only_pictures_cannot_be_opened_says_why(root, cache):
+    shutil.rmtree(root / "train" / "bee")
+    put(root / "train" / "bee" / "1.heic", HEIC_HEAD)
+    with pytest.raises(UserError, match=r"train/bee holds no pictures; .*: 1 \.heic \(pip install pillow-heif\)"):
+        ClassFolders(str(root), "train", cache)
+
+
+def test_a_tree_deeper_than_pythons_stack_is_listed(tmp_path, cache):
+    folders = [str(tmp_path / "data"), f"{tmp_path}/data/train", f"{tmp_path}/data/train/ant"]
+    folders += [folders[-1] + "/a" * depth for depth in range(1, 1200)]
+    for folder in folders:
+        os.mkdir(folder)
+    picture = f"{folders[-1]}/1.jpg"
+    with open(picture, "wb") as file:
+        file.write(JPEG)
+    dataset = ClassFolders(folders[0], "train", cache)
+    assert len(dataset) == 1 and dataset.read(0)[0].size == (12, 9)
+    os.unlink(picture)
+    for folder in reversed(folders):  # the standard library's own removal would need a deep stack, too
+        os.rmdir(folder)
+
+
+def test_heic_under_another_name_says_which_package_reads_it():
+    if "HEIF" in readable_formats():
+        pytest.skip("pillow-heif is installed")
+    with pytest.raises(UnreadablePicture, match=r"x.jpg cannot be read .* HEIC .*pip install pillow-heif"):
+        decode_image(HEIC_HEAD, "x.jpg", "RGB")
+
+
+def test_class_folders_of_imagenet_count_too(root, cache):
+    put(root / "val" / "ant" / "2.jxl", b"\xff\x0a" + bytes(20))
+    assert ImageNet2012(str(root), "val", cache).left_out.lines() == [
+        f"left out below {root}/val: 1 .jxl (convert to PNG or JPEG)"
+    ]
+
+
+def pack(path, **members):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(path, "w") as tar:
+        for name, content in members.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+
+
+def test_tar_files_count_what_they_hold_beside_pictures_now_and_from_the_index(tmp_path, cache):
+    contents = {"a/1.avif": encode("AVIF")} if "AVIF" in Image.SAVE else {"a/1.tga": encode("TGA")}
+    contents.update({"b/2.JPG": JPEG, "b/3.heic": HEIC_HEAD, "b/4": JPEG, "b/._2.jpg": b"junk", "b/notes.txt": b"x"})
+    pack(tmp_path / "data" / "train-0.tar", **contents)
+    for _ in range(2):
+        dataset = TarImages(str(tmp_path / "data"), "train", cache)
+        assert len(dataset) == 2 and dataset.num_classes == 2 and dataset.read(0)[0].size == (12, 9)
+        (line,) = dataset.left_out.lines()
+        assert line.startswith(f"left out below {tmp_path}/data/train-0.tar: ")
+        assert "1 .heic (pip install pillow-heif)" in line and "1 .txt" in line
+        assert "1 without suffix (pictures by their content" in line
+
+
+def test_shards_do_not_lose_a_sample_whose_name_has_dots(tmp_path, cache):
+    pack(tmp_path / "data" / "train-0.tar", **{"1.jpg": JPEG, "1.seg.png": JPEG, "1.cls": b"0", "2.old.jpg": JPEG})
+    with pytest.raises(
+        UserError, match=r"2\.old\.jpg: the key of a sample ends at the first dot, and 2 has no picture"
+    ):
+        TarImages(str(tmp_path / "data"), "train", cache)
+
+
+def test_a_compressed_archive_among_others_is_not_passed_over(tmp_path, cache):
+    pack(tmp_path / "data" / "train-0.TAR", **{"a/1.jpg": JPEG})
+    assert len(TarImages(str(tmp_path / "data"), "train", cache)) == 1
+    put(tmp_path / "data" / "train-0.tar.gz", b"\x1f\x8b")  # what the first was unpacked from
+    assert len(TarImages(str(tmp_path / "data"), "train", cache)) == 1
+    put(tmp_path / "data" / "train-1.tar.gz", b"\x1f\x8b")
+    with pytest.raises(UserError, match=r"train-1\.tar\.gz is compressed"):
+        TarImages(str(tmp_path / "data"), "train", cache)
+
+
+@pytest.mark.parametrize("dataset", ["folder", "imagenet2012"])
+def test_an_evaluation_stops_over_pictures_but_not_over_text(dataset, root, cache):
+    put(root / "val" / "ant" / "README.txt", b"words")
+    build = {"folder": ClassFolders, "imagenet2012": ImageNet2012}[dataset]
+    lines = Inspection(is_evaluation=True, replaces_bad=False).look(build(str(root), "val", cache), "val", 2)
+    assert lines == [f"left out below {root}/val: 1 .txt", "opened all 2 pictures of val"]
+    put(root / "val" / "ant" / "x.heic", HEIC_HEAD)
+    with pytest.raises(UserError, match=r"1 \.heic \(pip install pillow-heif\).*another set.*move them away"):
+        Inspection(is_evaluation=True, replaces_bad=False).look(build(str(root), "val", cache), "val", 2)
+    lines = Inspection(is_evaluation=False, replaces_bad=False).look(build(str(root), "val", cache), "val", 2)
+    assert lines[0] == f"left out below {root}/val: 1 .heic (pip install pillow-heif), 1 .txt"

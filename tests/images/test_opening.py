@@ -1,0 +1,252 @@
+"""Pictures are opened before a run starts, and what is found is told."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import shutil
+import tarfile
+import threading
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from paddlevit_dist.errors import UserError
+from paddlevit_dist.images import identical, opening
+from paddlevit_dist.images.datasets.digits import Digits
+from paddlevit_dist.images.datasets.folder import ClassFolders
+from paddlevit_dist.images.datasets.held_out import hold_out
+from paddlevit_dist.images.datasets.imagenet import ImageNet2012
+from paddlevit_dist.images.datasets.reading import Reading
+from paddlevit_dist.images.datasets.tar_images import TarImages
+from paddlevit_dist.images.inspection import Inspection, classes_without_pictures
+
+ORIENTATION = 0x0112
+
+
+def save(path, number, **options):
+    """A picture of its own for each number."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pixels = np.random.default_rng(number).integers(0, 255, (6, 8, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(path, **options)
+
+
+@pytest.fixture
+def root(tmp_path):
+    """Two classes with six pictures each in train and three in val, all different."""
+    (tmp_path / "cache").mkdir()
+    for label, name in enumerate(("ant", "bee")):
+        for split, number in (("train", 6), ("val", 3)):
+            for position in range(number):
+                seed = 100 * label + 10 * (split == "val") + position
+                save(tmp_path / "data" / split / name / f"{position}.png", seed)
+    return tmp_path / "data"
+
+
+def folders(root, split):
+    return ClassFolders(str(root), split, root.parent / "cache")
+
+
+def lists(root, split):
+    files = sorted(root.glob(f"{split}/*/*"))
+    lines = [f"{file.relative_to(root)} {int(file.parent.name == 'bee')}\n" for file in files]
+    (root / f"{split}_list.txt").write_text("".join(lines))
+    return ImageNet2012(str(root), split, root.parent / "cache")
+
+
+def tars(root, split):
+    with tarfile.open(root / f"{split}-0.tar", "w") as tar:
+        for file in sorted(root.glob(f"{split}/*/*")):
+            tar.add(file, str(file.relative_to(root / split)))
+    return TarImages(str(root), split, root.parent / "cache")
+
+
+def looked(dataset_of, root, is_evaluation=False, replaces_bad=False):
+    """All lines of a run, or of an evaluation."""
+    inspection = Inspection(is_evaluation, replaces_bad)
+    splits = ["val"] if is_evaluation else ["train", "val"]
+    return [line for split in splits for line in inspection.look(dataset_of(root, split), split, 2)]
+
+
+@pytest.mark.parametrize("dataset_of", [folders, lists, tars])
+@pytest.mark.parametrize("replaces_bad", [False, True])
+@pytest.mark.parametrize("damage", ["truncated", "empty", "words"])
+def test_a_bad_validation_picture_stops_before_the_run(damage, replaces_bad, dataset_of, root):
+    assert looked(dataset_of, root) == ["opened all 12 pictures of train", "opened all 6 pictures of val"]
+    bad = [root / "val" / "bee" / "1.png", root / "val" / "bee" / "2.png"]
+    for file in bad:
+        file.write_bytes({"truncated": file.read_bytes()[:90], "empty": b"", "words": b"words"}[damage])
+    with pytest.raises(UserError) as caught:
+        looked(dataset_of, root, replaces_bad=replaces_bad)
+    message = str(caught.value)
+    assert "bee/1.png cannot be read as an image: " in message and "\n" not in message
+    assert "(with it 2 of the 6 opened pictures of val: " in message and "bee/2.png)" in message
+    assert message.endswith("; mend or remove it: an evaluation leaves no picture out")
+    with pytest.raises(UserError, match=r"bee/1\.png cannot be read"):
+        looked(dataset_of, root, is_evaluation=True)
+
+
+@pytest.mark.parametrize("dataset_of", [folders, lists, tars])
+def test_a_bad_training_picture_stops_or_is_told_where_the_next_one_replaces_it(dataset_of, root):
+    (root / "train" / "ant" / "4.png").write_bytes(b"")
+    with pytest.raises(
+        UserError, match=r"ant/4\.png cannot .* empty; mend or remove it, or let DATA\.ON_BAD_SAMPLE skip"
+    ):
+        looked(dataset_of, root)
+    (line, _) = looked(dataset_of, root, replaces_bad=True)
+    assert line.startswith(
+        "opened all 12 pictures of train; one of them cannot be read and the next readable one takes"
+    )
+    assert line.endswith("ant/4.png")
+    for file in root.glob("train/*/*"):
+        file.write_bytes(b"")
+    with pytest.raises(UserError, match="with it 12 of the 12 .*none of them can be read, so there is nothing"):
+        looked(dataset_of, root, replaces_bad=True)
+
+
+def test_a_pipe_among_the_pictures_is_named_and_not_waited_for(root):
+    os.mkfifo(root / "val" / "ant" / "x.jpg")
+    with pytest.raises(UserError, match=r"x\.jpg cannot be read as an image: the file is empty"):
+        looked(folders, root)
+
+
+def test_a_large_set_is_judged_by_the_same_sample_each_time(root, monkeypatch):
+    monkeypatch.setattr(opening, "ALL_UP_TO", 11)
+    monkeypatch.setattr(opening, "SAMPLE", 5)
+    first, second = (opening.open_split(folders(root, "train"), "train") for _ in range(2))
+    assert first.summary == "opened 5 of 12 pictures of train"
+    assert [look.index for look in first.looks] == [look.index for look in second.looks]
+    assert len({look.index for look in first.looks}) == 5
+
+
+def test_the_time_is_bounded_after_the_first_pictures(root, monkeypatch):
+    monkeypatch.setattr(opening, "WITHOUT_LIMIT", 7)
+    assert (
+        opening.open_split(folders(root, "train"), "train", seconds=-1.0).summary == "opened 7 of 12 pictures of train"
+    )
+
+
+def test_ctrl_c_ends_the_threads_at_once(root):
+    def interrupted():
+        yield from range(4)
+        raise KeyboardInterrupt
+
+    before = threading.active_count()
+    with pytest.raises(KeyboardInterrupt):
+        list(opening.in_threads(lambda dataset, index: index, folders(root, "train"), interrupted(), "", None, 60.0))
+    assert threading.active_count() == before
+
+
+def test_each_thread_reads_its_own_copy_of_more_tar_files_than_stay_open(tmp_path, monkeypatch):
+    """With one copy for all, a thread would close the file that another reads from."""
+    monkeypatch.setattr(opening, "cpu_cores", lambda: 8)
+    (tmp_path / "cache").mkdir()
+    for number in range(100):
+        save(tmp_path / "a.png", number)
+        with tarfile.open(tmp_path / f"train-{number:03d}.tar", "w") as tar:
+            for name in ("ant", "bee"):
+                tar.add(tmp_path / "a.png", f"{name}/{number}.png")
+    dataset = TarImages(str(tmp_path), "train", tmp_path / "cache")
+    opened = opening.open_split(dataset, "train")
+    expected = {index: opening.digest_of(dataset.encoded(index)) for index in range(len(dataset))}
+    assert {look.index: look.digest for look in opened.looks} == expected and len(expected) == 200
+
+
+@pytest.mark.parametrize("suffix", ["jpg", "png", "webp"])
+def test_turned_pictures_are_counted_unless_they_are_turned_back(suffix, root):
+    exif = Image.Exif()
+    for orientation, name in ((6, "x"), (3, "y"), (1, "z")):
+        exif[ORIENTATION] = orientation
+        save(root / "val" / "ant" / f"{name}.{suffix}", 50 + orientation, exif=exif.tobytes())
+    (_, _, line) = looked(folders, root)
+    assert line == (
+        "2 of the 9 opened pictures of val are to be turned by the EXIF orientation, which DATA.EXIF_ROTATE false "
+        f"ignores: {root}/val/ant/x.{suffix}"
+    )
+    dataset = folders(root, "val")
+    dataset.reading = Reading(exif_rotate=True)
+    assert Inspection(False, False).look(dataset, "val", 2) == ["opened all 9 pictures of val"]
+
+
+def test_pictures_of_more_than_eight_bits_are_counted(root):
+    Image.fromarray(np.full((6, 8), 40_000, np.uint16)).save(root / "train" / "ant" / "deep.png")
+    line = looked(folders, root)[1]
+    assert line.startswith(
+        "1 of the 13 opened pictures of train is stored with more than 8 bits a pixel, of which levels"
+    )
+
+
+@pytest.mark.parametrize("dataset_of", [folders, lists, tars])
+@pytest.mark.parametrize("sample", [100, 3])
+def test_identical_pictures_of_train_and_val_are_counted_with_an_example(sample, dataset_of, root, monkeypatch):
+    shutil.copy(root / "train" / "ant" / "5.png", root / "val" / "ant" / "x.png")
+    os.symlink(root / "train" / "ant" / "5.png", root / "val" / "bee" / "link.png")
+    shutil.copy(root / "train" / "bee" / "0.png", root / "val" / "bee" / "y.png")
+    monkeypatch.setattr(opening, "ALL_UP_TO", sample)
+    monkeypatch.setattr(opening, "SAMPLE", 9)  # all of val; of train the others are compared by size and content
+    if dataset_of is tars:
+        (root / "val" / "bee" / "link.png").unlink()
+        shutil.copy(root / "train" / "ant" / "5.png", root / "val" / "bee" / "link.png")
+    line = looked(dataset_of, root)[-1]
+    assert line.startswith("3 pictures of val are identical to pictures of train, as ")
+    assert line.endswith("ant/5.png") and "ant/x.png and " in line
+
+
+def test_what_was_compared_is_said_where_it_was_not_all(root, monkeypatch):
+    monkeypatch.setattr(opening, "ALL_UP_TO", 7)
+    monkeypatch.setattr(opening, "SAMPLE", 4)
+    train, val = (folders(root, split) for split in ("train", "val"))
+    opened = [opening.open_split(dataset, split) for dataset, split in ((train, "train"), (val, "val"))]
+    found = identical.find_identical(train, *opened, seconds=-1.0)
+    assert found == ([], None, 4)
+    assert identical.tell_identical(found, train, val, opened[1]) == [
+        "no picture of val found identical to one of train (compared: all 6 with 4 of 12)"
+    ]
+    assert identical.find_identical(train, *opened).compared == 12
+
+
+def test_a_held_out_part_is_compared_with_the_rest(root):
+    shutil.rmtree(root / "val")
+    for name in ("ant", "bee"):
+        for position in range(1, 6):
+            shutil.copy(root / "train" / name / "0.png", root / "train" / name / f"{position}.png")
+    inspection = Inspection(False, False)
+    whole = ClassFolders.whole(str(root), root.parent / "cache")
+    parts = {split: hold_out(whole, split, 0.5, 0, root.parent / "cache") for split in ("train", "val")}
+    lines = [line for split, part in parts.items() for line in inspection.look(part, split, 2)]
+    assert lines[:2] == ["opened all 6 pictures of train", "opened all 6 pictures of val"]
+    assert lines[2].startswith("6 pictures of val are identical to pictures of train")
+
+
+def test_a_name_that_is_no_utf8_can_be_told(root):
+    exif = Image.Exif()
+    exif[ORIENTATION] = 6
+    save(root / "val" / "ant" / "x.jpg", 7, exif=exif.tobytes())
+    os.rename(root / "val" / "ant" / "x.jpg", os.path.join(os.fsencode(root), b"val/ant/caf\xe9.jpg"))
+    assert looked(folders, root)[-1].encode("utf-8").endswith(rb"val/ant/caf\xe9.jpg")
+
+
+def test_classes_without_pictures_are_named(root):
+    shutil.rmtree(root / "val" / "ant")
+    assert looked(folders, root)[1] == "val has no pictures of 1 of 2 classes: ant"
+    assert classes_without_pictures(lists(root, "val"), "val", 1000) == [
+        "val has no pictures of 999 of 1,000 classes: 0, 2, 3, …"
+    ]
+
+
+def test_pictures_that_are_no_files_are_not_opened_again(tmp_path):
+    assert Inspection(False, False).look(Digits(None, "val", tmp_path), "val", 10) == []
+
+
+def test_what_is_kept_of_the_look_does_not_travel_to_other_processes(root):
+    import paddlevit_dist.config as configuration
+    from paddlevit_dist.registry import resolve
+
+    output = root.parent / "output"
+    output.mkdir()
+    values = configuration.load(["-dataset=folder", f"-data_path={root}", f"-output={output}", "-image_size=16"]).values
+    task = resolve("task", values.TASK)(values)
+    task.build_dataset("train", output)
+    assert len(pickle.dumps(task)) < 20_000 and pickle.loads(pickle.dumps(task))._inspection is None
+    assert task.notices[-1] == "opened all 12 pictures of train"

@@ -128,7 +128,7 @@ def small_folder(folder: Path) -> Path:
 def test_a_folder_trains_and_its_predictions_are_written(tmp_path):
     data = small_folder(tmp_path / "data")
     recipe = [f"-cfg={ROOT}/configs/landmark_unet3d.yaml", "-dataset=landmarks", f"-data_path={data}"]
-    recipe += ["-batch_size=1", "VOLUMES.MIRROR_PAIRS", "[]", *TINY]
+    recipe += ["-batch_size=1", "VOLUMES.MIRROR_PAIRS", "none", *TINY]
     succeeded(run_main(*recipe, "-ngpus=1", "-epochs=1", "TRAIN.WARMUP_STEPS", "0", f"-output={tmp_path / 'run'}"))
     weights = tmp_path / "run" / "checkpoints" / "last"
     evaluation = ["-eval", f"-pretrained={weights}", f"-output={tmp_path / 'eval'}", "SAVE_PREDICTIONS", "true"]
@@ -171,7 +171,7 @@ def test_a_batch_carries_coordinates_not_heatmaps():
 
 def test_whole_volumes_of_different_sizes_share_a_batch(tmp_path):
     data = small_folder(tmp_path)
-    task = task_of("-dataset=landmarks", f"-data_path={data}", "VOLUMES.MIRROR_PAIRS", "[]")
+    task = task_of("-dataset=landmarks", f"-data_path={data}", "VOLUMES.MIRROR_PAIRS", "none")
     samples = task.build_dataset("val", tmp_path / "cache")
     batch = task.collate([samples.sample(index, np.random.default_rng(0)) for index in range(2)])
     assert batch["volume"].shape == (2, 1, 16, 18, 20) and batch["sizes"].tolist() == [[10, 12, 14], [16, 18, 20]]
@@ -223,7 +223,7 @@ def test_a_damaged_volume_ends_the_run_with_one_line(tmp_path):
     array = np.full((16, 18, 20), np.nan, dtype=np.float32)
     write_volume(data / "train" / "case1.nii.gz", array)
     recipe = [f"-cfg={ROOT}/configs/landmark_unet3d.yaml", "-dataset=landmarks", f"-data_path={data}", *TINY]
-    recipe += ["VOLUMES.MIRROR_PAIRS", "[]", "-batch_size=1", "-epochs=1", "TRAIN.WARMUP_STEPS", "0", "-ngpus=1"]
+    recipe += ["VOLUMES.MIRROR_PAIRS", "none", "-batch_size=1", "-epochs=1", "TRAIN.WARMUP_STEPS", "0", "-ngpus=1"]
     ended = run_main(*recipe, f"-output={tmp_path / 'run'}")
     assert ended.code == 2
     last = ended.err.strip().splitlines()[-1]

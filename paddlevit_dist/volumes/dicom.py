@@ -15,7 +15,7 @@ _INDEX = "DICOMDIR"  # names the files of a medium, holds no picture
 _SERIES, _DESCRIPTION = "0020|000e", "0008|103e"
 _PLACE = {"0020|0032": "Image Position", "0020|0037": "Image Orientation", "0028|0030": "Pixel Spacing"}
 _SAME_PLACE_MM = 1e-3
-_UNEVEN = 0.1  # of the distance between slices; headers round positions to 0.1 mm now and then
+_UNEVEN_MM, _UNEVEN_SHARE = 0.101, 0.25  # headers round to 0.1 mm now and then; a missing slice is a third at least
 
 
 class Series(NamedTuple):
@@ -165,7 +165,8 @@ def _even_step(folder: str, slices: List[_Slice], normal: np.ndarray) -> np.ndar
         )
     step = (positions[-1] - positions[0]) / (len(slices) - 1)
     expected = positions[0] + np.arange(len(slices))[:, None] * step
-    if np.linalg.norm(positions - expected, axis=1).max() > _UNEVEN * np.linalg.norm(step):
+    allowed = min(_UNEVEN_MM, _UNEVEN_SHARE * np.linalg.norm(step))
+    if np.linalg.norm(positions - expected, axis=1).max() > allowed:
         usual = float(np.median(gaps))
         worst = int(np.abs(gaps - usual).argmax())
         raise UserError(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any, Callable, Dict, List, NamedTuple, Tuple
 
 import numpy as np
@@ -38,8 +37,8 @@ class _Slice(NamedTuple):
 
 def files_in(folder: str) -> List[str]:
     """Paths of the visible files in a folder, sorted by name."""
-    paths = (path for path in Path(folder).iterdir() if not path.name.startswith(".") and path.is_file())
-    return sorted(str(path) for path in paths)
+    with os.scandir(folder) as entries:
+        return sorted(entry.path for entry in entries if not entry.name.startswith(".") and not entry.is_dir())
 
 
 def holds_dicom(folder: str) -> bool:
@@ -58,7 +57,8 @@ def open_series(folder: str, itk: Any) -> Series:
     """
     slices = [found for found in (_read_slice(file, itk) for file in files_in(folder)) if found is not None]
     if not slices:
-        inner = sorted(path.name for path in Path(folder).iterdir() if path.is_dir())
+        with os.scandir(folder) as entries:
+            inner = sorted(entry.name for entry in entries if entry.is_dir())
         raise UserError(
             f"{folder} holds no DICOM slices{f', only folders ({inner[0]}, ...)' if inner else ''}; expected the files "
             "of one series in the folder itself"
@@ -114,8 +114,11 @@ def _tag(reader: Any, tag: str) -> str:
 
 
 def _has_preamble(file: str) -> bool:
-    with open(file, "rb") as content:
-        return content.read(132)[128:] == b"DICM"
+    try:
+        with open(file, "rb") as content:
+            return content.read(132)[128:] == b"DICM"
+    except OSError as error:
+        raise UserError(f"{file} cannot be read: {error.strerror}; mend or remove it") from error
 
 
 def _check_one_series(folder: str, slices: List[_Slice]) -> None:

@@ -18,6 +18,7 @@ _LAYOUT = (
     "with the folders train and val, each with volumes (files, or a folder for each DICOM series) and, beside each, "
     "its landmarks as <name>.csv, .json, .fcsv or .mrk.json"
 )
+_LOOSE = "loose DICOM files (put each series into a folder of its own)"
 
 
 class Options(NamedTuple):
@@ -73,7 +74,8 @@ class Landmarks:
         self.store = DecodedStore(Path(cache_folder) / "volumes", options.spacing_mm)
         files = list_volumes(folder)
         if not files:
-            raise UserError(f"{folder} holds no volumes{_loose_dicom(folder)}; expected a folder {_LAYOUT}")
+            loose = f" but {_LOOSE}" if dicom.holds_dicom(folder) else ""
+            raise UserError(f"{folder} holds no volumes{loose}; expected a folder {_LAYOUT}")
         headers = {file: read_header(file) for file in files}
         self.spacing = _common_spacing(headers, options.spacing_mm)
         listed = {file: landmark_files.read(landmark_files.find(folder, case_name(file))) for file in files}
@@ -215,11 +217,6 @@ def _rounded(point: np.ndarray) -> str:
     return ", ".join(f"{index:.1f}" for index in point[::-1])
 
 
-def _loose_dicom(folder: str) -> str:
-    loose = dicom.holds_dicom(folder)
-    return ", only loose DICOM files: put each series into a folder of its own" if loose else ""
-
-
 def _notices(folder: str, split: str, cases: List[Case], names: List[str]) -> List[str]:
     """What is probably not as it was meant, yet may be."""
     notices = []
@@ -228,6 +225,8 @@ def _notices(folder: str, split: str, cases: List[Case], names: List[str]) -> Li
     if unused:
         more = f" and {len(unused) - 3} more" if len(unused) > 3 else ""
         notices.append(f"note: {folder}: no volume belongs to {', '.join(unused[:3])}{more}; not used")
+    if dicom.holds_dicom(folder):
+        notices.append(f"note: {folder} holds {_LOOSE}; not used")
     placed = np.isfinite(np.stack([case.world for case in cases])).all(axis=-1).any(axis=0)
     never = [name for name, is_placed in zip(names, placed) if not is_placed]
     if never and split == "train":

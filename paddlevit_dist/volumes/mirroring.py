@@ -32,7 +32,7 @@ def chosen_pairs(flip: float, pairs: Union[str, Sequence[str]], names: Sequence[
             f"their names: set VOLUMES.MIRROR_PAIRS {choice}, or VOLUMES.MIRROR_PAIRS none if no landmark has a "
             f"counterpart, or VOLUMES.FLIP 0; landmarks: {', '.join(names)}"
         )
-    return [] if pairs == NO_PAIRS else list(pairs)
+    return [] if pairs in (NO_PAIRS, [NO_PAIRS]) else list(pairs)
 
 
 def forgotten_pairs(flip: float, pairs: Sequence[str], names: Sequence[str]) -> List[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 from volumes.volume_files import AFFINE, LPS, SHAPE, voxels, world, write_landmarks, write_series, write_volume
@@ -150,7 +152,31 @@ def test_folders_are_cases_if_they_hold_dicom_or_have_landmarks(tmp_path):
 def test_loose_dicom_files_are_told(tmp_path):
     write_series(tmp_path / "train", voxels())
     message = told(Landmarks, str(tmp_path), "train", tmp_path / "cache", Options())
-    assert "holds no volumes, only loose DICOM files: put each series into a folder of its own" in message
+    assert "holds no volumes but loose DICOM files (put each series into a folder of its own)" in message
+    write_volume(tmp_path / "train" / "case.npz")
+    write_landmarks(tmp_path / "train" / "case.csv", {"nose": world((3, 4, 5)), "chin": None})
+    write_landmarks(tmp_path / "train" / "anna.csv", {"nose": (1, 2, 3)})
+    notices = Landmarks(str(tmp_path), "train", tmp_path / "cache", Options()).notices
+    assert [notice.replace(str(tmp_path), "") for notice in notices] == [
+        "note: /train: no volume belongs to anna.csv; not used",
+        "note: /train holds loose DICOM files (put each series into a folder of its own); not used",
+        "note: /train: no volume has a position of chin: nothing is learned of it",
+    ]
+
+
+@pytest.mark.parametrize("name, library", [("anna", "SimpleITK"), ("anna.mha", "SimpleITK"), ("anna.nii", "nibabel")])
+def test_a_missing_library_is_told_with_how_to_install_it(tmp_path, monkeypatch, name, library):
+    path = write_volume(tmp_path / name)
+    monkeypatch.setitem(sys.modules, library, None)
+    message = told(read_header, path)
+    assert f"{name}: reading it needs {library}: pip install '.[volumes]'" in message
+
+
+def test_a_link_to_a_slice_that_is_gone_is_told(tmp_path):
+    folder = write_series(tmp_path / "anna", voxels())
+    (folder / "004.dcm").unlink()
+    (folder / "004.dcm").symlink_to(tmp_path / "nowhere")
+    assert "004.dcm cannot be read" in told(read_header, folder)
 
 
 def test_a_series_is_decoded_anew_when_a_slice_changes(tmp_path):

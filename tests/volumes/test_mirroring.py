@@ -48,7 +48,7 @@ def test_the_command_line_ends_with_the_one_line(data, tmp_path):
     assert "Traceback" not in ended.err
 
 
-@pytest.mark.parametrize("word", ["none", "None", "[eye_left:eye_right]"])
+@pytest.mark.parametrize("word", ["none", "None", "[none]", "[eye_left:eye_right]"])
 def test_pairs_or_none_are_taken_as_said(data, word):
     task, samples = built(data, "train", "VOLUMES.MIRROR_PAIRS", word, "VOLUMES.FLIP", "1.0")
     whole = samples.dataset.points(0, samples.dataset.volume(0).geometry)

@@ -15,7 +15,6 @@ import numpy as np
 
 from ..errors import UserError
 
-CONVENTIONS = ("ras", "lps")  # right-anterior-superior, left-posterior-superior
 _LPS_FROM_RAS = np.array([-1.0, -1.0, 1.0])  # its own inverse
 
 
@@ -121,7 +120,7 @@ def convert(points: np.ndarray, convention: str) -> np.ndarray:
     """Millimetres (..., 3) in the order x, y, z, from the world to a convention, or from it to the world.
 
     Args:
-        convention: "ras", in which nothing changes, or "lps".
+        convention: "ras" (right-anterior-superior), in which nothing changes, or "lps" (left-posterior-superior).
     """
     return points if convention == "ras" else points * _LPS_FROM_RAS + 0.0  # no negative zeros
 

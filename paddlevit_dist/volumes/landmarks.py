@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import UserError
 from . import dicom, landmark_files
-from .geometry import CONVENTIONS, Geometry, convert, nearest_axes
+from .geometry import Geometry, convert, nearest_axes
 from .reading import Header, case_name, list_volumes, read_header
 from .store import Decoded, DecodedStore
 
@@ -200,16 +200,13 @@ def _space(source: str, stated: Optional[str], convention: str, options: Options
 
 
 def _advice(position: np.ndarray, space: str, header: Header, is_stated: bool) -> str:
+    """What may be wrong with a position outside; ``space`` and ``position`` as ``_case`` uses them."""
+    other = {"ras": "lps", "lps": "ras"}.get(space)
+    turned = other and header.geometry.contains(header.geometry.voxels(convert(position, other)))
     if is_stated:
-        return f"; the file itself says {space.upper()}: does it belong to this volume? Leave the landmark out if not"
-    guess = ""
-    for other in CONVENTIONS:
-        if (
-            space in CONVENTIONS
-            and other != space
-            and header.geometry.contains(header.geometry.voxels(convert(position, other)))
-        ):
-            guess = f"; read as {other.upper()} instead of {space.upper()} it would lie inside"
+        guess = "; with x and y negated it would lie inside" if turned else ""
+        return f"{guess}; the file says its coordinate system itself: does it belong to this volume?"
+    guess = f"; read as {other.upper()} instead of {space.upper()} it would lie inside" if turned else ""
     return f"{guess}; check VOLUMES.LANDMARK_UNITS and VOLUMES.WORLD, or leave its coordinates empty"
 
 

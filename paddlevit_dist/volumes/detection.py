@@ -21,15 +21,17 @@ from ..parallel import all_gather, is_main
 from ..registry import resolve
 from . import sliding_window
 from .decoding import decode
-from .geometry import Geometry
+from .geometry import Geometry, convert
 from .heatmaps import Factors, gaussian_factors, radius_factors
 from .landmarks import Options
 from .losses import focal_loss, weighted_squared_error
 from .metrics import RADII_MM, LandmarkMetrics, rate_name, rows_of
+from .mirroring import chosen_pairs, forgotten_pairs
 from .pictures import orthogonal_slices
 from .samples import Augmentation, VolumeSamples, mirror_order
+from .slicer_files import Point, fcsv_text, markups_text
 
-_COLUMNS = ["case", "landmark", "x_mm", "y_mm", "z_mm", "confidence", "radial_error_mm"]
+_COLUMNS = ["case", "landmark", "x_mm", "y_mm", "z_mm", "confidence", "radial_error_mm", "world"]
 
 _RARE = -4.6  # first logit of the focal loss, a probability of 0.01: else almost-empty maps cost thousands at first
 
@@ -47,7 +49,8 @@ class LandmarkDetection(Task):
         super().__init__(config)
         self.names: List[str] = []
         self.spacing: Optional[np.ndarray] = None  # (depth, height, width), mm
-        self._cases: List[str] = []  # of the evaluation
+        self._has_lps = False  # whether a volume's format is one that earlier versions turned
+        self._cases: List[Tuple[str, str]] = []  # of the evaluation: name, convention of its predictions
         self._rows: List[List[Any]] = []  # predicted by this rank
 
     # ---- data --------------------------------------------------------------------------------------------------
@@ -65,14 +68,20 @@ class LandmarkDetection(Task):
         dataset = target(data.DATA_PATH, split, folder, options)
         self._take_facts(dataset)
         if split == "val":
-            self._cases = [dataset.case(index) for index in range(len(dataset))]
+            self._cases = [(dataset.case(index), dataset.convention(index)) for index in range(len(dataset))]
         is_training = split == "train"
         augmentation = Augmentation(
             volumes.FLIP, volumes.ROTATION_DEGREES, volumes.SCALE, volumes.INTENSITY_JITTER, volumes.NOISE
         )
-        mirrored = mirror_order(self.names, volumes.MIRROR_PAIRS)
         crop_size = volumes.CROP_SIZE if is_training else None
+        mirrored = self._mirrored() if is_training else range(len(self.names))
         return VolumeSamples(dataset, crop_size, augmentation, mirrored, self._window())
+
+    def _mirrored(self) -> List[int]:
+        volumes = self.config.VOLUMES
+        pairs = chosen_pairs(volumes.FLIP, volumes.MIRROR_PAIRS, self.names)
+        self.notices = [*self.notices, *forgotten_pairs(volumes.FLIP, pairs, self.names)]
+        return mirror_order(self.names, pairs)
 
     def _take_facts(self, dataset: Any) -> None:
         if self.spacing is not None and not np.allclose(self.spacing, dataset.spacing, rtol=1e-3):
@@ -87,6 +96,8 @@ class LandmarkDetection(Task):
                 "out, or name the landmarks in VOLUMES.LANDMARKS"
             )
         self.spacing, self.names = dataset.spacing, list(dataset.names)
+        self._has_lps = self._has_lps or dataset.has_lps
+        self.notices = [*self.notices, *dataset.notices]
 
     def _window(self) -> Optional[Sequence[float]]:
         window = self.config.VOLUMES.INTENSITY_WINDOW
@@ -109,6 +120,25 @@ class LandmarkDetection(Task):
 
     def counts(self, batch: Dict[str, np.ndarray]) -> Dict[str, int]:
         return {"heatmap": int(np.isfinite(batch["points"]).all(axis=-1).sum())}
+
+    def about_input(self) -> Dict[str, Any]:
+        """Orientation, voxel spacing, intensities, and which landmark each output is."""
+        window = self.config.VOLUMES.INTENSITY_WINDOW
+        return {
+            "orientation": "RAS",
+            "spacing_mm": [_three_digits(length) for length in self.spacing.tolist()],
+            "intensity_window": "percentiles" if window is None else [float(bound) for bound in window],
+            "landmarks": list(self.names),
+        }
+
+    def notices_of_old_weights(self) -> List[str]:
+        if not self._has_lps:
+            return []
+        return [
+            "note: these weights are of a version that turned MetaImage and NRRD volumes by 180 degrees about z "
+            "against NIfTI; all volumes are laid alike now: if these were trained on MetaImage or NRRD files, their "
+            "predictions mean nothing and they need to be trained anew"
+        ]
 
     # ---- training ----------------------------------------------------------------------------------------------
 
@@ -175,10 +205,12 @@ class LandmarkDetection(Task):
             errors = np.linalg.norm(geometry.world(found) - geometry.world(points[number]), axis=-1)
             metrics.update(errors)
             if self.predictions is not None:
-                case = self._cases[index]
-                for name, place, sure, error in zip(self.names, geometry.world(found), confidences, errors):
+                case, convention = self._cases[index]
+                places = convert(geometry.world(found), convention)
+                for name, place, sure, error in zip(self.names, places, confidences, errors):
                     known = "" if math.isnan(error) else f"{error:.4f}"
-                    self._rows.append([case, name, *(f"{value:.4f}" for value in place), f"{sure:.4f}", known])
+                    position = [f"{value:.4f}" for value in place]
+                    self._rows.append([case, name, *position, f"{sure:.4f}", known, convention.upper()])
                 self._draw(case, volume[0].numpy(), geometry, found, points[number])
 
     def find(self, model: paddle.nn.Layer, volume: paddle.Tensor) -> Tuple[np.ndarray, np.ndarray]:
@@ -193,24 +225,37 @@ class LandmarkDetection(Task):
         return lambda windows: model(windows).astype("float32")
 
     def finish_predictions(self) -> List[str]:
-        """Gather all ranks' rows; the main process writes ``landmarks.csv`` and ``per_landmark.csv``."""
+        """Gather all ranks' rows; the main process writes ``landmarks.csv``, ``per_landmark.csv`` and, for each case,
+        point lists for Slicer."""
         rows = sorted(row for part in all_gather(self._rows) for row in part)
         self._rows = []
         if not is_main():
             return []
         _write_csv(self.predictions / "landmarks.csv", _COLUMNS, rows)
+        by_case: Dict[str, Dict[str, List[Any]]] = {}
+        for row in rows:
+            by_case.setdefault(row[0], {})[row[1]] = row
         metrics = LandmarkMetrics(self.names)
-        for case in sorted({row[0] for row in rows}):
-            errors = {row[1]: float(row[-1] or "nan") for row in rows if row[0] == case}
-            metrics.update(np.array([errors[name] for name in self.names]))
+        for case, convention in self._cases:
+            if case not in by_case:
+                continue
+            found = [by_case[case][name] for name in self.names]
+            metrics.update(np.array([float(row[6] or "nan") for row in found]))
+            points = [Point(row[1], tuple(row[2:5]), f"confidence {row[5]}") for row in found]
+            _write(self.predictions / f"{case}.fcsv", fcsv_text(points, convention))
+            _write(self.predictions / f"{case}.mrk.json", markups_text(points, convention))
         header = ["landmark", "mre_mm", "sd_mm", *map(rate_name, RADII_MM), "count"]
         _write_csv(self.predictions / "per_landmark.csv", header, rows_of(metrics.state, self.names))
-        return [f"wrote {len(rows)} positions in world millimetres and a picture of each case to {self.predictions}"]
+        worlds = " and ".join(sorted({row[7] for row in rows}))
+        return [
+            f"wrote {len(rows)} positions in world millimetres ({worlds}), and point lists for Slicer and a picture of "
+            f"each case, to {self.predictions}"
+        ]
 
     # ---- pictures ----------------------------------------------------------------------------------------------
 
     def _draw(self, case: str, volume: np.ndarray, geometry: Geometry, found: np.ndarray, true: np.ndarray) -> None:
-        picture = orthogonal_slices(volume, geometry.spacing, found, true)
+        picture = orthogonal_slices(volume, geometry.spacing, found, true, shows_sides=True)
         content = io.BytesIO()
         Image.fromarray(picture).save(content, format="PNG")
         with atomic_file(self.predictions / f"{case}.png") as out:
@@ -237,5 +282,14 @@ def _write_csv(file: Path, header: Sequence[str], rows: Sequence[Sequence[Any]])
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(header)
     writer.writerows(rows)
+    _write(file, text.getvalue())
+
+
+def _write(file: Path, text: str) -> None:
     with atomic_file(file) as out:
-        out.write(text.getvalue().encode("utf-8"))
+        out.write(text.encode("utf-8"))
+
+
+def _three_digits(length: float) -> float:
+    """Rounded so that formats which keep different last digits agree; typical spacings end in 5 and are rounded up."""
+    return float(f"{length * (1 + 1e-6):.3g}")

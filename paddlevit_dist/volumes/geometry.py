@@ -2,6 +2,9 @@
 
 Files name coordinates in the order x, y, z; arrays are indexed z, y, x. Here every point and every triple is in array
 order (z, y, x), and only reading and writing turns it round.
+
+There is one world: millimetres to the right, to the front and upwards (RAS). Files that count to the left and to the
+back (LPS) are converted where they are read, and what is written for them is converted where it is written.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import numpy as np
 
 from ..errors import UserError
 
-_LPS_FROM_RAS = np.diag([-1.0, -1.0, 1.0, 1.0])  # its own inverse
+_LPS_FROM_RAS = np.array([-1.0, -1.0, 1.0])  # its own inverse
 
 
 class Geometry(NamedTuple):
@@ -20,7 +23,7 @@ class Geometry(NamedTuple):
 
     Attributes:
         shape: (depth, height, width).
-        affine: float64 (4, 4), from voxel indices (x, y, z, 1) to millimetres (x, y, z, 1).
+        affine: float64 (4, 4), from voxel indices (x, y, z, 1) to millimetres (x, y, z, 1) of the world.
     """
 
     shape: Tuple[int, int, int]
@@ -56,8 +59,7 @@ def checked(shape: Tuple[int, ...], affine: np.ndarray, file: str) -> Geometry:
     Raises:
         UserError: the array is not three-dimensional, or the affine cannot be inverted.
     """
-    if len(shape) > 3 and all(length == 1 for length in shape[:-3]):
-        shape = shape[-3:]
+    shape = spatial(shape)
     if len(shape) != 3:
         raise UserError(
             f"{file}: the volume has {len(shape)} dimensions {tuple(shape)}, expected 3; store each time point or "
@@ -74,6 +76,11 @@ def checked(shape: Tuple[int, ...], affine: np.ndarray, file: str) -> Geometry:
             "in millimetres mean nothing; write the header anew"
         )
     return Geometry((int(shape[0]), int(shape[1]), int(shape[2])), affine)
+
+
+def spatial(shape: Tuple[int, ...]) -> Tuple[int, ...]:
+    """A shape without the leading axes of length one that a single time point has."""
+    return shape[-3:] if len(shape) > 3 and all(length == 1 for length in shape[:-3]) else shape
 
 
 def canonical(array: np.ndarray, affine: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
@@ -101,7 +108,7 @@ def nearest_axes(affine: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
     """For each world axis (x, y, z) the array axis (0 is x) that runs along it, and its sign."""
     cosines = affine[:3, :3] / np.linalg.norm(affine[:3, :3], axis=0)
     order, signs = np.zeros(3, dtype=int), np.zeros(3)
-    left = np.abs(cosines)
+    left = np.abs(cosines).round(6)  # the last digits, which differ between formats, decide nothing
     for _ in range(3):  # the clearest pair first
         world, axis = np.unravel_index(left.argmax(), (3, 3))
         order[world], signs[world] = axis, np.sign(cosines[world, axis])
@@ -109,9 +116,18 @@ def nearest_axes(affine: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
     return order, signs
 
 
-def other_handedness(affine: np.ndarray) -> np.ndarray:
-    """The same place in the other of the two usual worlds: right-anterior-superior or left-posterior-superior."""
-    return _LPS_FROM_RAS @ affine
+def convert(points: np.ndarray, convention: str) -> np.ndarray:
+    """Millimetres (..., 3) in the order x, y, z, from the world to a convention, or from it to the world.
+
+    Args:
+        convention: "ras" (right-anterior-superior), in which nothing changes, or "lps" (left-posterior-superior).
+    """
+    return points if convention == "ras" else points * _LPS_FROM_RAS + 0.0  # no negative zeros
+
+
+def affine_from(affine: np.ndarray, convention: str) -> np.ndarray:
+    """An affine (4, 4) to the world of one to millimetres in a convention."""
+    return affine if convention == "ras" else np.diag([*_LPS_FROM_RAS, 1.0]) @ affine
 
 
 def resample(array: np.ndarray, affine: np.ndarray, spacing: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
@@ -133,7 +149,8 @@ def resample(array: np.ndarray, affine: np.ndarray, spacing: np.ndarray) -> Tupl
         if abs(step - 1.0) < 1e-6:
             continue
         length = array.shape[axis]
-        count = max(1, int(np.floor((length - 1) / step + 0.5)) + 1)
+        # Formats keep the same spacing with different last digits: the count must not hang on those.
+        count = max(1, int(np.floor((length - 1) / step + 0.5 + 1e-4)) + 1)
         positions = np.minimum(np.arange(count) * step, length - 1)
         lower = np.minimum(positions.astype(np.int64), max(length - 2, 0))
         upper = np.minimum(lower + 1, length - 1)

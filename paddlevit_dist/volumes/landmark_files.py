@@ -1,66 +1,124 @@
-"""Landmarks of one volume, from a CSV or JSON file beside it."""
+"""Landmarks of one volume, from a file beside it: CSV, JSON, or Slicer's .fcsv and .mrk.json."""
 
 from __future__ import annotations
 
 import csv
+import io
 import json
 import math
 import os
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 
 from ..errors import UserError
+from .geometry import convert
+from .slicer_files import Row, fcsv_rows, markups_rows
+
+SUFFIXES = (".csv", ".json", ".fcsv", ".mrk.json")
+_JSON_FORM = '{"name": [x, y, z], "missing_one": null} or a list of {"name": ..., "x": ..., "y": ..., "z": ...}'
 
 Positions = Dict[str, Optional[np.ndarray]]  # name -> float64 (3,) in the order x, y, z; None: missing
 
-_JSON_FORM = '{"name": [x, y, z], "missing_one": null} or a list of {"name": ..., "x": ..., "y": ..., "z": ...}'
+
+class Listed(NamedTuple):
+    """The landmarks of a file.
+
+    Attributes:
+        positions: in its space.
+        space: "ras" or "ijk" (voxel indices) if the file says so; LPS files are converted. None for CSV and JSON,
+            which follow their volume; "unknown" for a Slicer file that should say it and does not.
+    """
+
+    positions: Positions
+    space: Optional[str]
 
 
 def find(folder: str, case: str) -> str:
     """Path of the landmark file of a volume.
 
     Raises:
-        UserError: there is none, or two.
+        UserError: there is none, or several.
     """
-    found = [
-        path for path in (os.path.join(folder, case + suffix) for suffix in (".csv", ".json")) if os.path.exists(path)
-    ]
+    found = [path for path in (os.path.join(folder, case + suffix) for suffix in SUFFIXES) if os.path.exists(path)]
     if len(found) != 1:
-        state = "both a CSV and a JSON file" if found else "no landmarks"
+        state = f"{len(found)} files of landmarks ({', '.join(map(os.path.basename, found))})"
         raise UserError(
-            f"volume {case} in {folder} has {state}; expected one file {case}.csv (header name,x,y,z) or {case}.json"
+            f"volume {case} in {folder} has {state if found else 'no landmarks'}; expected one file {case}.csv (header "
+            f"name,x,y,z), {case}.json, {case}.fcsv or {case}.mrk.json"
         )
     return found[0]
 
 
-def read(file: str) -> Positions:
-    """Read the landmarks of a file, as they stand there.
+def list_files(folder: str) -> List[str]:
+    """Names of the visible landmark files in a folder, sorted."""
+    return sorted(name for name in os.listdir(folder) if name.endswith(SUFFIXES) and not name.startswith("."))
 
-    A landmark without a row, with empty or NaN coordinates, or null in JSON, is missing.
+
+def case_of(name: str) -> str:
+    """The volume that a landmark file belongs to."""
+    suffix = max((suffix for suffix in SUFFIXES if name.endswith(suffix)), key=len)
+    return name[: -len(suffix)]
+
+
+def read(file: str) -> Listed:
+    """Read the landmarks of a file.
+
+    A landmark without a row, with empty or NaN coordinates, null in JSON, or not placed in Slicer, is missing.
 
     Raises:
         UserError: the file is damaged, a name comes twice, a coordinate is no number, or no landmark has a position.
     """
     try:
-        with open(file, encoding="utf-8-sig", newline="") as lines:
-            rows = _json_rows(file, lines.read()) if file.endswith(".json") else _csv_rows(file, lines)
+        with open(file, encoding="utf-8-sig", newline="") as content:
+            text = content.read()
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{file} cannot be read: {error}") from error
+    try:
+        rows = _rows(file, text)
+    except csv.Error as error:
+        raise UserError(f"{file} is not a table: {error}") from error
     positions: Positions = {}
-    for where, name, values in rows:
-        if not name:
-            raise UserError(f"{where}: the landmark has no name; give it one")
-        if name in positions:
-            raise UserError(f"{where}: landmark '{name}' comes twice; keep one")
-        positions[name] = _position(where, name, values)
+    for row in rows:
+        if not row.name:
+            raise UserError(f"{row.where}: the landmark has no name; give it one")
+        if row.name in positions:
+            raise UserError(f"{row.where}: landmark '{row.name}' comes twice; keep one")
+        position = _position(row.where, row.name, row.values)
+        positions[row.name] = position if position is None or row.space != "lps" else convert(position, "lps")
     if not any(position is not None for position in positions.values()):
         raise UserError(f"{file}: no landmark has a position; add one, or take the volume out of the folder")
-    return positions
+    spaces = {"ras" if row.space == "lps" else row.space for row in rows}
+    if len(spaces) > 1:
+        raise UserError(f"{file}: some landmarks are in voxels (IJK) and some in millimetres; save all as LPS")
+    return Listed(positions, spaces.pop())
 
 
-def _csv_rows(file: str, lines: Any) -> List[Tuple[str, str, Sequence[Any]]]:
-    reader = csv.DictReader(lines, skipinitialspace=True)
+def _rows(file: str, text: str) -> List[Row]:
+    if file.endswith(".fcsv"):
+        return fcsv_rows(file, text)
+    if not file.endswith(".json"):
+        return _csv_rows(file, text)
+    try:
+        stored = json.loads(text, object_pairs_hook=lambda pairs: _without_repeats(file, pairs))
+    except json.JSONDecodeError as error:
+        raise UserError(f"{file}, line {error.lineno}: no JSON: {error.msg}") from error
+    is_slicers = isinstance(stored, dict) and isinstance(stored.get("markups"), list)
+    return markups_rows(file, stored) if is_slicers or file.endswith(".mrk.json") else _json_rows(file, stored)
+
+
+def _without_repeats(file: str, pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
+    """A JSON object as a dictionary; the standard reader keeps the last of equal names and says nothing."""
+    stored: Dict[str, Any] = {}
+    for name, value in pairs:
+        if name in stored:
+            raise UserError(f"{file}: '{name}' comes twice; keep one")
+        stored[name] = value
+    return stored
+
+
+def _csv_rows(file: str, text: str) -> List[Row]:
+    reader = csv.DictReader(io.StringIO(text, newline=""), skipinitialspace=True)
     columns = [column.strip().lower() for column in reader.fieldnames or []]
     missing = [column for column in ("name", "x", "y", "z") if column not in columns]
     if missing:
@@ -68,22 +126,20 @@ def _csv_rows(file: str, lines: Any) -> List[Tuple[str, str, Sequence[Any]]]:
     reader.fieldnames = columns
     rows = []
     for row in reader:
-        values = [row[axis] for axis in ("x", "y", "z")]
-        rows.append((f"{file}, line {reader.line_num}", (row["name"] or "").strip(), values))
+        where = f"{file}, line {reader.line_num}"
+        if any((cell or "").strip() for cell in row.get(None, [])):
+            raise UserError(f"{where}: more values than the header has columns; write decimals with a point")
+        rows.append(Row(where, (row["name"] or "").strip(), [row[axis] for axis in ("x", "y", "z")], None))
     return rows
 
 
-def _json_rows(file: str, text: str) -> List[Tuple[str, str, Sequence[Any]]]:
-    try:
-        stored = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise UserError(f"{file}, line {error.lineno}: no JSON: {error.msg}") from error
+def _json_rows(file: str, stored: Any) -> List[Row]:
     if isinstance(stored, dict) and isinstance(stored.get("landmarks"), (dict, list)):
         stored = stored["landmarks"]
     if isinstance(stored, dict):
-        return [(file, name, [None] * 3 if value is None else value) for name, value in stored.items()]
+        return [Row(file, name, [None] * 3 if value is None else value, None) for name, value in stored.items()]
     if isinstance(stored, list) and all(isinstance(row, dict) and "name" in row for row in stored):
-        return [(file, str(row["name"]), [row.get(axis) for axis in ("x", "y", "z")]) for row in stored]
+        return [Row(file, str(row["name"]), [row.get(axis) for axis in ("x", "y", "z")], None) for row in stored]
     raise UserError(f"{file}: expected {_JSON_FORM}")
 
 

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence
 
 import numpy as np
 
 from ..errors import UserError
-from . import landmark_files
-from .geometry import Geometry, nearest_axes, other_handedness
+from . import dicom, landmark_files
+from .geometry import Geometry, convert, nearest_axes
 from .reading import Header, case_name, list_volumes, read_header
 from .store import Decoded, DecodedStore
 
-_LAYOUT = "with the folders train and val, each with volumes and, beside each, its landmarks as <name>.csv or .json"
+_LAYOUT = (
+    "with the folders train and val, each with volumes (files, or a folder for each DICOM series) and, beside each, "
+    "its landmarks as <name>.csv, .json, .fcsv or .mrk.json"
+)
+_LOOSE = "loose DICOM files (put each series into a folder of its own)"
 
 
 class Options(NamedTuple):
@@ -31,15 +35,17 @@ class Case(NamedTuple):
 
     Attributes:
         name: file name without suffix.
-        file: its path.
-        world: float64 (landmarks, 3), millimetres x, y, z in the world of the file; NaN where missing.
-        flips_world: results are told in the other handedness than the file's.
+        file: its path; a folder for a DICOM series.
+        world: float64 (landmarks, 3), millimetres x, y, z to the right, to the front and upwards; NaN where missing.
+        convention: "ras" or "lps", in which its predictions are written.
+        is_lps: whether the volume's format counts to the left and to the back.
     """
 
     name: str
     file: str
     world: np.ndarray
-    flips_world: bool
+    convention: str
+    is_lps: bool
 
 
 class Landmarks:
@@ -68,22 +74,22 @@ class Landmarks:
         self.store = DecodedStore(Path(cache_folder) / "volumes", options.spacing_mm)
         files = list_volumes(folder)
         if not files:
-            raise UserError(f"{folder} holds no volumes; expected a folder {_LAYOUT}")
+            loose = f" but {_LOOSE}" if dicom.holds_dicom(folder) else ""
+            raise UserError(f"{folder} holds no volumes{loose}; expected a folder {_LAYOUT}")
         headers = {file: read_header(file) for file in files}
         self.spacing = _common_spacing(headers, options.spacing_mm)
-        positions = {file: landmark_files.read(landmark_files.find(folder, case_name(file))) for file in files}
-        self.names = list(options.landmarks or _all_names(data_path, positions))
-        self.cases = [_case(file, headers[file], positions[file], self.names, options, folder) for file in files]
+        listed = {file: landmark_files.read(landmark_files.find(folder, case_name(file))) for file in files}
+        self.names = list(options.landmarks or _all_names(data_path, split, listed.values()))
+        self.cases = [_case(file, headers[file], listed[file], self.names, options, folder) for file in files]
+        self.has_lps = any(case.is_lps for case in self.cases)
+        self.notices = _notices(folder, split, self.cases, self.names)
 
     def __len__(self) -> int:
         return len(self.cases)
 
     def volume(self, index: int) -> Decoded:
         """Voxels and place of volume ``index``."""
-        decoded = self.store.get(self.cases[index].file)
-        if not self.cases[index].flips_world:
-            return decoded
-        return decoded._replace(geometry=decoded.geometry._replace(affine=other_handedness(decoded.geometry.affine)))
+        return self.store.get(self.cases[index].file)
 
     def points(self, index: int, geometry: Geometry) -> np.ndarray:
         """Voxel positions (landmarks, 3) in the order z, y, x within ``geometry``; NaN where missing."""
@@ -91,6 +97,10 @@ class Landmarks:
 
     def case(self, index: int) -> str:
         return self.cases[index].name
+
+    def convention(self, index: int) -> str:
+        """How predictions for volume ``index`` count millimetres: "ras" or "lps"."""
+        return self.cases[index].convention
 
     def describe(self, index: int) -> str:
         return self.cases[index].file
@@ -139,40 +149,83 @@ def _millimetres(spacing: np.ndarray) -> str:
     return " x ".join(f"{length:.4g}" for length in spacing) + " mm"
 
 
-def _all_names(data_path: Any, positions: Dict[str, landmark_files.Positions]) -> List[str]:
+def _all_names(data_path: Any, split: str, listed: Iterable[landmark_files.Listed]) -> List[str]:
     """Names in the files of both splits, so that a model has the same outputs for either."""
-    names = {name for found in positions.values() for name in found}
-    for split in ("train", "val"):
-        folder = os.path.join(os.path.abspath(os.path.expanduser(os.fspath(data_path))), split)
+    names = {name for found in listed for name in found.positions}
+    for other in {"train", "val"} - {split}:
+        folder = os.path.join(os.path.abspath(os.path.expanduser(os.fspath(data_path))), other)
         if os.path.isdir(folder):
             for file in list_volumes(folder):
-                names.update(landmark_files.read(landmark_files.find(folder, case_name(file))))
+                names.update(landmark_files.read(landmark_files.find(folder, case_name(file))).positions)
     return sorted(names)
 
 
 def _case(
-    file: str, header: Header, positions: landmark_files.Positions, names: List[str], options: Options, folder: str
+    file: str, header: Header, listed: landmark_files.Listed, names: List[str], options: Options, folder: str
 ) -> Case:
-    listed = landmark_files.find(folder, case_name(file))
-    unknown = [name for name in positions if name not in names]
+    source = landmark_files.find(folder, case_name(file))
+    unknown = [name for name in listed.positions if name not in names]
     if unknown:
-        raise UserError(f"{listed}: landmark '{unknown[0]}' is not among VOLUMES.LANDMARKS ({', '.join(names)})")
-    flips = options.world not in ("file", header.world)
-    geometry = header.geometry
-    if flips:
-        geometry = geometry._replace(affine=other_handedness(geometry.affine))
+        raise UserError(f"{source}: landmark '{unknown[0]}' is not among VOLUMES.LANDMARKS ({', '.join(names)})")
+    convention = header.convention if options.world == "file" else options.world
+    space = _space(source, listed.space, convention, options)
     world = np.full((len(names), 3), np.nan)
     for row, name in enumerate(names):
-        position = positions.get(name)
+        position = listed.positions.get(name)
         if position is None:
             continue
-        in_voxels = options.landmark_units == "voxel"
-        point = position[::-1] if in_voxels else geometry.voxels(position)
-        if not geometry.contains(point):
-            at, size = ", ".join(f"{index:.1f}" for index in point[::-1]), " x ".join(map(str, geometry.shape[::-1]))
+        point = position[::-1] if space == "ijk" else header.geometry.voxels(convert(position, space))
+        if not header.geometry.contains(point):
             raise UserError(
-                f"{listed}: landmark '{name}' lies outside {os.path.basename(file)}: voxel ({at}) of {size} (x, y, z); "
-                "check VOLUMES.LANDMARK_UNITS and VOLUMES.WORLD, or leave its coordinates empty"
+                f"{source}: landmark '{name}' lies outside {os.path.basename(file)}: voxel ({_rounded(point)}) of "
+                f"{' x '.join(map(str, header.geometry.shape[::-1]))} (x, y, z)"
+                f"{_advice(position, space, header, is_stated=listed.space is not None)}"
             )
-        world[row] = geometry.world(point)
-    return Case(case_name(file), file, world, flips)
+        world[row] = header.geometry.world(point)
+    return Case(case_name(file), file, world, convention, header.convention == "lps")
+
+
+def _space(source: str, stated: Optional[str], convention: str, options: Options) -> str:
+    """What the coordinates of a landmark file are: "ras" or "lps" millimetres, or "ijk", voxels."""
+    if stated == "unknown":
+        if options.world == "file":
+            raise UserError(
+                f"{source} does not say its coordinate system; add the line '# CoordinateSystem = LPS' (or RAS), or "
+                "set VOLUMES.WORLD"
+            )
+        return convention
+    if stated is not None:
+        return stated
+    return "ijk" if options.landmark_units == "voxel" else convention
+
+
+def _advice(position: np.ndarray, space: str, header: Header, is_stated: bool) -> str:
+    """What may be wrong with a position outside; ``space`` and ``position`` as ``_case`` uses them."""
+    other = {"ras": "lps", "lps": "ras"}.get(space)
+    turned = other and header.geometry.contains(header.geometry.voxels(convert(position, other)))
+    if is_stated:
+        guess = "; with x and y negated it would lie inside" if turned else ""
+        return f"{guess}; the file says its coordinate system itself: does it belong to this volume?"
+    guess = f"; read as {other.upper()} instead of {space.upper()} it would lie inside" if turned else ""
+    return f"{guess}; check VOLUMES.LANDMARK_UNITS and VOLUMES.WORLD, or leave its coordinates empty"
+
+
+def _rounded(point: np.ndarray) -> str:
+    return ", ".join(f"{index:.1f}" for index in point[::-1])
+
+
+def _notices(folder: str, split: str, cases: List[Case], names: List[str]) -> List[str]:
+    """What is probably not as it was meant, yet may be."""
+    notices = []
+    known = {case.name for case in cases}
+    unused = [file for file in landmark_files.list_files(folder) if landmark_files.case_of(file) not in known]
+    if unused:
+        more = f" and {len(unused) - 3} more" if len(unused) > 3 else ""
+        notices.append(f"note: {folder}: no volume belongs to {', '.join(unused[:3])}{more}; not used")
+    if dicom.holds_dicom(folder):
+        notices.append(f"note: {folder} holds {_LOOSE}; not used")
+    placed = np.isfinite(np.stack([case.world for case in cases])).all(axis=-1).any(axis=0)
+    never = [name for name, is_placed in zip(names, placed) if not is_placed]
+    if never and split == "train":
+        notices.append(f"note: {folder}: no volume has a position of {', '.join(never)}: nothing is learned of it")
+    return notices

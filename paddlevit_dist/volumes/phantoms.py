@@ -129,10 +129,13 @@ class SyntheticLandmarks:
         cache_folder: Optional[Path],
         options: Optional[Options] = None,
     ) -> None:
-        required(options)
+        options = required(options)
         self.split = split
         self.names = list(NAMES)
         self.spacing = np.array(_SPACING_MM)
+        self.has_lps = False
+        self.notices: List[str] = []
+        self._convention = "ras" if options.world == "file" else options.world
         self._drawn: Dict[int, Phantom] = {}
 
     def __len__(self) -> int:
@@ -150,6 +153,9 @@ class SyntheticLandmarks:
 
     def case(self, index: int) -> str:
         return f"phantom_{self.split}_{index:03d}"
+
+    def convention(self, index: int) -> str:
+        return self._convention
 
     def describe(self, index: int) -> str:
         return f"drawn phantom {self.split} {index}"

@@ -11,6 +11,7 @@ _FOUND, _TRUE = (255, 70, 70), (80, 230, 80)
 _SHORTEST_SIDE = 256  # pixels
 _GAP = 6
 _DIRECTIONS = (("axial", 1, 2, False), ("coronal", 0, 2, True), ("sagittal", 0, 1, True))  # name, rows, columns, up
+_ENDS = (("I", "S"), ("P", "A"), ("L", "R"))  # where depth, height and width begin and end
 
 
 def orthogonal_slices(
@@ -19,6 +20,7 @@ def orthogonal_slices(
     found: Optional[np.ndarray],
     true: Optional[np.ndarray] = None,
     centre: Optional[np.ndarray] = None,
+    shows_sides: bool = False,
 ) -> np.ndarray:
     """Axial, coronal and sagittal slices side by side, in true proportions.
 
@@ -31,6 +33,7 @@ def orthogonal_slices(
         found: voxel positions (landmarks, 3), or None; NaN are left out.
         true: likewise.
         centre: the voxel that all three slices go through; None for the median of the landmarks.
+        shows_sides: write the patient's sides at the edges (left, right, anterior, posterior, superior, inferior).
     Returns:
         uint8 (height, width, 3).
     """
@@ -38,7 +41,7 @@ def orthogonal_slices(
         centre = _middle(volume.shape, true if found is None else found)
     index = np.clip(np.rint(centre).astype(int), 0, np.array(volume.shape) - 1)
     scale = _SHORTEST_SIDE / min(length * step for length, step in zip(volume.shape, spacing))
-    panels = [_panel(volume, spacing, index, axis, scale, found, true) for axis in range(3)]
+    panels = [_panel(volume, spacing, index, axis, scale, found, true, shows_sides) for axis in range(3)]
     height = max(panel.shape[0] for panel in panels)
     columns = []
     for panel in panels:
@@ -62,6 +65,7 @@ def _panel(
     scale: float,
     found: Optional[np.ndarray],
     true: Optional[np.ndarray],
+    shows_sides: bool,
 ) -> np.ndarray:
     name, rows, columns, is_upside_down = _DIRECTIONS[axis]
     plane = volume.take(index[axis], axis=axis)
@@ -77,7 +81,20 @@ def _panel(
             row = size[0] - row if is_upside_down else row
             _mark(drawing, (row, column), colour, is_near=abs(point[axis] - index[axis]) <= 2)
     drawing.text((4, 4), f"{name} {index[axis]}", fill=(255, 255, 255))
+    if shows_sides:
+        _write_sides(drawing, picture.size, _ENDS[rows][:: -1 if is_upside_down else 1], _ENDS[columns])
     return np.asarray(picture)
+
+
+def _write_sides(
+    drawing: ImageDraw.ImageDraw, size: Tuple[int, int], rows: Sequence[str], columns: Sequence[str]
+) -> None:
+    """Letters at the middle of the four edges of a panel of ``size`` (width, height)."""
+    width, height = size
+    places = {(width // 2, 16): rows[0], (width // 2, height - 14): rows[1]}
+    places.update({(4, height // 2): columns[0], (width - 10, height // 2): columns[1]})
+    for place, letter in places.items():
+        drawing.text(place, letter, fill=(255, 220, 90))
 
 
 def _mark(

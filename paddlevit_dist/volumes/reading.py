@@ -1,9 +1,10 @@
-"""Volumes from files: NIfTI, NumPy's .npy and .npz, MetaImage and NRRD."""
+"""Volumes from files, NIfTI, NumPy's .npy and .npz, MetaImage and NRRD, and from folders of DICOM slices."""
 
 from __future__ import annotations
 
 import importlib
 import os
+import re
 import zipfile
 from pathlib import Path
 from typing import Any, Callable, Dict, List, NamedTuple, Tuple
@@ -11,38 +12,41 @@ from typing import Any, Callable, Dict, List, NamedTuple, Tuple
 import numpy as np
 
 from ..errors import UserError
-from .geometry import Geometry, checked
+from . import dicom, landmark_files
+from .geometry import Geometry, affine_from, checked, spatial
 
-_INSTALL = "pip install paddlevit_dist[volumes]"
+_INSTALL = "pip install '.[volumes]' in the folder of paddlevit_dist's setup.py"
+_DETACHED = (".mhd", ".nhdr")  # headers whose voxels are in other files
 
 
 class Header(NamedTuple):
     """What a file says of its volume, before the voxels are read.
 
     Attributes:
-        geometry: shape (depth, height, width) and affine; axes are as in the file, only in the order z, y, x.
-        world: "ras" or "lps", the world of its format.
+        geometry: shape (depth, height, width) and affine to the world; axes are as in the file, only in the order
+            z, y, x.
+        convention: "ras" or "lps", in which its format counts millimetres, and so a CSV or JSON file beside it.
     """
 
     geometry: Geometry
-    world: str
+    convention: str
 
 
 class _Opened(NamedTuple):
     shape: Tuple[int, ...]  # in the order z, y, x; more than three for a series
-    affine: np.ndarray
-    world: str
+    affine: np.ndarray  # to millimetres in the convention
+    convention: str
     load: Callable[[], np.ndarray]
 
 
 def read_header(path: str) -> Header:
-    """Shape and place of a volume.
+    """Shape and place of a volume, a file or a folder of DICOM slices.
 
     Raises:
         UserError: no such file, unknown format, damaged, not three-dimensional, or a singular affine.
     """
-    opened = _open(os.fspath(path))
-    return Header(checked(opened.shape, opened.affine, os.fspath(path)), opened.world)
+    file = os.fspath(path)
+    return _header(file, _open(file))
 
 
 def read_volume(path: str) -> Tuple[np.ndarray, Header]:
@@ -53,7 +57,7 @@ def read_volume(path: str) -> Tuple[np.ndarray, Header]:
     """
     file = os.fspath(path)
     opened = _open(file)
-    header = Header(checked(opened.shape, opened.affine, file), opened.world)
+    header = _header(file, opened)
     array = _understood(file, opened.load).reshape(header.geometry.shape)
     if array.dtype.kind not in "uifb":
         raise UserError(f"{file}: voxels are {array.dtype}, expected real numbers; convert colours to intensities")
@@ -68,29 +72,66 @@ def read_volume(path: str) -> Tuple[np.ndarray, Header]:
 
 
 def list_volumes(folder: str) -> List[str]:
-    """Paths of the volumes in a folder, sorted by name; hidden files are no volumes.
+    """Paths of the volumes in a folder, sorted by name; what is hidden is no volume.
+
+    A folder in it is a volume if it holds DICOM files, or if there is a file of landmarks for it.
 
     Raises:
         UserError: two of them have the same name but for the format.
     """
-    known = tuple(_READERS)
     visible = [path for path in Path(folder).iterdir() if not path.name.startswith(".")]
-    files = sorted(str(path) for path in visible if path.name.lower().endswith(known))
+    files = [str(path) for path in visible if not path.is_dir() and path.name.lower().endswith(tuple(_READERS))]
+    names = {case_name(file) for file in files}
+    for path in visible:
+        if path.is_dir() and (dicom.holds_dicom(str(path)) or (path.name not in names and _has_landmarks(str(path)))):
+            files.append(str(path))
     by_name: Dict[str, str] = {}
-    for file in files:
+    for file in sorted(files):
         other = by_name.setdefault(case_name(file), file)
         if other != file:
             raise UserError(f"{file} and {os.path.basename(other)} have one name, and so one landmark file; rename one")
-    return files
+    return sorted(files)
+
+
+def _has_landmarks(path: str) -> bool:
+    return any(os.path.isfile(path + suffix) for suffix in landmark_files.SUFFIXES)
+
+
+def parts_of(path: str) -> List[str]:
+    """All files that hold a volume: itself, the voxels beside a detached header, or the files of a folder."""
+    if os.path.isdir(path):
+        return dicom.files_in(path)
+    return [path, *(_named_by(path) if path.lower().endswith(_DETACHED) else [])]
+
+
+def _named_by(header: str) -> List[str]:
+    """Existing files that the text of a detached header names."""
+    with open(header, "rb") as content:
+        text = content.read(1 << 20).split(b"\n\n")[0].decode("utf-8", errors="replace")
+    found = re.search(r"^(?:ElementDataFile\s*=|data ?file:)\s*(.*)", text, re.IGNORECASE | re.MULTILINE | re.DOTALL)
+    if found is None:
+        return []
+    folder = os.path.dirname(header)
+    names = [name.strip() for name in found.group(1).splitlines()]  # after LIST, one per line
+    return [path for path in (os.path.join(folder, name) for name in names if name) if os.path.isfile(path)]
 
 
 def case_name(path: str) -> str:
-    """File name without folder and suffix."""
+    """File name without folder and suffix; the whole name of a folder."""
     name = os.path.basename(path)
-    return name[: -len(_suffix(name))]
+    return name if os.path.isdir(path) else name[: -len(_suffix(name))]
+
+
+def _header(file: str, opened: _Opened) -> Header:
+    return Header(
+        checked(opened.shape, affine_from(opened.affine, opened.convention), file),
+        opened.convention,
+    )
 
 
 def _open(file: str) -> _Opened:
+    if os.path.isdir(file):
+        return _understood(file, lambda: _open_folder(file))
     reader = _READERS[_suffix(file)]
     if not os.path.isfile(file):
         raise UserError(f"{file}: there is no such file")
@@ -139,7 +180,10 @@ def _open_npz(file: str) -> _Opened:
         if "affine" in stored:
             affine = stored["affine"]
         elif "spacing" in stored:  # (depth, height, width), as the array
-            affine = np.diag([*np.asarray(stored["spacing"], dtype=np.float64)[::-1], 1.0])
+            spacing = np.asarray(stored["spacing"], dtype=np.float64)
+            if spacing.shape != (3,) or not (spacing > 0).all():
+                raise UserError(f"{file}: spacing is {spacing.tolist()}, expected 3 lengths (depth, height, width)")
+            affine = np.diag([*spacing[::-1], 1.0])
     return _Opened(_npz_shape(file), affine, "ras", lambda: _load_npz(file))
 
 
@@ -162,13 +206,20 @@ def _open_itk(file: str) -> _Opened:
     reader.SetFileName(file)
     reader.ReadImageInformation()
     size, parts = reader.GetSize(), reader.GetNumberOfComponents()
-    if len(size) != 3 or parts != 1:
-        return _Opened((*size[::-1], *([parts] if parts > 1 else [])), np.eye(4), "lps", lambda: np.zeros(0))
+    shape = (*size[::-1], *([parts] if parts > 1 else []))
+    axes = len(size)
+    if axes < 3 or len(spatial(shape)) != 3:
+        return _Opened(shape, np.eye(4), "lps", lambda: np.zeros(0))
     affine = np.eye(4)
-    directions = np.asarray(reader.GetDirection()).reshape(3, 3)  # a column for each of x, y, z
-    affine[:3, :3] = directions * np.asarray(reader.GetSpacing())
-    affine[:3, 3] = reader.GetOrigin()
-    return _Opened(size[::-1], affine, "lps", lambda: itk.GetArrayFromImage(itk.ReadImage(file)))
+    directions = np.asarray(reader.GetDirection()).reshape(axes, axes)[:3, :3]  # a column for each of x, y, z
+    affine[:3, :3] = directions * np.asarray(reader.GetSpacing()[:3])
+    affine[:3, 3] = reader.GetOrigin()[:3]
+    return _Opened(shape, affine, "lps", lambda: itk.GetArrayFromImage(itk.ReadImage(file)))
+
+
+def _open_folder(folder: str) -> _Opened:
+    series = dicom.open_series(folder, _library("SimpleITK", folder))
+    return _Opened(series.shape, series.affine, "lps", series.load)
 
 
 _READERS: Dict[str, Callable[[str], _Opened]] = {

@@ -42,15 +42,15 @@ KEYS = (
         "VOLUMES.LANDMARK_UNITS",
         "mm",
         "text",
-        "landmark files: world millimetres, or voxel indices x, y, z of the stored array",
+        "CSV and JSON files of landmarks: world millimetres, or voxel indices x, y, z of the stored array",
         choices=("mm", "voxel"),
     ),
     Key(
         "VOLUMES.WORLD",
         "file",
         "text",
-        "world of landmark files and predictions: as the volume's format has it (NIfTI ras, MetaImage and NRRD lps), "
-        "or always one of them",
+        "how CSV and JSON files of landmarks, and predictions, count millimetres: as the volume's format does (NIfTI "
+        "and NumPy ras; MetaImage, NRRD and DICOM lps), or always one of them; Slicer's files say it themselves",
         choices=("file", "ras", "lps"),
     ),
     Key(
@@ -67,8 +67,9 @@ KEYS = (
         "VOLUMES.MIRROR_PAIRS",
         [],
         "text",
-        "landmarks that FLIP exchanges, each as left_name:right_name",
+        "landmarks that FLIP exchanges, each as left_name:right_name; none: no landmark has a counterpart",
         many=True,
+        words=("none",),
     ),
     Key("VOLUMES.ROTATION_DEGREES", 0.0, "float", "training: largest rotation about each axis", _AT_LEAST_0),
     Key("VOLUMES.SCALE", 0.0, "float", "training: largest relative change of size", _SHARE_BELOW_1),

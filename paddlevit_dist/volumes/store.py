@@ -13,9 +13,9 @@ import numpy as np
 
 from ..loading.atomic_file import atomic_file
 from .geometry import Geometry, canonical, resample
-from .reading import read_volume
+from .reading import parts_of, read_volume
 
-_VERSION = 1
+_VERSION = 2  # 1 kept MetaImage and NRRD volumes along their own axes, turned by 180 degrees about z
 _SMALL = ("uint8", "int8", "uint16", "int16", "bool")  # kept as they are; others become float32
 _PERCENTILES = (0.5, 99.5)
 _SAMPLED_VOXELS = 1 << 20  # enough to place the percentiles
@@ -25,7 +25,8 @@ class Decoded(NamedTuple):
     """A volume ready for use.
 
     Attributes:
-        array: (depth, height, width), memory-mapped where it comes from a file; axes run along the world's.
+        array: (depth, height, width), memory-mapped where it comes from a file; axes run along the world's, to the
+            right, to the front and upwards.
         geometry: its place.
         window: the intensities of its percentiles 0.5 and 99.5.
     """
@@ -63,8 +64,9 @@ class DecodedStore:
         return Decoded(voxels, Geometry(voxels.shape, np.array(stored["affine"])), (low, high))
 
     def _key(self, file: str) -> str:
-        state = os.stat(file)
-        facts = [_VERSION, os.path.abspath(file), state.st_size, state.st_mtime_ns, self.spacing]
+        parts = [(part, os.stat(part)) for part in parts_of(file)]
+        states = [(os.path.basename(part), state.st_size, state.st_mtime_ns) for part, state in parts]
+        facts = [_VERSION, os.path.abspath(file), states, self.spacing]
         return hashlib.blake2b(json.dumps(facts).encode(), digest_size=12).hexdigest()
 
     def _decode(self, file: str, facts: Path, target: Path) -> None:

@@ -9,11 +9,13 @@ from typing import Any, Dict, List
 
 import numpy as np
 import pytest
+import yaml
 from distributed.harness import ROOT, run_main, run_workers, succeeded
 from PIL import Image
 from volumes.volume_files import world, write_landmarks, write_volume
 
 from paddlevit_dist import Trainer, config
+from paddlevit_dist.engine import about
 from paddlevit_dist.errors import UserError
 from paddlevit_dist.registry import resolve
 from paddlevit_dist.volumes.geometry import Geometry
@@ -128,7 +130,7 @@ def small_folder(folder: Path) -> Path:
 def test_a_folder_trains_and_its_predictions_are_written(tmp_path):
     data = small_folder(tmp_path / "data")
     recipe = [f"-cfg={ROOT}/configs/landmark_unet3d.yaml", "-dataset=landmarks", f"-data_path={data}"]
-    recipe += ["-batch_size=1", "VOLUMES.MIRROR_PAIRS", "[]", *TINY]
+    recipe += ["-batch_size=1", "VOLUMES.MIRROR_PAIRS", "none", *TINY]
     succeeded(run_main(*recipe, "-ngpus=1", "-epochs=1", "TRAIN.WARMUP_STEPS", "0", f"-output={tmp_path / 'run'}"))
     weights = tmp_path / "run" / "checkpoints" / "last"
     evaluation = ["-eval", f"-pretrained={weights}", f"-output={tmp_path / 'eval'}", "SAVE_PREDICTIONS", "true"]
@@ -152,6 +154,36 @@ def test_a_folder_trains_and_its_predictions_are_written(tmp_path):
     for case in ("case0", "case1"):
         with Image.open(folder / f"{case}.png") as picture:
             assert picture.width > 2 * picture.height > 400
+        assert all((folder / f"{case}{suffix}").is_file() for suffix in (".fcsv", ".mrk.json"))
+    check_what_weights_say(data, weights, [*recipe, "-eval", f"-pretrained={weights}"])
+
+
+def check_what_weights_say(data: Path, weights: Path, arguments: List[str]) -> None:
+    """Evaluations with another window stop; weights of earlier versions are told about if there are LPS files."""
+
+    def compare(*more: str) -> List[str]:
+        values = config.load([*arguments, *more]).values
+        task = resolve("task", values.TASK)(values)
+        task.build_dataset("val", data / "cache")
+        return about.compare(str(weights), values, task, must_match=True)
+
+    assert yaml.safe_load((weights / "about.yaml").read_text())["input"] == {
+        "orientation": "RAS",
+        "spacing_mm": [2.0, 1.5, 1.0],
+        "intensity_window": [-1000.0, 1000.0],
+        "landmarks": ["chin", "nose"],
+    }
+    assert compare() == []
+    with pytest.raises(UserError, match=r"intensity_window \[-1000.0, 1000.0\] there, percentiles here"):
+        compare("VOLUMES.INTENSITY_WINDOW", "None")
+    assert "other input" in compare("VOLUMES.INTENSITY_WINDOW", "None", "-allow_changes")[0]
+    (weights / "about.yaml").unlink()
+    assert compare() == []
+    write_volume(data / "val" / "other.mha")
+    write_landmarks(
+        data / "val" / "other.csv", {"nose": [-x if axis < 2 else x for axis, x in enumerate(world((3, 4, 5)))]}
+    )
+    assert len(compare()) == 1 and "trained anew" in compare()[0]
 
 
 def task_of(*arguments: str) -> Any:
@@ -171,7 +203,7 @@ def test_a_batch_carries_coordinates_not_heatmaps():
 
 def test_whole_volumes_of_different_sizes_share_a_batch(tmp_path):
     data = small_folder(tmp_path)
-    task = task_of("-dataset=landmarks", f"-data_path={data}", "VOLUMES.MIRROR_PAIRS", "[]")
+    task = task_of("-dataset=landmarks", f"-data_path={data}", "VOLUMES.MIRROR_PAIRS", "none")
     samples = task.build_dataset("val", tmp_path / "cache")
     batch = task.collate([samples.sample(index, np.random.default_rng(0)) for index in range(2)])
     assert batch["volume"].shape == (2, 1, 16, 18, 20) and batch["sizes"].tolist() == [[10, 12, 14], [16, 18, 20]]
@@ -223,7 +255,7 @@ def test_a_damaged_volume_ends_the_run_with_one_line(tmp_path):
     array = np.full((16, 18, 20), np.nan, dtype=np.float32)
     write_volume(data / "train" / "case1.nii.gz", array)
     recipe = [f"-cfg={ROOT}/configs/landmark_unet3d.yaml", "-dataset=landmarks", f"-data_path={data}", *TINY]
-    recipe += ["VOLUMES.MIRROR_PAIRS", "[]", "-batch_size=1", "-epochs=1", "TRAIN.WARMUP_STEPS", "0", "-ngpus=1"]
+    recipe += ["VOLUMES.MIRROR_PAIRS", "none", "-batch_size=1", "-epochs=1", "TRAIN.WARMUP_STEPS", "0", "-ngpus=1"]
     ended = run_main(*recipe, f"-output={tmp_path / 'run'}")
     assert ended.code == 2
     last = ended.err.strip().splitlines()[-1]

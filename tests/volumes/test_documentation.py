@@ -6,8 +6,13 @@ import re
 from pathlib import Path
 
 import numpy as np
+from distributed.harness import ROOT
+from volumes.volume_files import write_landmarks, write_volume
 
+from paddlevit_dist import config
 from paddlevit_dist.config.defaults import KEYS
+from paddlevit_dist.registry import resolve
+from paddlevit_dist.volumes.slicer_files import Point, fcsv_text, markups_text
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "volumes.md").read_text(encoding="utf-8")
 
@@ -23,3 +28,35 @@ def test_the_program_runs_and_finds_its_points_again():
 def test_the_keys_of_the_page_exist():
     named = set(re.findall(r"\b(?:VOLUMES|TRAIN|DATA)\.[A-Z_]+", PAGE)) - {"VOLUMES.", "DATA."}
     assert len(named) > 12 and named <= set(KEYS)
+
+
+def test_the_command_for_own_volumes_reads_the_folder_of_the_page(tmp_path, monkeypatch):
+    """Written as the page lays them out: formats, names of files, and the landmarks of its table."""
+    monkeypatch.chdir(tmp_path)
+    (table,) = re.findall(r"```\n(data/train/anna.*?)```", PAGE, flags=re.DOTALL)
+    files = [line.split()[:2] for line in table.splitlines()]
+    names = ["eye_left", "eye_right", "chin"]
+    assert [row.split()[2].split(",")[0] for row in table.splitlines()] == ["name", *names]
+    for volume, landmarks in files:
+        is_series = volume.endswith("*.dcm")
+        write_volume(Path(volume.replace("/*.dcm", "") if is_series else volume), affine=np.diag([2.0, 1.5, 1.0, 1.0]))
+        sign = 1 if volume.endswith(".nii.gz") else -1
+        place = {"eye_left": (sign * 4.0, sign * 6.0, 3.0), "eye_right": (sign * 20.0, sign * 6.0, 3.0), "chin": None}
+        points = [Point(name, tuple(map(str, xyz)), "") for name, xyz in place.items() if xyz]
+        if landmarks.endswith((".fcsv", ".mrk.json")):
+            text = fcsv_text(points, "lps") if landmarks.endswith(".fcsv") else markups_text(points, "lps")
+            Path(landmarks).write_text(text)
+        else:
+            write_landmarks(Path(landmarks), place)
+    (command,) = re.findall(r"python main_multi_gpu.py (-cfg=\S+ -dataset=landmarks .*?)```", PAGE, flags=re.DOTALL)
+    arguments = command.replace("\\\n", " ").replace("-cfg=./", f"-cfg={ROOT}/").split()
+    values = config.load(arguments).values
+    task = resolve("task", values.TASK)(values)
+    sizes = [len(task.build_dataset(split, tmp_path / "cache")) for split in ("train", "val")]
+    assert sizes == [3, 1]
+    crop = task.build_dataset("train", tmp_path / "cache").sample(0, np.random.default_rng(0))
+    assert crop["volume"].shape == (1, 64, 64, 64) and task.spacing.tolist() == [2.0, 2.0, 2.0]
+
+
+def test_the_page_installs_from_a_clone():
+    assert "pip install '.[volumes]'" in PAGE and "pip install paddlevit_dist" not in PAGE

@@ -78,3 +78,15 @@ def test_slices_show_landmarks_where_they_are():
     np.testing.assert_allclose(axial.mean(axis=0), [30.5 * scale, 5.5 * scale], atol=1.5)
     coronal = red[(red[:, 1] > 30 * scale) & (red[:, 1] < 61 * scale)]  # up is up: depth runs from below
     assert coronal[:, 0].mean() == pytest.approx(40 * scale - 10.5 * 2 * scale, abs=2)
+
+
+def test_letters_name_the_sides_of_a_patient():
+    """Yellow letters only where they are asked for: two in the middle of the height, two in the middle of the width."""
+    volume = np.zeros((30, 30, 30), dtype=np.float32)
+    plain = orthogonal_slices(volume, (1.0, 1.0, 1.0), None)
+    lettered = orthogonal_slices(volume, (1.0, 1.0, 1.0), None, shows_sides=True)
+    changed = np.argwhere((plain != lettered).any(axis=-1))
+    axial = changed[changed[:, 1] < 256]
+    near = [(16, 128), (242, 128), (128, 4), (128, 246)]  # row, column
+    assert all(np.abs(axial - place).max(axis=1).min() <= 12 for place in near)
+    assert all(np.abs(np.array(near) - pixel).max(axis=1).min() <= 14 for pixel in axial)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+
 import numpy as np
 import pytest
 from volumes.volume_files import AFFINE, LPS, voxels, world, write_landmarks, write_volume
@@ -171,3 +174,16 @@ def test_phantoms_have_their_landmarks_where_they_say():
         assert abs(np.median(at[f"eye_{side}"]) - 12) < 30  # the eye's water
     assert np.median(at["chin"]) > 600 and np.median(at["occiput"]) > 500  # bone
     assert 0 < missing < 24  # 4 % of 192
+
+
+def test_what_earlier_versions_decoded_is_not_taken(tmp_path):
+    """They kept LPS volumes turned; their keys had the version 1, path, size, time and spacing."""
+    file = write_volume(tmp_path / "train" / "case.mha")
+    write_landmarks(tmp_path / "train" / "case.json", {"nose": list((LPS @ [*world(NOSE), 1])[:3])})
+    state = file.stat()
+    facts = json.dumps([1, str(file), state.st_size, state.st_mtime_ns, None]).encode()
+    stem = tmp_path / "cache" / "volumes" / hashlib.blake2b(facts, digest_size=12).hexdigest()
+    stem.parent.mkdir(parents=True)
+    np.save(stem.with_suffix(".npy"), voxels()[:, ::-1, ::-1])
+    stem.with_suffix(".json").write_text(json.dumps({"affine": np.eye(4).tolist(), "window": [0, 1]}))
+    assert np.array_equal(built(tmp_path).volume(0).array, voxels())

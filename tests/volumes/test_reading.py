@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from volumes.volume_files import AFFINE, LPS, SHAPE, voxels, write_landmarks, write_volume
+from volumes.volume_files import AFFINE, SHAPE, voxels, write_landmarks, write_volume
 
 from paddlevit_dist.errors import UserError
 from paddlevit_dist.volumes import landmark_files
 from paddlevit_dist.volumes.reading import case_name, list_volumes, read_header, read_volume
 
-FORMATS = ["case.nii", "case.nii.gz", "case.npz", "case.mha", "case.mhd", "case.nrrd"]
+FORMATS = ["case.nii", "case.nii.gz", "case.npz", "case.mha", "case.mhd", "case.nrrd", "case.nhdr", "case"]
 
 
 def told(call, *arguments) -> str:
@@ -26,8 +26,8 @@ def test_every_format_gives_the_same_voxels_at_the_same_place(tmp_path, name):
     path = write_volume(tmp_path / name)
     array, header = read_volume(path)
     assert np.array_equal(array, voxels()) and header.geometry.shape == SHAPE
-    in_ras = LPS @ header.geometry.affine if header.world == "lps" else header.geometry.affine
-    np.testing.assert_allclose(in_ras, AFFINE, atol=1e-5)
+    np.testing.assert_allclose(header.geometry.affine, AFFINE, atol=1e-5)
+    assert header.convention == ("ras" if name.endswith((".nii", ".gz", ".npz")) else "lps")
     assert read_header(path).geometry.shape == SHAPE
 
 
@@ -98,15 +98,15 @@ def test_names_and_lists_of_volumes(tmp_path):
 @pytest.mark.parametrize("suffix", [".csv", ".json"])
 def test_landmarks_with_missing_ones(tmp_path, suffix):
     file = write_landmarks(tmp_path / f"case{suffix}", {"nose": (1.5, -2.0, 3e1), "chin": None})
-    positions = landmark_files.read(str(file))
-    assert positions["nose"].tolist() == [1.5, -2.0, 30.0] and positions["chin"] is None
+    positions, space = landmark_files.read(str(file))
+    assert space is None and positions["nose"].tolist() == [1.5, -2.0, 30.0] and positions["chin"] is None
 
 
 def test_other_forms_of_the_same(tmp_path):
     (tmp_path / "case.json").write_text('{"landmarks": [{"name": "nose", "x": 1, "y": 2, "z": 3}, {"name": "chin"}]}')
-    assert landmark_files.read(str(tmp_path / "case.json"))["nose"].tolist() == [1, 2, 3]
+    assert landmark_files.read(str(tmp_path / "case.json")).positions["nose"].tolist() == [1, 2, 3]
     (tmp_path / "case.csv").write_text("\ufeffZ, Name ,x,y,confidence\n3,nose,1,2,0.5\nnan,chin,1,2,0.5\n", "utf-8")
-    positions = landmark_files.read(str(tmp_path / "case.csv"))
+    positions = landmark_files.read(str(tmp_path / "case.csv")).positions
     assert positions["nose"].tolist() == [1, 2, 3] and positions["chin"] is None
 
 
@@ -117,6 +117,7 @@ def test_other_forms_of_the_same(tmp_path):
         ("case.csv", "", "line 1: no column name, x, y, z"),
         ("case.csv", "name,x,y,z\nnose,1,2,three\n", "line 2: z of landmark 'nose' is 'three', expected a number"),
         ("case.csv", "name,x,y,z\nnose,1,2,3\nnose,1,2,3\n", "line 3: landmark 'nose' comes twice"),
+        ("case.csv", "name,x,y,z\nnose,1,5,2,0,3,0\n", "line 2: more values than the header has columns"),
         ("case.csv", "name,x,y,z\n,1,2,3\n", "line 2: the landmark has no name"),
         ("case.csv", "name,x,y,z\nnose,1,2,inf\n", "z of landmark 'nose' is infinite"),
         ("case.csv", "name,x,y,z\nnose,,,\n", "no landmark has a position"),
@@ -124,6 +125,7 @@ def test_other_forms_of_the_same(tmp_path):
         ("case.json", '{"nose": [1, 2', "line 1: no JSON"),
         ("case.json", '{"nose": [1, 2]}', "landmark 'nose' is [1, 2], expected three numbers"),
         ("case.json", "[1, 2]", "expected {"),
+        ("case.json", '{"nose": [1, 2, 3], "nose": [4, 5, 6]}', "'nose' comes twice"),
     ],
 )
 def test_bad_landmark_files_are_told_with_the_line(tmp_path, name, text, message):
@@ -133,7 +135,35 @@ def test_bad_landmark_files_are_told_with_the_line(tmp_path, name, text, message
 
 
 def test_a_volume_has_exactly_one_landmark_file(tmp_path):
-    assert "volume case in" in told(landmark_files.find, str(tmp_path), "case")
-    for suffix in (".csv", ".json"):
+    message = told(landmark_files.find, str(tmp_path), "case")
+    assert "volume case in" in message and "case.fcsv or case.mrk.json" in message
+    for suffix in (".csv", ".mrk.json"):
         write_landmarks(tmp_path / f"case{suffix}", {"nose": (1, 2, 3)})
-    assert "both a CSV and a JSON file" in told(landmark_files.find, str(tmp_path), "case")
+    assert "2 files of landmarks (case.csv, case.mrk.json)" in told(landmark_files.find, str(tmp_path), "case")
+
+
+@pytest.mark.parametrize("name", ["case.mha", "case.nrrd"])
+def test_a_single_time_point_is_a_volume(tmp_path, name):
+    import SimpleITK
+
+    series = SimpleITK.JoinSeries(SimpleITK.ReadImage(str(write_volume(tmp_path / "volume.mha"))))
+    SimpleITK.WriteImage(series, str(tmp_path / name))
+    array, header = read_volume(tmp_path / name)
+    assert np.array_equal(array, voxels())
+    np.testing.assert_allclose(header.geometry.affine, AFFINE, atol=1e-5)
+
+
+def test_an_nrrd_that_counts_to_the_right_lies_where_it_says(tmp_path):
+    """The format names its own axes; the library turns them into LPS."""
+    path = write_volume(tmp_path / "case.nrrd")
+    head, data = path.read_bytes().split(b"\n\n", 1)
+    assert b"space: left-posterior-superior" in head
+    path.write_bytes(head.replace(b"left-posterior", b"right-anterior") + b"\n\n" + data)
+    turned = np.diag([-1.0, -1.0, 1.0, 1.0]) @ AFFINE
+    np.testing.assert_allclose(read_header(path).geometry.affine, turned, atol=1e-5)
+
+
+@pytest.mark.parametrize("spacing", [[1.0, 2.0], [1.0, -1.0, 2.0], [1.0, np.nan, 2.0]])
+def test_spacing_that_is_none_is_told(tmp_path, spacing):
+    np.savez(tmp_path / "case.npz", volume=voxels(), spacing=spacing)
+    assert "expected 3 lengths (depth, height, width)" in told(read_header, tmp_path / "case.npz")

@@ -23,7 +23,7 @@ def voxels(seed: int = 0) -> np.ndarray:
 
 
 def write_volume(path: Path, array: Optional[np.ndarray] = None, affine: np.ndarray = AFFINE) -> Path:
-    """Write ``array`` (z, y, x) with an affine in RAS, in the format of the path's suffix."""
+    """Write ``array`` (z, y, x) with an affine in RAS, in the format of the path's suffix; DICOM if it has none."""
     array = voxels() if array is None else array
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.name.endswith((".nii", ".nii.gz")):
@@ -34,6 +34,8 @@ def write_volume(path: Path, array: Optional[np.ndarray] = None, affine: np.ndar
         np.save(path, array)
     elif path.suffix == ".npz":
         np.savez(path, volume=array, affine=affine)
+    elif not path.suffix:
+        write_series(path, array, affine)
     else:
         import SimpleITK
 
@@ -47,8 +49,49 @@ def write_volume(path: Path, array: Optional[np.ndarray] = None, affine: np.ndar
     return path
 
 
+def write_series(folder: Path, array: np.ndarray, affine: np.ndarray = AFFINE, **more: Any) -> Path:
+    """Write ``array`` (z, y, x) with an affine in RAS as a DICOM series.
+
+    Args:
+        more: ``names`` of the slices' files, one of ``tags`` (tag -> text) for each slice, ``uid`` of the series.
+    """
+    import SimpleITK
+
+    folder.mkdir(parents=True, exist_ok=True)
+    place = LPS @ affine
+    writer = SimpleITK.ImageFileWriter()
+    writer.KeepOriginalImageUIDOn()
+    writer.SetImageIO("GDCMImageIO")
+    spacing = np.linalg.norm(place[:3, :3], axis=0)
+    names = more.get("names") or [f"{number:03d}.dcm" for number in range(len(array))]
+    for number, plane in enumerate(array):
+        image = SimpleITK.GetImageFromArray(plane[None])
+        image.SetSpacing([spacing[0], spacing[1], 1.0])
+        tags = {
+            "0008|0060": "CT",
+            "0020|000d": "1.2.3",
+            "0020|000e": more.get("uid", "1.2.3.4"),
+            "0008|103e": "head",
+            "0020|0032": _numbers((place @ [0, 0, number, 1.0])[:3]),
+            "0020|0037": _numbers((place[:3, :2] / spacing[:2]).T.reshape(-1)),
+            **more.get("tags", [{}] * len(array))[number],
+        }
+        for tag, text in tags.items():
+            image.SetMetaData(tag, text)
+        temporary = folder / "slice.dcm"  # the writer chooses its format by the suffix
+        writer.SetFileName(str(temporary))
+        writer.Execute(image)
+        temporary.rename(folder / names[number])
+    return folder
+
+
+def _numbers(values: Any) -> str:
+    return "\\".join(f"{value:.10g}" for value in values)
+
+
 def write_landmarks(path: Path, positions: Dict[str, Any]) -> Path:
     """Write name -> (x, y, z) or None, as CSV or JSON."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     if path.suffix == ".json":
         path.write_text(json.dumps({n: None if p is None else list(map(float, p)) for n, p in positions.items()}))
     else:

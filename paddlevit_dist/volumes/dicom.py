@@ -1,0 +1,195 @@
+"""A DICOM series: a folder with a file for each slice."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Callable, Dict, List, NamedTuple, Tuple
+
+import numpy as np
+
+from ..errors import UserError
+
+_SUFFIXES = (".dcm", ".dicom", ".ima")
+_INDEX = "DICOMDIR"  # names the files of a medium, holds no picture
+_SERIES, _DESCRIPTION = "0020|000e", "0008|103e"
+_PLACE = {"0020|0032": "Image Position", "0020|0037": "Image Orientation", "0028|0030": "Pixel Spacing"}
+_SAME_PLACE_MM = 1e-3
+_UNEVEN_MM, _UNEVEN_SHARE = 0.101, 0.25  # headers round to 0.1 mm now and then; a missing slice is a third at least
+
+
+class Series(NamedTuple):
+    """Shape (depth, height, width), affine (4, 4) from voxels x, y, z to LPS millimetres, and how to read voxels."""
+
+    shape: Tuple[int, int, int]
+    affine: np.ndarray
+    load: Callable[[], np.ndarray]
+
+
+class _Slice(NamedTuple):
+    file: str
+    series: str
+    description: str
+    size: Tuple[int, int]  # columns, rows
+    place: Tuple[bool, ...]  # whether it says each of _PLACE
+    position: np.ndarray  # (3,), of the first voxel
+    steps: np.ndarray  # (3, 2), millimetres from one column and from one row to the next
+
+
+def files_in(folder: str) -> List[str]:
+    """Paths of the visible files in a folder, sorted by name."""
+    with os.scandir(folder) as entries:
+        return sorted(entry.path for entry in entries if not entry.name.startswith(".") and not entry.is_dir())
+
+
+def holds_dicom(folder: str) -> bool:
+    """Whether one of the files in a folder begins as DICOM files do."""
+    return any(_has_preamble(file) for file in files_in(folder))
+
+
+def open_series(folder: str, itk: Any) -> Series:
+    """Put the slices of a folder in order, by where they say they are.
+
+    Args:
+        itk: the module SimpleITK.
+    Raises:
+        UserError: no slices, or a damaged one; several series; slices that differ in size or direction, lie at the
+            same place, are missing, or are not evenly spaced.
+    """
+    slices = [found for found in (_read_slice(file, itk) for file in files_in(folder)) if found is not None]
+    if not slices:
+        with os.scandir(folder) as entries:
+            inner = sorted(entry.name for entry in entries if entry.is_dir())
+        raise UserError(
+            f"{folder} holds no DICOM slices{f', only folders ({inner[0]}, ...)' if inner else ''}; expected the files "
+            "of one series in the folder itself"
+        )
+    _check_one_series(folder, slices)
+    _check_alike(folder, slices)
+    normal = np.cross(slices[0].steps[:, 0], slices[0].steps[:, 1])
+    normal /= np.linalg.norm(normal)
+    slices.sort(key=lambda one: float(one.position @ normal))
+    affine = np.eye(4)
+    affine[:3, :2] = slices[0].steps
+    # Not along the normal where the gantry was tilted: then each slice begins a little beside the one before.
+    affine[:3, 2] = _even_step(folder, slices, normal)
+    affine[:3, 3] = slices[0].position
+    columns, rows = slices[0].size
+    return Series((len(slices), rows, columns), affine, lambda: _load([one.file for one in slices], itk))
+
+
+def _read_slice(file: str, itk: Any) -> Any:
+    """What a file says of its slice; None if it is no DICOM file, such as a note beside them."""
+    reader = itk.ImageFileReader()
+    reader.SetImageIO("GDCMImageIO")
+    reader.SetFileName(file)
+    try:
+        reader.ReadImageInformation()
+    except RuntimeError as error:
+        is_dicom = file.lower().endswith(_SUFFIXES) or _has_preamble(file)
+        if not is_dicom or os.path.basename(file).upper() == _INDEX:
+            return None
+        raise UserError(
+            f"{file} cannot be read as a DICOM slice; is it complete? Copy it again, or take it out of the folder if "
+            "it is no picture"
+        ) from error
+    size, parts = reader.GetSize(), reader.GetNumberOfComponents()
+    if len(size) > 2 and size[2] != 1:
+        raise UserError(f"{file} holds {size[2]} frames, expected a slice; convert it to NIfTI or MetaImage")
+    if parts != 1:
+        raise UserError(f"{file}: voxels are colours of {parts} numbers, expected one; convert colours to intensities")
+    directions = np.asarray(reader.GetDirection()).reshape(3, 3)  # a column for each of x, y, z
+    return _Slice(
+        file,
+        _tag(reader, _SERIES),
+        _tag(reader, _DESCRIPTION),
+        (size[0], size[1]),
+        tuple(reader.HasMetaDataKey(tag) for tag in _PLACE),
+        np.asarray(reader.GetOrigin()),
+        directions[:, :2] * np.asarray(reader.GetSpacing())[:2],
+    )
+
+
+def _tag(reader: Any, tag: str) -> str:
+    return reader.GetMetaData(tag).strip(" \0") if reader.HasMetaDataKey(tag) else ""
+
+
+def _has_preamble(file: str) -> bool:
+    try:
+        with open(file, "rb") as content:
+            return content.read(132)[128:] == b"DICM"
+    except OSError as error:
+        raise UserError(f"{file} cannot be read: {error.strerror}; mend or remove it") from error
+
+
+def _check_one_series(folder: str, slices: List[_Slice]) -> None:
+    series: Dict[str, List[_Slice]] = {}
+    for one in slices:
+        series.setdefault(one.series, []).append(one)
+    if len(series) > 1:
+        listed = "; ".join(
+            f"{uid or 'no number'} {group[0].description!r}, {len(group)} files from {os.path.basename(group[0].file)}"
+            for uid, group in series.items()
+        )
+        raise UserError(f"{folder} holds {len(series)} DICOM series ({listed}); put each into a folder of its own")
+
+
+def _check_alike(folder: str, slices: List[_Slice]) -> None:
+    first = slices[0]
+    for one in slices:
+        absent = [name for has, name in zip(one.place, _PLACE.values()) if not has]
+        if absent:
+            raise UserError(
+                f"{one.file} does not say where its slice lies (no {', '.join(absent)}); export the series anew, or "
+                "take the file out of the folder"
+            )
+        pair = f"{folder}: {os.path.basename(first.file)} and {os.path.basename(one.file)}"
+        if one.size != first.size:
+            sizes = " and ".join(" x ".join(map(str, side.size)) for side in (first, one))
+            raise UserError(f"{pair} have {sizes} voxels; a series needs slices of one size: take the others out")
+        if not np.allclose(one.steps, first.steps, rtol=0, atol=1e-3 * np.abs(first.steps).max()):
+            raise UserError(
+                f"{pair} differ in direction or pixel spacing; a series needs slices that are parallel: take the "
+                "others (a localiser?) out"
+            )
+
+
+def _even_step(folder: str, slices: List[_Slice], normal: np.ndarray) -> np.ndarray:
+    """Millimetres (3,) from each slice to the next."""
+    if len(slices) == 1:
+        raise UserError(f"{folder} holds one DICOM slice only; expected the files of a whole series")
+    positions = np.stack([one.position for one in slices])
+    gaps = np.diff(positions @ normal)
+    names = [os.path.basename(one.file) for one in slices]
+    nearest = int(gaps.argmin())
+    if gaps[nearest] < _SAME_PLACE_MM:
+        raise UserError(
+            f"{folder}: {names[nearest]} and {names[nearest + 1]} lie at the same place; several time points, echoes "
+            "or copies of a series cannot be one volume: keep one"
+        )
+    step = (positions[-1] - positions[0]) / (len(slices) - 1)
+    expected = positions[0] + np.arange(len(slices))[:, None] * step
+    allowed = min(_UNEVEN_MM, _UNEVEN_SHARE * np.linalg.norm(step))
+    if np.linalg.norm(positions - expected, axis=1).max() > allowed:
+        usual = float(np.median(gaps))
+        worst = int(np.abs(gaps - usual).argmax())
+        raise UserError(
+            f"{folder}: slices are not evenly spaced: {gaps[worst]:.4g} mm from {names[worst]} to {names[worst + 1]}, "
+            f"{usual:.4g} mm mostly; is one missing? Export the series anew, or resample it to a file of another format"
+        )
+    return step
+
+
+def _load(files: List[str], itk: Any) -> np.ndarray:
+    """Voxels (depth, height, width). Each file is read by itself: its own slope and intercept count."""
+    arrays = []
+    for file in files:
+        try:
+            array = itk.GetArrayFromImage(itk.ReadImage(file, imageIO="GDCMImageIO"))
+        except RuntimeError as error:
+            raise UserError(f"{file} cannot be read as a DICOM slice; is it complete? Copy it again") from error
+        arrays.append(array.reshape(array.shape[-2:]))
+    voxels = np.stack(arrays)
+    # Slope and intercept leave wide integers; almost all scans fit into two bytes.
+    limits = np.iinfo(np.int16)
+    fits = voxels.dtype.kind in "iu" and limits.min <= voxels.min() and voxels.max() <= limits.max
+    return voxels.astype(np.int16) if fits else voxels

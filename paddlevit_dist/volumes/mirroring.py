@@ -1,0 +1,64 @@
+"""Left and right: which landmarks change their names in a mirrored volume."""
+
+from __future__ import annotations
+
+import re
+from typing import List, Sequence, Union
+
+from ..errors import UserError
+
+NO_PAIRS = "none"  # VOLUMES.MIRROR_PAIRS: the user has looked, and no landmark has a counterpart
+
+# Sides in names: words anywhere; single letters that stand alone, and capitals at either end (eyeL, LEye).
+_SIDES = re.compile(r"(?i:left|right)|(?<![A-Za-z])[lLrR](?![A-Za-z])|^[LR](?=[A-Z])|(?<=[A-Za-z0-9])[LR]$")
+_OTHER = {"left": "right", "right": "left", "l": "r", "r": "l"}
+
+
+def chosen_pairs(flip: float, pairs: Union[str, Sequence[str]], names: Sequence[str]) -> List[str]:
+    """The pairs that training mirrors with.
+
+    Args:
+        flip: VOLUMES.FLIP.
+        pairs: VOLUMES.MIRROR_PAIRS, pairs as left_name:right_name, or "none".
+        names: of all landmarks.
+    Raises:
+        UserError: crops are mirrored and nobody said which names change.
+    """
+    if flip and not pairs:
+        proposed = propose_pairs(names)
+        choice = f"[{','.join(proposed)}] (proposed by the names, check them)" if proposed else "[left_name:right_name]"
+        raise UserError(
+            f"VOLUMES.FLIP {flip:g} exchanges left and right, but VOLUMES.MIRROR_PAIRS names no landmarks that change "
+            f"their names: set VOLUMES.MIRROR_PAIRS {choice}, or VOLUMES.MIRROR_PAIRS none if no landmark has a "
+            f"counterpart, or VOLUMES.FLIP 0; landmarks: {', '.join(names)}"
+        )
+    return [] if pairs in (NO_PAIRS, [NO_PAIRS]) else list(pairs)
+
+
+def forgotten_pairs(flip: float, pairs: Sequence[str], names: Sequence[str]) -> List[str]:
+    """A notice about names that look like pairs, of which none is in ``pairs``; nothing without mirroring."""
+    paired = {name for pair in pairs for name in pair.split(":")}
+    left_out = [pair for pair in propose_pairs(names) if not paired & set(pair.split(":"))]
+    if not flip or not left_out:
+        return []
+    return [f"note: VOLUMES.MIRROR_PAIRS leaves out {', '.join(left_out)}: mirrored crops keep these names"]
+
+
+def propose_pairs(names: Sequence[str]) -> List[str]:
+    """Pairs left_name:right_name of names that differ in their sides only (left/right, _l/_r, L/R)."""
+    known, pairs = set(names), set()
+    for name in names:
+        other = _SIDES.sub(_other_side, name)
+        if other != name and other in known:
+            is_left = _SIDES.search(name).group()[0] in "lL"
+            pairs.add(f"{name}:{other}" if is_left else f"{other}:{name}")
+    return sorted(pairs)
+
+
+def _other_side(side: "re.Match[str]") -> str:
+    """The opposite word or letter, in the same case."""
+    found = side.group()
+    other = _OTHER[found.lower()]
+    if found.isupper():
+        return other.upper()
+    return other.capitalize() if found[0].isupper() else other

@@ -1,0 +1,151 @@
+"""Landmarks as 3D Slicer keeps them: point lists in .fcsv and .mrk.json files, which say their world themselves."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
+
+from ..errors import UserError
+
+COLUMNS = "id,x,y,z,ow,ox,oy,oz,vis,sel,lock,label,desc,associatedNodeID"
+_SCHEMA = (
+    "https://raw.githubusercontent.com/slicer/slicer/master/Modules/Loadable/Markups/Resources/Schema/"
+    "markups-schema-v1.0.3.json#"
+)
+_SPACES = {"RAS": "ras", "0": "ras", "LPS": "lps", "1": "lps", "IJK": "ijk", "2": "ijk"}
+_HEADER = re.compile(r"#\s*(coordinatesystem|columns)\s*=\s*(.*)", re.IGNORECASE)
+_DEFINED_STATUS = "2"  # in the first of two columns without a name at the end of a row, which Slicer 5 adds
+_MISSING_STATUS = ("undefined", "preview", "missing")
+
+
+class Row(NamedTuple):
+    """A landmark as it stands in a file.
+
+    Attributes:
+        where: file and line, for messages.
+        values: x, y and z as read, or anything else where they are not three.
+        space: "ras", "lps" or "ijk" if the file says it; None if its format has no word for it; "unknown" if it
+            should say it and does not.
+    """
+
+    where: str
+    name: str
+    values: Any
+    space: Optional[str]
+
+
+class Point(NamedTuple):
+    """A landmark to write: ``position`` x, y, z as text, in the world that the file is going to say."""
+
+    name: str
+    position: Tuple[str, str, str]
+    description: str
+
+
+def fcsv_rows(file: str, text: str) -> List[Row]:
+    """Rows of an .fcsv file; a point that is not placed has the values None.
+
+    Raises:
+        UserError: no columns for name and position, an unknown coordinate system, or a short row.
+    """
+    columns, space, rows = COLUMNS.split(","), "unknown", []
+    reader = csv.reader(io.StringIO(text, newline=""))
+    for cells in reader:
+        where = f"{file}, line {reader.line_num}"
+        if cells and cells[0].lstrip().startswith("#"):
+            found = _HEADER.match(",".join(cells).strip())
+            if found and found.group(1).lower() == "columns":
+                columns = [column.strip() for column in found.group(2).split(",")]
+            elif found:
+                space = _space(where, found.group(2).strip())
+        elif any(cell.strip() for cell in cells):
+            rows.append(_fcsv_row(where, columns, cells, space))
+    return rows
+
+
+def _fcsv_row(where: str, columns: List[str], cells: List[str], space: str) -> Row:
+    absent = [column for column in ("label", "x", "y", "z") if column not in columns[: len(cells)]]
+    if absent:
+        raise UserError(f"{where}: no {', '.join(absent)}; expected the columns {COLUMNS}")
+    values: Any = [cells[columns.index(axis)] for axis in "xyz"]
+    if len(cells) == len(columns) + 2 and cells[-2].strip() != _DEFINED_STATUS:
+        values = [None] * 3
+    return Row(where, cells[columns.index("label")].strip(), values, space)
+
+
+def markups_rows(file: str, stored: Any) -> List[Row]:
+    """Rows of a parsed .mrk.json file, of all its point lists; a point that is not placed has the values None.
+
+    Raises:
+        UserError: it holds something other than point lists, or an unknown coordinate system, unit or status.
+    """
+    markups = stored.get("markups") if isinstance(stored, dict) else None
+    if not isinstance(markups, list) or not all(isinstance(markup, dict) for markup in markups):
+        raise UserError(f'{file}: no list "markups" in it; expected a point list that Slicer saved as .mrk.json')
+    rows = []
+    for markup in markups:
+        kind, units = markup.get("type"), markup.get("coordinateUnits", "mm")
+        if kind != "Fiducial":
+            raise UserError(f"{file}: holds a {kind}, expected point lists (type Fiducial); save only those in it")
+        if (units[0] if isinstance(units, list) and units else units) != "mm":
+            raise UserError(f"{file}: coordinateUnits is {units!r}, expected mm; convert the coordinates")
+        space = _space(file, markup.get("coordinateSystem", "LPS"))  # the format's own default
+        points = markup.get("controlPoints", [])
+        if not isinstance(points, list) or not all(isinstance(point, dict) for point in points):
+            raise UserError(f"{file}: controlPoints is no list of points; save it from Slicer anew")
+        rows += [Row(file, str(point.get("label", "")).strip(), _placed(file, point), space) for point in points]
+    return rows
+
+
+def _placed(file: str, point: Any) -> Any:
+    """The position of a control point, three times None if it has none."""
+    status, position = point.get("positionStatus", "defined"), point.get("position")
+    if status != "defined" and status not in _MISSING_STATUS:
+        expected = ", ".join(("defined", *_MISSING_STATUS))
+        raise UserError(f"{file}: positionStatus of '{point.get('label')}' is {status!r}, expected one of {expected}")
+    return [None] * 3 if status != "defined" or position in (None, "") else position
+
+
+def _space(where: str, value: Any) -> str:
+    space = _SPACES.get(str(value).strip().upper())
+    if space is None:
+        raise UserError(f"{where}: the coordinate system is {value!r}, expected RAS (0), LPS (1) or IJK (2)")
+    return space
+
+
+def fcsv_text(points: Sequence[Point], convention: str) -> str:
+    """Content of an .fcsv file, in millimetres of a convention ("ras" or "lps")."""
+    text = io.StringIO(newline="")
+    header = ["# Markups fiducial file version = 4.13", f"# CoordinateSystem = {convention.upper()}"]
+    text.write("\n".join([*header, f"# columns = {COLUMNS}"]) + "\n")
+    writer = csv.writer(text, lineterminator="\n")
+    for number, point in enumerate(points, start=1):
+        writer.writerow([number, *point.position, 0, 0, 0, 1, 1, 1, 0, point.name, point.description, ""])
+    return text.getvalue()
+
+
+def markups_text(points: Sequence[Point], convention: str) -> str:
+    """Content of a .mrk.json file, in millimetres of a convention ("ras" or "lps")."""
+    controls = [
+        {
+            "id": str(number),
+            "label": point.name,
+            "description": point.description,
+            "position": [float(value) for value in point.position],
+            "selected": True,
+            "locked": False,
+            "visibility": True,
+            "positionStatus": "defined",
+        }
+        for number, point in enumerate(points, start=1)
+    ]
+    markup = {
+        "type": "Fiducial",
+        "coordinateSystem": convention.upper(),
+        "coordinateUnits": "mm",
+        "controlPoints": controls,
+    }
+    return json.dumps({"@schema": _SCHEMA, "markups": [markup]}, indent=1, ensure_ascii=False) + "\n"

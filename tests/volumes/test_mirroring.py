@@ -1,0 +1,101 @@
+"""Left and right: pairs are named, proposed, or said to be none, never guessed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from distributed.harness import ROOT, run_main
+from volumes.volume_files import write_landmarks, write_volume
+
+from paddlevit_dist import config
+from paddlevit_dist.errors import UserError
+from paddlevit_dist.registry import resolve
+from paddlevit_dist.volumes.mirroring import propose_pairs
+
+EYES = {"eye_left": (3.0, 4.0, 5.0), "eye_right": (9.0, 4.0, 5.0), "nose": (6.0, 8.0, 4.0)}
+
+
+@pytest.fixture
+def data(tmp_path):
+    for split in ("train", "val"):
+        write_volume(tmp_path / "data" / split / "case.npz")
+        write_landmarks(tmp_path / "data" / split / "case.csv", EYES)
+    return tmp_path / "data"
+
+
+def arguments(data, *more: str) -> list:
+    recipe = [f"-cfg={ROOT}/configs/landmark_unet3d.yaml", "-dataset=landmarks", f"-data_path={data}"]
+    return [*recipe, "VOLUMES.LANDMARK_UNITS", "voxel", "VOLUMES.CROP_SIZE", "[10,12,14]", *more]
+
+
+def built(data, split: str, *more: str):
+    values = config.load(arguments(data, *more)).values
+    task = resolve("task", values.TASK)(values)
+    return task, task.build_dataset(split, data / "cache")
+
+
+def test_mirroring_without_pairs_is_an_error_that_proposes_them(data):
+    with pytest.raises(UserError) as error:
+        built(data, "train", "VOLUMES.MIRROR_PAIRS", "[]")
+    message = str(error.value)
+    assert "\n" not in message and message.startswith("VOLUMES.FLIP 0.5 exchanges left and right")
+    assert "set VOLUMES.MIRROR_PAIRS [eye_left:eye_right] (proposed" in message and "MIRROR_PAIRS none" in message
+
+
+def test_the_command_line_ends_with_the_one_line(data, tmp_path):
+    ended = run_main(*arguments(data, "VOLUMES.MIRROR_PAIRS", "[]", "-ngpus=1", f"-output={tmp_path / 'run'}"))
+    assert ended.code == 2 and ended.err.strip().splitlines()[-1].startswith("error: VOLUMES.FLIP 0.5 exchanges")
+    assert "Traceback" not in ended.err
+
+
+@pytest.mark.parametrize("word", ["none", "None", "[none]", "[eye_left:eye_right]"])
+def test_pairs_or_none_are_taken_as_said(data, word):
+    task, samples = built(data, "train", "VOLUMES.MIRROR_PAIRS", word, "VOLUMES.FLIP", "1.0")
+    whole = samples.dataset.points(0, samples.dataset.volume(0).geometry)
+    crop = samples.sample(0, np.random.default_rng(0))["points"]
+    mirrored = whole.copy()
+    mirrored[:, 2] = 13 - mirrored[:, 2]
+    np.testing.assert_allclose(crop, mirrored[[1, 0, 2]] if "left" in word else mirrored, atol=1e-5)
+    assert len([notice for notice in task.notices if "eye_left:eye_right" in notice]) == ("left" not in word)
+
+
+def test_pairs_that_others_leave_out_are_noticed(data):
+    for split in ("train", "val"):
+        write_landmarks(data / split / "case.csv", {**EYES, "ear_l": (1.0, 4.0, 5.0), "ear_r": (12.0, 4.0, 5.0)})
+    task, _ = built(data, "train", "VOLUMES.MIRROR_PAIRS", "[eye_left:eye_right]")
+    assert [n for n in task.notices if "MIRROR" in n] == [
+        "note: VOLUMES.MIRROR_PAIRS leaves out ear_l:ear_r: mirrored crops keep these names"
+    ]
+
+
+def test_nothing_is_asked_where_nothing_is_mirrored(data):
+    for split, more in (("train", ["VOLUMES.FLIP", "0"]), ("val", [])):
+        task, _ = built(data, split, "VOLUMES.MIRROR_PAIRS", "[]", *more)
+        assert task.notices == []
+    built(data, "val")  # the recipe's own pairs are of other landmarks
+
+
+@pytest.mark.parametrize(
+    "left, right",
+    [
+        ("eye_left", "eye_right"),
+        ("LeftEye", "RightEye"),
+        ("LEFT EYE", "RIGHT EYE"),
+        ("ear_l", "ear_r"),
+        ("L_ear", "R_ear"),
+        ("earL", "earR"),
+        ("LPorion", "RPorion"),
+        ("Or-L", "Or-R"),
+        ("ORL", "ORR"),
+        ("left_eye_right_corner", "right_eye_left_corner"),
+    ],
+)
+def test_pairs_are_proposed_by_names(left, right):
+    for names in ([left, right, "nose"], ["nose", right, left]):
+        assert propose_pairs(names) == [f"{left}:{right}"]
+
+
+def test_names_that_only_hold_such_letters_are_no_pairs():
+    assert (
+        propose_pairs(["sella", "serra", "nasal", "nasar", "lip", "rip", "eye_left", "ear_right", "L", "nose_l"]) == []
+    )

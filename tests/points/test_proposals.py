@@ -61,7 +61,7 @@ def by_plain_suppression(members, scores, threshold, smallest, nms_iou):
     kept = []
     for number in sorted(range(len(members)), key=lambda n: (-scores[n], n)):
         points = set(members[number])
-        if scores[number] > threshold and len(points) >= smallest:
+        if scores[number] > threshold and len(points) > smallest:
             ious = [len(points & set(members[k])) / len(points | set(members[k])) for k in kept]
             if not any(iou > nms_iou for iou in ious):
                 kept.append(number)

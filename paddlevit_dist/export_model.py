@@ -79,9 +79,9 @@ def load_trained(
     folder = None if name is not None else _run_folder(Path(source))
     if name is None and folder is None:
         raise UserError(f"export: no config.yaml of a run lies beside {source}: name the model with -model=NAME")
+    builder = _Builder(name, folder, image_size, in_channels)
     path = _checkpoint_of(source)
     weights = read_weights(averaged_weights(path) or path, part)
-    builder = _Builder(name, folder, image_size, in_channels)
     num_classes = classes_of(builder.build(1, lazily=True), weights)
     if num_classes is None:
         raise UserError(f"export: {path} has no classifier for {builder.name}; a model without classes is not exported")
@@ -100,21 +100,19 @@ def load_trained(
     return Trained(model, about)
 
 
-def _require_pictures(name: str, task: Optional[str]) -> None:
+def _require_tensors(name: str) -> None:
     """
     Raises:
-        UserError: the model takes no pictures, or the run trained none that does.
+        UserError: the model needs more than tensors.
     """
     from .registry import MODELS
 
     if str(MODELS.get(name)).startswith("paddlevit_dist.points."):
         raise UserError(
             f"export: {name} is a sparse network: it computes along a plan of its voxels' neighbours that is made anew "
-            "for every scene, and an inference model of Paddle takes tensors alone; predict with -eval SAVE_PREDICTIONS "
-            "true instead"
+            "for every scene, and an inference model of Paddle takes tensors alone; predict with -eval "
+            "SAVE_PREDICTIONS true instead"
         )
-    if task is not None and task != "classification":
-        raise UserError(f"export: TASK {task} trains no classifier of pictures, and only they are exported")
 
 
 class _Builder:
@@ -135,7 +133,7 @@ class _Builder:
             words += ["DATA.IMAGE_CHANNELS", str(in_channels)] if in_channels else []
             self.values = configuration.load(words).values
         self.name = name if name is not None else self.values.MODEL.NAME
-        _require_pictures(self.name, None if self.values is None else self.values.TASK)
+        _require_tensors(self.name)
 
     def build(self, num_classes: int, lazily: bool = False) -> Any:
         import paddle
@@ -153,6 +151,10 @@ class _Builder:
             options = {} if self.in_channels is None else {"in_channels": self.in_channels}
             return create_model(self.name, num_classes=num_classes, image_size=self.image_size, **options)
         task = resolve("task", self.values.TASK)(self.values)
+        if not hasattr(task, "num_classes"):
+            raise UserError(
+                f"export: TASK {self.values.TASK} trains no classifier of pictures, and only they are exported"
+            )
         task.num_classes = num_classes
         return task.build_model()
 

@@ -9,6 +9,7 @@ import numpy as np
 UNLABELLED = (205, 205, 205)  # colour of what has no class or belongs to no instance
 WIDTH_PX = 720
 CELL_PX = 240  # of a sheet with many scenes
+_TALLEST = 4  # times as high as wide: what is taller is drawn smaller
 _TURN, _TILT = math.radians(30.0), math.radians(55.0)  # of the view
 
 
@@ -26,8 +27,9 @@ def draw(xyz: np.ndarray, colours: np.ndarray, is_thing: np.ndarray, width_px: i
     away = xyz[:, 0] * math.sin(_TURN) + xyz[:, 1] * math.cos(_TURN)
     y = away * math.sin(_TILT) + xyz[:, 2] * math.cos(_TILT)  # upwards in the picture
     nearness = xyz[:, 2] * math.sin(_TILT) - away * math.cos(_TILT)
-    scale = (width_px - 4) / max(float(np.ptp(x)), 1e-3)
-    height = max(int(float(np.ptp(y)) * scale) + 4, 4)
+    wide, high = float(np.ptp(x)), float(np.ptp(y))
+    scale = (width_px - 4) / max(wide, high / _TALLEST, 1e-3)
+    height = max(int(high * scale) + 4, 4)
     column = ((x - x.min()) * scale).astype(np.int64)
     row = ((y.max() - y) * scale).astype(np.int64)
     order = np.lexsort((nearness, is_thing))

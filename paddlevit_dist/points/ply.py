@@ -41,7 +41,7 @@ _TYPES = {
 _NAMES = {dtype: name for name, dtype in reversed(list(_TYPES.items()))}
 _BYTE_ORDERS = {"ascii": "", "binary_little_endian": "<", "binary_big_endian": ">"}
 _LONGEST_HEADER = 1 << 16
-_KEPT_DIGITS = 1e-4  # a text's number that a float would move by more is kept as float64
+_KEPT_DIGITS = 1e-6  # a text's number that a float would move by more is kept as float64
 
 
 class Damaged(Exception):

@@ -110,7 +110,7 @@ class SemanticSegmentation(Task):
         }
 
     def notices_of_old_weights(self) -> List[str]:
-        return old_weights_notice(self.coordinates)
+        return old_weights_notice(self.coordinates, self.config.POINTS.COLOR_RANGE, self.voxel_features, "first")
 
     def train_step(self, model: paddle.nn.Layer, batch: Dict[str, paddle.Tensor], moment: Moment) -> Dict[str, Term]:
         labels = batch["labels"]

@@ -7,6 +7,7 @@ from typing import Any, List, Optional
 
 from ..errors import UserError
 from ..registry import resolve
+from .samples import COLOR_RANGE
 from .scene import AS_GIVEN, CENTRED
 
 COORDINATES = "coordinates"  # what a checkpoint calls where the scenes lay that it was trained on
@@ -49,14 +50,24 @@ def unit_notices(dataset: Any, voxel_size_m: float, before: List[str]) -> List[s
     return [] if notice is None or notice in before else [notice]
 
 
-def old_weights_notice(coordinates: Optional[str]) -> List[str]:
-    """What to say of a checkpoint from before checkpoints told where their scenes lay."""
-    if coordinates != CENTRED:
-        return []
-    return [
-        "note: these weights come from a version that did not centre scenes, but for those of 'prepare pth'; now all "
-        "are centred, which changes the positions that PointGroup is fed and where voxels begin"
-    ]
+def old_weights_notice(
+    coordinates: Optional[str], color_range: List[float], voxel_features: str, then: str
+) -> List[str]:
+    """What to say of a checkpoint from before checkpoints told what their input was.
+
+    Args:
+        coordinates, color_range, voxel_features: of this run.
+        then: what voxels showed for this task at that time, "first" or "mean".
+    """
+    changes = []
+    if coordinates == CENTRED:
+        changes.append("scenes that were not centred, unless 'prepare pth' had made them, and now all are centred")
+    if list(color_range) != list(COLOR_RANGE) or voxel_features != then:
+        changes.append(
+            f"POINTS.COLOR_RANGE {list(COLOR_RANGE)} and POINTS.VOXEL_FEATURES {then}, and here they are "
+            f"{list(color_range)} and {voxel_features}"
+        )
+    return [f"note: these weights come from a version that had {change}" for change in changes]
 
 
 def number_of_classes(config: Any, dataset: Any) -> int:

@@ -263,3 +263,13 @@ def test_data_sets_say_where_their_scenes_lie(tmp_path):
         == coordinates_of(Silent(), CENTRED)
         == AS_GIVEN
     )
+
+
+def test_scenes_without_any_class_are_told_and_not_left_as_a_store_without_classes(tmp_path):
+    xyz, rgb = room(6)
+    for name in "ab":
+        write_ply(tmp_path / f"{name}.ply", xyz, rgb, label=np.full(6, np.nan, np.float32))
+    for reader in (PlyReader(), PlyReader(label="none")):
+        splits = reader.sources(str(tmp_path), dict.fromkeys(("train", "val", "test")))
+        with pytest.raises(UserError, match="no point of any scene has a class: choose the property .* --label"):
+            prepare_store(reader, splits, str(tmp_path), tmp_path / "out", workers=1)

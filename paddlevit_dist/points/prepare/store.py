@@ -48,7 +48,7 @@ def prepare_store(reader: Any, splits: Dict[str, List[Source]], root: str, outpu
             ``read(source) -> Scene`` and ``remarks`` on what it has read; goes to the processes.
 
     Raises:
-        UserError: a source is bad, ``output`` holds something else, or the disk is full.
+        UserError: a source is bad, no point has a class, ``output`` holds something else, or the disk is full.
     """
     remarks = _begin(output, reader, root)
     sources = {source.name: source for scenes in splits.values() for source in scenes}
@@ -75,7 +75,13 @@ def prepare_store(reader: Any, splits: Dict[str, List[Source]], root: str, outpu
 def _class_names(reader: Any, headers: List[SceneHeader]) -> List[str]:
     if reader.class_names is not None:
         return reader.class_names
-    return [str(number) for number in range(1 + max(header.highest_class for header in headers))]
+    highest = max(header.highest_class for header in headers)
+    if highest < 0:
+        raise UserError(
+            "no point of any scene has a class: choose the property that holds it with --label, or, for scenes without "
+            "labels, name the classes with --classes=FILE"
+        )
+    return [str(number) for number in range(1 + highest)]
 
 
 def _begin(output: Path, reader: Any, root: str) -> List[str]:

@@ -79,9 +79,9 @@ def load_trained(
     folder = None if name is not None else _run_folder(Path(source))
     if name is None and folder is None:
         raise UserError(f"export: no config.yaml of a run lies beside {source}: name the model with -model=NAME")
-    builder = _Builder(name, folder, image_size, in_channels)
     path = _checkpoint_of(source)
     weights = read_weights(averaged_weights(path) or path, part)
+    builder = _Builder(name, folder, image_size, in_channels)
     num_classes = classes_of(builder.build(1, lazily=True), weights)
     if num_classes is None:
         raise UserError(f"export: {path} has no classifier for {builder.name}; a model without classes is not exported")

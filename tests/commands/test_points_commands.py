@@ -35,10 +35,11 @@ def test_inspect_data_without_data_is_told(tmp_path):
 @pytest.mark.parametrize("recipe", ("minkunet_tutorial", "pointgroup_synthetic_rooms"))
 def test_sparse_networks_are_not_exported_and_the_line_says_why(recipe, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "run" / "checkpoints" / "last").mkdir(parents=True)
+    (tmp_path / "run").mkdir()
     (tmp_path / "run" / "config.yaml").write_bytes((ROOT / "configs" / f"{recipe}.yaml").read_bytes())
+    np.savez(tmp_path / "run" / "weights.npz", anything=np.zeros(3, np.float32))
     name = "pointgroup" if recipe.startswith("pointgroup") else recipe
-    for words in (["run"], ["run/checkpoints/last"], [f"-model={name}", "anything"]):
+    for words in (["run/weights.npz"], [f"-model={name}", "run/weights.npz"]):
         with pytest.raises(UserError, match=f"^export: {name} is a sparse network: .* -eval SAVE_PREDICTIONS true"):
             export_model.run([*words, "out"])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run"]

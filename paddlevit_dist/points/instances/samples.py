@@ -159,6 +159,6 @@ def voxel_coordinates(xyz: np.ndarray, scale: float, elastic: bool, generator: n
 
 
 def move_to_origin(voxels: np.ndarray) -> None:
-    """Subtract the minimum along each axis, in place, of floats (n, 3); by columns, as numpy is slow along rows."""
+    """Subtract the minimum along each axis, in place, of float (n, 3); by column, since numpy is slow along rows."""
     for axis in range(3 if len(voxels) else 0):
         voxels[:, axis] -= voxels[:, axis].min()

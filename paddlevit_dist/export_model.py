@@ -98,6 +98,21 @@ def load_trained(
     return Trained(model, about)
 
 
+def _require_tensors(name: str) -> None:
+    """
+    Raises:
+        UserError: the model needs more than tensors.
+    """
+    from .registry import MODELS
+
+    if str(MODELS.get(name)).startswith("paddlevit_dist.points."):
+        raise UserError(
+            f"export: {name} is a sparse network: it computes along a plan of its voxels' neighbours that is made anew "
+            "for every scene, and an inference model of Paddle takes tensors alone; predict with -eval "
+            "SAVE_PREDICTIONS true instead"
+        )
+
+
 class _Builder:
     """Builds the model from its name, or from the configuration of the run that trained it."""
 
@@ -116,6 +131,7 @@ class _Builder:
             words += ["DATA.IMAGE_CHANNELS", str(in_channels)] if in_channels else []
             self.values = configuration.load(words).values
         self.name = name if name is not None else self.values.MODEL.NAME
+        _require_tensors(self.name)
 
     def build(self, num_classes: int, lazily: bool = False) -> Any:
         import paddle

@@ -19,6 +19,7 @@ Labelled = Tuple[np.ndarray, str]  # uint8 (height, width[, 3]), caption
 def run(arguments: List[str]) -> None:
     """Write ``SAVE/data.png``: a row for each of some training samples, how it is evaluated and how the first epochs
     train on it. Takes the main job's flags."""
+    from .engine.task import Task
     from .loading.loader import sample_generator
     from .loading.sampler import SampleKey
     from .observe.record import cache_folder, prepare_folder
@@ -26,6 +27,10 @@ def run(arguments: List[str]) -> None:
     values = configuration.load(arguments, configuration.EXAMPLE).values
     folder = prepare_folder(values.SAVE)
     task = resolve("task", values.TASK)(values)
+    if type(task).pictures is Task.pictures:
+        raise UserError(
+            f"inspect data: TASK {values.TASK} has no pictures of its samples; look at an evaluation's instead"
+        )
     samples = task.build_dataset("train", cache_folder(folder))
     order = np.random.default_rng(values.SEED).permutation(len(samples))[:_ROWS].tolist()
     columns = [("as evaluated", task.evaluation_pictures(samples, order))]

@@ -9,6 +9,7 @@ from ..registry import RECIPES, room_of
 from .defaults import KEYS
 
 _MIXING = ("TRAIN.MIXUP_ALPHA", "TRAIN.CUTMIX_ALPHA", "TRAIN.CUTMIX_MINMAX")  # each switches mixing on
+_FIXED_BATCH_NORMS = ("classification", "landmarks")  # tasks whose batch norms keep their own momentum
 
 
 class _Given:
@@ -34,6 +35,7 @@ def check(values: CfgNode, places: dict[str, str]) -> list[str]:
     given = _Given(values, places)
     _check_rooms(values, given)
     _check_images(values, given)
+    _check_points(values, given)
     if values.EVAL:
         _check_evaluation(values, given)
         return []
@@ -49,12 +51,17 @@ def check(values: CfgNode, places: dict[str, str]) -> list[str]:
     _check_epochs(values, given)
     _check_learning_rate(values, given)
     _check_mixing(values, given)
+    if values.TRAIN.BATCH_NORM_MOMENTUM is not None and values.TASK in _FIXED_BATCH_NORMS:
+        raise UserError(
+            f"{given['TRAIN.BATCH_NORM_MOMENTUM']}: only the networks of point clouds read it, and {given['TASK']}; "
+            "leave it out"
+        )
     if values.DATA.CLASS_BALANCED and values.TRAIN.CLASS_WEIGHTS is not None:
         raise UserError(
             f"{given['DATA.CLASS_BALANCED']} and {given['TRAIN.CLASS_WEIGHTS']}: "
             "both make up for rare classes; keep one"
         )
-    notices = _unused_augmentation(values.TRAIN, given, places)
+    notices = _unused_settings(values.TRAIN, given, places)
     if values.MODEL.PRETRAINED and values.MODEL.RESUME:
         notices.append(f"{given['MODEL.RESUME']} wins over {given['MODEL.PRETRAINED']} if it finds a checkpoint")
     return notices
@@ -85,6 +92,12 @@ def _check_images(values: CfgNode, given: _Given) -> None:
         low, high = values.DATA[name.split(".")[-1]]
         if low > high:
             raise UserError(f"{given[name]}: expected the smaller number first")
+
+
+def _check_points(values: CfgNode, given: _Given) -> None:
+    low, high = values.POINTS.COLOR_RANGE
+    if low >= high:
+        raise UserError(f"{given['POINTS.COLOR_RANGE']}: expected the smaller number first, such as [-0.5, 0.5]")
 
 
 def _check_evaluation(values: CfgNode, given: _Given) -> None:
@@ -138,14 +151,20 @@ def _check_mixing(values: CfgNode, given: _Given) -> None:
             )
 
 
-def _unused_augmentation(train: CfgNode, given: _Given, places: dict[str, str]) -> list[str]:
-    """Notices about settings that others leave without effect."""
+def _unused_settings(train: CfgNode, given: _Given, places: dict[str, str]) -> list[str]:
+    """Notices about settings of the training that others leave without effect."""
     notices = []
 
     def unused(name: str, why: str) -> None:
         if name in places and train[name.split(".")[-1]] != KEYS[name].default:
             notices.append(f"{given[name]}: no effect: {why}")
 
+    if train.OPTIMIZER.DAMPENING and (train.OPTIMIZER.NAME != "SGD" or not train.OPTIMIZER.MOMENTUM):
+        other = "MOMENTUM" if train.OPTIMIZER.NAME == "SGD" else "NAME"
+        notices.append(
+            f"{given['TRAIN.OPTIMIZER.DAMPENING']}: no effect: it dampens the momentum of SGD, and "
+            f"{given[f'TRAIN.OPTIMIZER.{other}']}"
+        )
     policy = None
     if train.RAND_AUGMENT:
         policy = given["TRAIN.RAND_AUGMENT"]

@@ -138,6 +138,13 @@ _TRAIN = (
         choices=("sync", "local"),
         optional=True,
     ),
+    _optional(
+        "TRAIN.BATCH_NORM_MOMENTUM",
+        "float",
+        "point clouds: share of its running statistics that a batch norm keeps in a step: Paddle's momentum, which is "
+        "1 minus PyTorch's (0.02 there is 0.98 here); None: the model's own",
+        _SHARE,
+    ),
     Key(
         "TRAIN.EMPTY_CACHE_FREQ",
         None,
@@ -216,6 +223,13 @@ _TRAIN = (
     Key("TRAIN.OPTIMIZER.EPS", 1e-8, "float", "AdamW, Adam: added to the denominator", _ABOVE_0),
     Key("TRAIN.OPTIMIZER.BETAS", (0.9, 0.999), "float", "AdamW, Adam: decay of moments", _SHARE_BELOW_1, None, True, 2),
     Key("TRAIN.OPTIMIZER.MOMENTUM", 0.9, "float", "SGD: momentum", _SHARE_BELOW_1),
+    Key(
+        "TRAIN.OPTIMIZER.DAMPENING",
+        0.0,
+        "float",
+        "SGD: share of each gradient but the first that its momentum leaves out, as PyTorch's",
+        _SHARE_BELOW_1,
+    ),
 )
 
 _AUGMENT = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence, Set
 
 import numpy as np
 import paddle
@@ -96,6 +96,51 @@ def layer_decay_groups(groups: List[Dict[str, Any]], names: Sequence[str], decay
     return split
 
 
+class DampedMomentum(paddle.optimizer.Momentum):
+    """SGD with momentum and dampening as PyTorch's: ``buffer = momentum * buffer + (1 - dampening) * gradient`` and
+    ``weight -= rate * buffer``, but a parameter's first gradient becomes its buffer undamped. The gradient includes the
+    L2 term. Paddle has no optimizer with dampening.
+
+    Which parameters have had their first gradient is an accumulator, saved and restored as the buffers are.
+
+    Source: the documentation of ``torch.optim.SGD``.
+
+    Args:
+        dampening: from 0 to below 1.
+        options: as ``paddle.optimizer.Momentum`` takes them, with parameter groups.
+    """
+
+    _STARTED = "started"  # (1,) for each parameter: 0 before its first gradient, 1 after it
+
+    def __init__(self, dampening: float, **options: Any) -> None:
+        super().__init__(**options)
+        self._dampening = dampening
+        self._started: Set[str] = set()  # what is known on the host: the device is asked once for each parameter
+
+    def _create_accumulators(self, block: Any, parameters: Any) -> None:
+        super()._create_accumulators(block, parameters)
+        for parameter in parameters["params"] if isinstance(parameters, dict) else parameters:
+            self._add_accumulator(self._STARTED, parameter, shape=[1])
+
+    def _append_optimize_op(self, block: Any, param_and_grad: Dict[str, Any]) -> Any:
+        parameter, gradient = param_and_grad["params"]
+        share = 1.0 - self._dampening if self._has_started(parameter) else 1.0
+        # The kernel of the CPU ignores rescale_grad, so the gradient is scaled here.
+        decay = share * param_and_grad["regularization_coeff"]
+        damped = {**param_and_grad, "params": (parameter, gradient * share), "regularization_coeff": decay}
+        return super()._append_optimize_op(block, damped)
+
+    def _has_started(self, parameter: paddle.Tensor) -> bool:
+        """Whether this is not the first gradient of the parameter; from then on it is not."""
+        if parameter.name in self._started:
+            return True
+        self._started.add(parameter.name)
+        flag = self._get_accumulator(self._STARTED, parameter)
+        was_restored = bool(flag.item())
+        flag.set_value(paddle.ones_like(flag))
+        return was_restored
+
+
 def build_optimizer(
     settings: Any,
     model: paddle.nn.Layer,
@@ -106,7 +151,7 @@ def build_optimizer(
     """The optimizer that TRAIN.OPTIMIZER names, over the groups of ``model``'s parameters.
 
     Args:
-        settings: the TRAIN.OPTIMIZER node: NAME (AdamW, Adam, SGD), EPS, BETAS, MOMENTUM.
+        settings: the TRAIN.OPTIMIZER node: NAME (AdamW, Adam, SGD), EPS, BETAS, MOMENTUM, DAMPENING.
         groups: see ``Task.parameter_groups``; None for ``decay_groups``. A group's ``learning_rate`` is a factor.
         layer_decay: see ``layer_decay_groups``; None for the same rate everywhere.
         weight_decay: decoupled for AdamW (Loshchilov and Hutter, arXiv 1711.05101), an L2 term in the gradient else.
@@ -122,9 +167,11 @@ def build_optimizer(
             entry["learning_rate"] = group["learning_rate"]
         paddle_groups.append(entry)
     if settings.NAME == "SGD":
-        return paddle.optimizer.Momentum(
-            learning_rate=0.0, momentum=settings.MOMENTUM, parameters=paddle_groups, weight_decay=weight_decay
-        )
+        options = {"momentum": settings.MOMENTUM, "parameters": paddle_groups, "weight_decay": weight_decay}
+        dampening = settings.get("DAMPENING", 0.0)
+        if dampening and settings.MOMENTUM:  # without momentum there is no buffer to dampen
+            return DampedMomentum(dampening, learning_rate=0.0, **options)
+        return paddle.optimizer.Momentum(learning_rate=0.0, **options)
     kind = {"AdamW": paddle.optimizer.AdamW, "Adam": paddle.optimizer.Adam}[settings.NAME]
     beta1, beta2 = settings.BETAS
     return kind(

@@ -14,6 +14,7 @@ _NAMES = {
     "BatchNorm": "batch_norm",
     "broadcast_statistics": "batch_norm",
     "convert_batch_norm": "batch_norm",
+    "set_batch_norm_momentum": "batch_norm",
     "zero_of": "batch_norm",
     "broadcast_object": "collectives",
     "reduce_dict": "collectives",

@@ -128,6 +128,9 @@ class BatchNorm(paddle.nn.Layer):
         return f"num_features={self._mean.shape[0]}, momentum={self._momentum}, epsilon={self._epsilon}"
 
 
+_KINDS = (*_SINGLE, paddle.nn.BatchNorm, BatchNorm)
+
+
 class _Statistics:
     """Mean and variance of the rows of all ranks, float64 (channels,), and their number, float64 (1,).
 
@@ -318,6 +321,17 @@ def convert_batch_norm(model: paddle.nn.Layer) -> paddle.nn.Layer:
     return convert(model)
 
 
+def set_batch_norm_momentum(model: paddle.nn.Layer, momentum: Optional[float]) -> None:
+    """Set the momentum of every batch normalisation of ``model``, Paddle's or ours.
+
+    Args:
+        momentum: share of the running statistics that a step keeps (TRAIN.BATCH_NORM_MOMENTUM); None leaves them all.
+    """
+    for layer in model.sublayers(include_self=True):
+        if momentum is not None and isinstance(layer, _KINDS):
+            layer._momentum = float(np.float32(momentum))
+
+
 def broadcast_statistics(model: paddle.nn.Layer) -> None:
     """Give every rank the running statistics and other buffers of rank 0. Every rank must call this.
 
@@ -327,7 +341,7 @@ def broadcast_statistics(model: paddle.nn.Layer) -> None:
         return
     tensors = {id(buffer): buffer for buffer in model.buffers()}
     for layer in model.sublayers(include_self=True):
-        if isinstance(layer, (*_SINGLE, paddle.nn.BatchNorm, BatchNorm)):
+        if isinstance(layer, _KINDS):
             tensors.update({id(layer._mean): layer._mean, id(layer._variance): layer._variance})
     if not tensors:
         return

@@ -282,7 +282,7 @@ def mix(scene: Scene, other: Scene) -> Scene:
 
 def select(scene: Scene, points: Any) -> Scene:
     """Some points of a scene, by mask or by position."""
-    return Scene(*(array[points] for array in scene[:4]), scene.name)
+    return Scene(*(array[points] for array in scene[:4]), *scene[4:])
 
 
 def _middle(xyz: np.ndarray) -> np.ndarray:

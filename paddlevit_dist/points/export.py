@@ -15,15 +15,23 @@ from .scannet_classes import CLASS_NAMES, NYU40_NUMBERS
 from .scene import Scene
 
 
-def write_coloured_ply(path: Path, xyz: np.ndarray, colours: np.ndarray, labels: np.ndarray) -> None:
+def write_coloured_ply(
+    path: Path,
+    xyz: np.ndarray,
+    colours: np.ndarray,
+    labels: np.ndarray,
+    offset: Sequence[float] = (0.0, 0.0, 0.0),
+) -> None:
     """Write points with colours and labels as a binary PLY file; a file of that name is replaced at the end.
 
     Args:
         xyz: float32 (P, 3), metres.
         colours: uint8 (P, 3).
         labels: integers (P,), of at most 16 bits.
+        offset: ``Scene.offset``, added so that the file has the coordinates of the source; then they are doubles.
     """
-    columns = dict(zip("xyz", xyz.astype(np.float32).T))
+    moved = xyz.astype(np.float64) + offset if any(offset) else xyz.astype(np.float32)
+    columns = dict(zip("xyz", moved.T))
     columns.update(zip(("red", "green", "blue"), colours.T))
     write_points(path, {**columns, "label": labels.astype(np.int16)})
 
@@ -52,17 +60,17 @@ class SceneWriter:
 
     @staticmethod
     def pack(scenes: Sequence[Scene]) -> Dict[str, Any]:
-        """What has to travel in the batch for it: ``xyz`` float32 (P, 3), and names and sizes as text."""
-        listed = [(scene.name, len(scene.xyz)) for scene in scenes]
+        """What has to travel in the batch for it: ``xyz`` float32 (P, 3), and names, sizes and offsets as text."""
+        listed = [(scene.name, len(scene.xyz), scene.offset) for scene in scenes]  # JSON keeps all digits
         return {"xyz": np.concatenate([scene.xyz for scene in scenes]), "scenes": json.dumps(listed)}
 
     def write(self, batch: Dict[str, Any], predictions: np.ndarray) -> None:
         """Write the files of a batch: ``predictions`` integers (P,)."""
         start, xyz = 0, batch["xyz"].numpy()
-        for name, size in json.loads(batch["scenes"]):
+        for name, size, offset in json.loads(batch["scenes"]):
             rows = slice(start, start + size)
             classes = predictions[rows]
-            write_coloured_ply(self.folder / f"{name}.ply", xyz[rows], self.colours[classes], classes)
+            write_coloured_ply(self.folder / f"{name}.ply", xyz[rows], self.colours[classes], classes, offset)
             with atomic_file(self.folder / f"{name}.txt") as file:
                 file.writelines(b"%d\n" % number for number in self.numbers[classes].tolist())
             start += size

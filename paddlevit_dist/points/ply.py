@@ -41,6 +41,7 @@ _TYPES = {
 _NAMES = {dtype: name for name, dtype in reversed(list(_TYPES.items()))}
 _BYTE_ORDERS = {"ascii": "", "binary_little_endian": "<", "binary_big_endian": ">"}
 _LONGEST_HEADER = 1 << 16
+_KEPT_DIGITS = 1e-6  # a text's number that a float would move by more is kept as float64
 
 
 class Damaged(Exception):
@@ -205,7 +206,26 @@ def _read_ascii(content: bytes, position: int, element: Element, order: str) -> 
         raise Damaged(f"it ends after {rows.shape[0]:,} of {element.count:,} records of '{element.name}'")
     if rows.shape[1] != len(plain):
         raise Damaged(f"its vertices have {rows.shape[1]} numbers each, its header says {len(plain)}")
-    return {item.name: rows[:, column].astype(item.dtype) for column, item in enumerate(plain)}, position
+    return {item.name: _typed(rows[:, column], item) for column, item in enumerate(plain)}, position
+
+
+def _typed(values: np.ndarray, item: Property) -> np.ndarray:
+    """The numbers of a text in the type that its header names, or float64 where they have more digits than a float: as
+    programs write coordinates far from the origin."""
+    if item.dtype == "f8":
+        return values
+    with np.errstate(over="ignore", invalid="ignore"):  # told below, or finite numbers that overflow become infinite
+        typed = values.astype(item.dtype)
+    if item.dtype == "f4":
+        finite = np.isfinite(values)
+        return values if (np.abs(typed[finite] - values[finite]) > _KEPT_DIGITS).any() else typed
+    wrong = typed != values
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise Damaged(
+            f"vertex {row} has {item.name} {values[row]:g}, which is no {_NAMES[item.dtype]} as its header says"
+        )
+    return typed
 
 
 def _skip(content: bytes, position: int, element: Element, order: str) -> int:

@@ -11,8 +11,9 @@ import numpy as np
 from .augment import Augmentation, Strength, affine_matrix, crop_to_budget, mix
 from .elastic import elastic_distortion
 from .scene import Scene
-from .voxels import first_occurrences, sparse_quantize
+from .voxels import first_occurrences, sparse_quantize, voxel_means
 
+COLOR_RANGE = (-1.0, 1.0)
 _FEATURE_CHANNELS = {"rgb": 3, "height": 1, "ones": 1}
 
 
@@ -21,7 +22,7 @@ class View(NamedTuple):
 
     Attributes:
         voxels: int32 (M, 3), in voxels from any origin, in the order of their first points.
-        features: float32 (M, C), of each voxel's first point.
+        features: float32 (M, C), of each voxel's first point or the mean over its points.
         inverse: int64 (P,), the voxel of each point.
     """
 
@@ -54,6 +55,8 @@ class PointSamples:
         max_points: budget of a training scene.
         mix_probability: of laying a second training scene over the first.
         rotations: directions around z from which an evaluation sees a scene.
+        voxel_features: "first": a voxel shows its first point; "mean": the mean over its points.
+        color_range: what colours of 0 and 255 become.
     """
 
     dataset: Any
@@ -63,6 +66,8 @@ class PointSamples:
     max_points: Optional[int] = None
     mix_probability: float = 0.0
     rotations: int = 1
+    voxel_features: str = "first"
+    color_range: Tuple[float, float] = COLOR_RANGE
 
     def __len__(self) -> int:
         return len(self.dataset)
@@ -93,20 +98,32 @@ class PointSamples:
         voxels, first, inverse = sparse_quantize(
             xyz, return_index=True, return_inverse=True, quantization_size=self.voxel_size_m
         )
-        return View(voxels, point_features(scene, first, self.features), inverse)
+        if self.voxel_features == "first":  # of these points only
+            return View(voxels, point_features(scene, first, self.features, self.color_range), inverse)
+        of_points = point_features(scene, slice(None), self.features, self.color_range)  # (P, C)
+        return View(voxels, voxel_means(of_points, inverse, len(voxels)), inverse)
 
 
-def point_features(scene: Scene, points: np.ndarray, names: Sequence[str]) -> np.ndarray:
-    """What a network sees of some points, float32 (len(points), channels): colours from -1 to 1, height in metres."""
+def point_features(
+    scene: Scene, points: Any, names: Sequence[str], color_range: Tuple[float, float] = COLOR_RANGE
+) -> np.ndarray:
+    """What a network sees of some points, float32 (points, channels): colours in ``color_range``, height in metres.
+
+    Args:
+        points: positions (int64) or a slice.
+        color_range: what 0 and 255 become.
+    """
+    low, high = color_range
     columns = []
     for name in names:
         if name == "rgb":
-            columns.append(scene.rgb[points].astype(np.float32) / np.float32(127.5) - np.float32(1))
+            shown = scene.rgb[points].astype(np.float32) / np.float32(255 / (high - low)) + np.float32(low)
+            columns.append(shown)
         elif name == "height":
             floor = scene.xyz[:, 2].min() if len(scene.xyz) else np.float32(0)
             columns.append((scene.xyz[points, 2] - floor)[:, None])
         else:
-            columns.append(np.ones((len(points), 1), np.float32))
+            columns.append(np.ones((len(scene.xyz[points]), 1), np.float32))
     return np.concatenate(columns, axis=1).astype(np.float32, copy=False)
 
 
@@ -135,7 +152,8 @@ def augmentation_of(keys: Any) -> Augmentation:
 def compile_loops() -> None:
     """Compile, or load, the loops that a loader process runs: once, for all that are forked from this process."""
     elastic_distortion(np.zeros((1, 3), np.float32), 1.0, 1.0, np.random.default_rng(0))
-    first_occurrences(np.zeros((1, 3), np.int32))
+    _, inverse = first_occurrences(np.zeros((1, 3), np.int32))
+    voxel_means(np.zeros((1, 3), np.float32), inverse, 1)
 
 
 def join_views(samples: Sequence[PointSample]) -> Dict[str, np.ndarray]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Tuple
 
 import numpy as np
 
+CENTRED = "mean of a scene at the origin"  # what the coordinates of a data set may be
+AS_GIVEN = "as given"
 IGNORED = -100  # label of a point without a class, and of one that belongs to no instance
 
 
@@ -18,6 +20,8 @@ class Scene(NamedTuple):
         semantic: int16 (points,), class number, -100 where there is none.
         instance: int16 (points,), number of the object from 0 within the scene, -100 where there is none.
         name: of the scene, such as "scene0000_00".
+        offset: metres, float64 each: xyz plus this are the coordinates of the source, which may lie too far from the
+            origin for float32.
     """
 
     xyz: np.ndarray
@@ -25,3 +29,4 @@ class Scene(NamedTuple):
     semantic: np.ndarray
     instance: np.ndarray
     name: str
+    offset: Tuple[float, float, float] = (0.0, 0.0, 0.0)

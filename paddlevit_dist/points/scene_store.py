@@ -5,8 +5,9 @@ Layout, little-endian: header of 128 bytes | xyz float32 (points, 3) | instance 
 semantic int8 or int16 (points) | rgb uint8 (points, 3). A scene without labels has neither instance nor semantic.
 
 The header has magic, version, bytes of a semantic label (0: no labels), number of points, of points with a class and of
-instances, the highest class, the bounds of xyz, a key of what the scene was made from, and the CRC-32 of what follows
-the header and of the header itself.
+instances, the highest class, whether the mean of the points lies at the origin, the bounds of xyz, what was subtracted
+from the coordinates of the source, a key of what the scene was made from, and the CRC-32 of what follows the header and
+of the header itself.
 """
 
 from __future__ import annotations
@@ -25,14 +26,16 @@ from ..loading.atomic_file import atomic_file
 from .scene import IGNORED, Scene
 
 MAGIC = b"pdscene\0"
-VERSION = 1
-HEADER = struct.Struct("<8sIIQQQq6f32sI")
+VERSION = 2  # 1 had coordinates as they were in the source
+HEADER = struct.Struct("<8sIIQIIiI6f3d32sI")
 HEADER_BYTES = 128
 SUFFIX = ".scene"
 CLASSES_FILE = "classes.txt"
 SCENES_FOLDER = "scenes"
 NO_KEY = bytes(32)
 _CHECKSUM = struct.Struct("<I")  # of the header, in its last four bytes
+_CENTRE_TOLERANCE = 0.01, 0.05  # share of the extent and metres: means of float32 sums are as far as that off
+_UPGRADE = "its coordinates are not centred: run the same 'python -m paddlevit_dist prepare' again, which makes it anew"
 _REMEDY = "delete it and prepare the data again: what is there is kept"
 
 
@@ -45,6 +48,8 @@ class SceneHeader(NamedTuple):
         num_instances: numbered from 0.
         highest_class: -1 where there is none.
         low, high: bounds of xyz, metres.
+        offset: ``Scene.offset``.
+        is_centred: the mean of the points lies at the origin, but for 1 % of the extent or 5 cm.
         label_bytes: of a semantic label, 1 or 2; 0 for a scene without labels.
         key: 32 bytes that stand for what the scene was made from.
         checksum: CRC-32 of the arrays.
@@ -56,6 +61,8 @@ class SceneHeader(NamedTuple):
     highest_class: int
     low: Tuple[float, float, float]
     high: Tuple[float, float, float]
+    offset: Tuple[float, float, float]
+    is_centred: bool
     label_bytes: int
     key: bytes
     checksum: int
@@ -65,6 +72,16 @@ class SceneHeader(NamedTuple):
         """Length of the whole file."""
         per_point = 12 + 3 + (2 + self.label_bytes if self.label_bytes else 0)
         return HEADER_BYTES + self.num_points * per_point
+
+    @property
+    def extent(self) -> float:
+        """Longest side of the points' box, metres."""
+        return max(high - low for low, high in zip(self.low, self.high))
+
+    @property
+    def spacing(self) -> float:
+        """About how far neighbouring points of a surface lie apart, metres."""
+        return self.extent / self.num_points**0.5
 
 
 def write_scene(path: Path, scene: Scene, labelled: bool = True, key: bytes = NO_KEY) -> SceneHeader:
@@ -96,6 +113,8 @@ def write_scene(path: Path, scene: Scene, labelled: bool = True, key: bytes = NO
         max(highest, -1),
         tuple(xyz.min(axis=0).tolist()),
         tuple(xyz.max(axis=0).tolist()),
+        tuple(float(length) for length in scene.offset),
+        _is_centred(xyz),
         label_bytes,
         key,
         checksum,
@@ -153,7 +172,13 @@ def read_scene(path: Union[str, Path], name: str, verify: bool = True) -> Scene:
     else:
         semantic = instance = np.full(number, IGNORED, np.int16)
     rgb = np.frombuffer(content, np.uint8, 3 * number, position).reshape(number, 3)
-    return Scene(xyz, rgb, semantic, instance, name)
+    return Scene(xyz, rgb, semantic, instance, name, header.offset)
+
+
+def _is_centred(xyz: np.ndarray) -> bool:
+    share, metres = _CENTRE_TOLERANCE
+    extent = float((xyz.max(axis=0) - xyz.min(axis=0)).max())
+    return bool(np.abs(xyz.mean(axis=0, dtype=np.float64)).max() <= max(share * extent, metres))
 
 
 def _check(path: Path, scene: Scene) -> None:
@@ -181,8 +206,10 @@ def _packed(header: SceneHeader) -> bytes:
         header.num_labelled,
         header.num_instances,
         header.highest_class,
+        int(header.is_centred),
         *header.low,
         *header.high,
+        *header.offset,
         header.key,
         header.checksum,
     )
@@ -200,13 +227,15 @@ def _parsed(content: bytes, file_bytes: int, path: str) -> SceneHeader:
     version = struct.unpack_from("<I", content, len(MAGIC))[0]
     body, checksum = content[: -_CHECKSUM.size], _CHECKSUM.unpack(content[-_CHECKSUM.size :])[0]
     if version != VERSION:  # before the checksum, which may lie elsewhere in another version
-        raise UserError(f"scene {path} is of version {version}, this program reads version {VERSION}; {_REMEDY}")
+        remedy = _UPGRADE if version == 1 else _REMEDY
+        raise UserError(f"scene {path} is of version {version}, this program reads version {VERSION}; {remedy}")
     if zlib.crc32(body) != checksum:
         raise UserError(f"scene {path} is damaged: its header does not have its checksum; {_REMEDY}")
     fields = HEADER.unpack_from(content)
-    label_bytes, points, labelled, instances, highest = fields[2:7]
+    label_bytes, points, labelled, instances, highest, is_centred = fields[2:8]
+    low, high, offset = fields[8:11], fields[11:14], fields[14:17]
     header = SceneHeader(
-        points, labelled, instances, highest, fields[7:10], fields[10:13], label_bytes, fields[13], fields[14]
+        points, labelled, instances, highest, low, high, offset, bool(is_centred), label_bytes, *fields[17:]
     )
     if file_bytes != header.file_bytes:
         raise UserError(f"scene {path} is cut off: expected {header.file_bytes} bytes, found {file_bytes}; {_REMEDY}")

@@ -19,6 +19,25 @@ KEYS = (
         many=True,
     ),
     Key(
+        "POINTS.COLOR_RANGE",
+        [-1.0, 1.0],
+        "float",
+        "what colours of 0 and 255 become for the network; [-0.5, 0.5] for MinkowskiEngine's published weights",
+        None,
+        None,
+        True,
+        2,
+    ),
+    Key(
+        "POINTS.VOXEL_FEATURES",
+        None,
+        "text",
+        "a voxel shows its first point, or the mean over its points, which MinkowskiEngine's published weights expect; "
+        "None: first for semantic_segmentation, mean for pointgroup",
+        choices=("first", "mean"),
+        optional=True,
+    ),
+    Key(
         "POINTS.MAX_POINTS",
         None,
         "int",

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, List, Optional
 
 from ..errors import UserError
 from ..registry import resolve
+from .samples import COLOR_RANGE
+from .scene import AS_GIVEN, CENTRED
+
+COORDINATES = "coordinates"  # what a checkpoint calls where the scenes lay that it was trained on
 
 
 def open_scenes(config: Any, split: str, cache_folder: Path) -> Any:
@@ -27,6 +31,43 @@ def open_scenes(config: Any, split: str, cache_folder: Path) -> Any:
             "take synthetic_rooms, scannet or scenes"
         )
     return dataset
+
+
+def coordinates_of(dataset: Any, others: Optional[str]) -> str:
+    """Where the scenes of a data set lie, of which networks that are fed positions learn: ``CENTRED`` or ``AS_GIVEN``.
+
+    Args:
+        dataset: one that says nothing has them as they are given.
+        others: the same of a split that was opened before; together with another kind they are as given.
+    """
+    own = getattr(dataset, "coordinates", AS_GIVEN)
+    return own if others in (None, own) else AS_GIVEN
+
+
+def unit_notices(dataset: Any, voxel_size_m: float, before: List[str]) -> List[str]:
+    """What is new to say about the unit of a data set's coordinates; only prepared stores know their extents."""
+    notice = dataset.unit_notice(voxel_size_m) if hasattr(dataset, "unit_notice") else None
+    return [] if notice is None or notice in before else [notice]
+
+
+def old_weights_notice(
+    coordinates: Optional[str], color_range: List[float], voxel_features: str, then: str
+) -> List[str]:
+    """What to say of a checkpoint from before checkpoints told what their input was.
+
+    Args:
+        coordinates, color_range, voxel_features: of this run.
+        then: what voxels showed for this task at that time, "first" or "mean".
+    """
+    changes = []
+    if coordinates == CENTRED:
+        changes.append("scenes that were not centred, unless 'prepare pth' had made them, and now all are centred")
+    if list(color_range) != list(COLOR_RANGE) or voxel_features != then:
+        changes.append(
+            f"POINTS.COLOR_RANGE {list(COLOR_RANGE)} and POINTS.VOXEL_FEATURES {then}, and here they are "
+            f"{list(color_range)} and {voxel_features}"
+        )
+    return [f"note: these weights come from a version that had {change}" for change in changes]
 
 
 def number_of_classes(config: Any, dataset: Any) -> int:

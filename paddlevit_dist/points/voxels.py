@@ -179,6 +179,35 @@ def common_labels(labels: np.ndarray, index: np.ndarray, inverse: np.ndarray, ig
     return kept
 
 
+def voxel_means(features: np.ndarray, inverse: np.ndarray, num_voxels: int) -> np.ndarray:
+    """Mean of the features of each voxel's points, float32 (M, C), for the loader; sums are in float64."""
+    means = np.zeros((num_voxels, features.shape[1]))
+    counts = np.zeros(num_voxels, np.int64)
+    _add_to_voxels(features, inverse, means, counts)
+    means /= counts[:, None]
+    return means.astype(np.float32)
+
+
+@compiled
+def _add_to_voxels(features, inverse, sums, counts):
+    for point in range(len(inverse)):
+        voxel = inverse[point]
+        counts[voxel] += 1
+        for channel in range(features.shape[1]):
+            sums[voxel, channel] += features[point, channel]
+
+
+def features_of_voxels(features: np.ndarray, index: np.ndarray, inverse: np.ndarray, which: str) -> np.ndarray:
+    """What the voxels of ``first_occurrences`` show of their points' features (N, C), float32 (M, C).
+
+    Args:
+        which: "first": those of the point that occurs first; "mean": the mean over all of the voxel's points.
+    """
+    if which == "mean":
+        return voxel_means(features, inverse, len(index))
+    return features[index].astype(np.float32, copy=False)
+
+
 def _pack(rows: np.ndarray) -> np.ndarray:
     """Number the cells of the rows' bounding box: keys int64 (N,), different for different rows.
 

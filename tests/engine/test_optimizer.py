@@ -203,3 +203,73 @@ def test_a_state_of_another_optimizer_is_refused():
     adam.step()
     with pytest.raises(ValueError, match="does not fit"):
         restore_optimizer(build_optimizer(settings("SGD"), model, None, DECAY), model, optimizer_state(adam, model))
+
+
+def settings_with_dampening(dampening: float) -> CfgNode:
+    return CfgNode({"NAME": "SGD", "MOMENTUM": MOMENTUM, "DAMPENING": dampening})
+
+
+def torch_sgd(weight, gradient, buffer, decay, dampening, rate=RATE):
+    """One update as ``torch.optim.SGD`` documents it: the first gradient becomes the buffer undamped."""
+    gradient = gradient + decay * weight
+    buffer = gradient if buffer is None else MOMENTUM * buffer + (1 - dampening) * gradient
+    return weight - rate * buffer, buffer
+
+
+@pytest.mark.parametrize("dampening", [0.0, 0.1, 0.75])
+def test_dampening_is_torchs_formula_with_its_undamped_first_step(dampening):
+    model = Small()
+    optimizer = build_optimizer(settings_with_dampening(dampening), model, None, DECAY)
+    weights = {key: p.numpy().astype(np.float64) for key, p in model.named_parameters()}
+    buffers = dict.fromkeys(weights)
+    for step in (1, 2, 3, 4):
+        gradients = gradients_of(model, step)
+        for key in weights:
+            decay = DECAY if key == "linear.weight" else 0.0
+            weights[key], buffers[key] = torch_sgd(weights[key], gradients[key], buffers[key], decay, dampening)
+        optimizer.set_lr(RATE)
+        optimizer.step()
+        optimizer.clear_grad(False)
+    for key, p in model.named_parameters():
+        np.testing.assert_allclose(p.numpy(), weights[key], rtol=2e-4, atol=2e-4, err_msg=key)
+
+
+def test_a_parameter_that_is_used_later_has_its_own_undamped_first_step():
+    model = Blocks()
+    optimizer = build_optimizer(settings_with_dampening(0.5), model, None, 0.0)
+    optimizer.set_lr(RATE)
+    head, buffer = model.head.weight.numpy().astype(np.float64), None
+    for step in range(4):
+        hidden = paddle.to_tensor(np.random.default_rng(step).normal(size=(5, 3)).astype(np.float32))
+        loss = (model.embed(hidden) ** 2).sum() + ((model.head(hidden) ** 2).sum() if step >= 2 else 0.0)
+        loss.backward()
+        if step >= 2:
+            head, buffer = torch_sgd(head, model.head.weight.grad.numpy(), buffer, 0.0, 0.5)
+        optimizer.step()
+        optimizer.clear_grad(False)
+    np.testing.assert_allclose(model.head.weight.numpy(), head, rtol=1e-4, atol=1e-5)
+
+
+def test_a_damped_run_resumes_bit_equal_also_before_its_first_step():
+    def steps(model, optimizer, first, last):
+        for step in range(first, last):
+            gradients_of(model, step)
+            optimizer.set_lr(RATE)
+            optimizer.step()
+            optimizer.clear_grad(False)
+
+    for stop in (0, 1, 3):
+        whole, first, second = Small(), Small(), Small()
+        for other in (first, second):
+            other.set_state_dict({key: p.numpy() for key, p in whole.state_dict().items()})
+        optimizers = [
+            build_optimizer(settings_with_dampening(0.3), model, None, DECAY) for model in (whole, first, second)
+        ]
+        steps(whole, optimizers[0], 0, 5)
+        steps(first, optimizers[1], 0, stop)
+        if stop:
+            second.set_state_dict({key: p.numpy() for key, p in first.state_dict().items()})
+            restore_optimizer(optimizers[2], second, optimizer_state(optimizers[1], first))
+        steps(second, optimizers[2], stop, 5)
+        for key, p in whole.named_parameters():
+            assert np.array_equal(p.numpy(), dict(second.named_parameters())[key].numpy()), (stop, key)

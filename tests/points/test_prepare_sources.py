@@ -37,6 +37,14 @@ def expected_scannet(folder, name):
     return semantic, instance
 
 
+def mean_row_by_row(xyz):
+    """The mean as PointGroup's prepare_data_inst.py has it: a sum of rows in the precision of the file."""
+    total = np.zeros(3, xyz.dtype)
+    for row in xyz:
+        total += row
+    return total / xyz.dtype.type(len(xyz))
+
+
 @pytest.fixture
 def raw(tmp_path):
     root = tmp_path / "raw"
@@ -73,7 +81,9 @@ def test_scannet_scenes_have_their_classes_and_objects_without_walls_and_floors(
         semantic, instance = expected_scannet(raw / "scans" / source.name, source.name)
         assert scene.semantic.tolist() == semantic and scene.instance.tolist() == instance
         columns = points_of(400, int(source.name[8]))
-        assert np.array_equal(scene.xyz, np.stack([columns[name] for name in "xyz"], axis=1))
+        xyz = np.stack([columns[name] for name in "xyz"], axis=1)
+        assert np.array_equal(scene.xyz, xyz - mean_row_by_row(xyz))
+        assert scene.offset == tuple(mean_row_by_row(xyz).tolist())
         assert np.array_equal(scene.rgb, np.stack([columns[name] for name in ("red", "green", "blue")], axis=1))
     test = ScanNetReader().read(splits["test"][0])
     assert set(test.semantic) == set(test.instance) == {-100} and not splits["test"][0].labelled
@@ -227,7 +237,8 @@ def without(*names):
         (with_value("label", 4, 3), "point 4 has label 3, which is out of range; with 3 classes labels go from 0 to 2"),
         ({name: column[:0] for name, column in without().items()}, "has no points"),
         ({**without(), "red": np.full(5, 300, np.int32)}, "has colours from 0|has colours from"),
-        ({**without(), "label": np.full(5, np.nan, np.float32)}, "has label nan, which is no whole number"),
+        ({**without(), "label": np.full(5, np.inf, np.float32)}, "has label inf, which is no whole number"),
+        ({**without(), "label": np.full(5, 1e30, np.float32)}, r"has label 1e\+30, which is no whole number"),
     ),
 )
 def test_what_is_wrong_with_a_ply_scene_is_told_in_one_line(tmp_path, columns, message):

@@ -61,7 +61,7 @@ def by_plain_suppression(members, scores, threshold, smallest, nms_iou):
     kept = []
     for number in sorted(range(len(members)), key=lambda n: (-scores[n], n)):
         points = set(members[number])
-        if scores[number] > threshold and len(points) >= smallest:
+        if scores[number] > threshold and len(points) > smallest:
             ious = [len(points & set(members[k])) / len(points | set(members[k])) for k in kept]
             if not any(iou > nms_iou for iou in ious):
                 kept.append(number)
@@ -83,3 +83,10 @@ def test_predictions_are_those_of_plain_suppression(seed):
     assert [p.points.tolist() for p in predictions] == [members[n].tolist() for n in expected]
     assert [p.confidence for p in predictions] == scores[expected].tolist()
     assert [p.class_number for p in predictions] == [classes[members[n][0]] for n in expected]
+
+
+def test_a_prediction_has_more_points_than_the_smallest():
+    """As the original's test.py: ``proposals_pointnum > TEST_NPOINT_THRESH``, 100."""
+    members = [np.arange(100), np.arange(200, 301), np.arange(400, 499)]
+    found = select_predictions(clusters_of(members), np.full(3, 0.9), np.zeros(500, int), 0.09, 100, 0.3)
+    assert [len(prediction.points) for prediction in found] == [101]

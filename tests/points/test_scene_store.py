@@ -81,7 +81,7 @@ def test_the_layout_is_the_documented_one(tmp_path):
     path, scene = tmp_path / "a.scene", scene_of(7)
     write_scene(path, scene)
     content = path.read_bytes()
-    assert content[:8] == b"pdscene\0" and struct.unpack_from("<II", content, 8) == (1, 1)
+    assert content[:8] == b"pdscene\0" and struct.unpack_from("<II", content, 8) == (2, 1)
     assert struct.unpack_from("<Q", content, 16) == (7,)
     assert content[128 : 128 + 84] == scene.xyz.tobytes()
     assert content[212:226] == scene.instance.tobytes()
@@ -131,7 +131,7 @@ def test_another_version_another_file_and_no_file_are_told(tmp_path):
     content = bytearray(path.read_bytes())
     struct.pack_into("<I", content, 8, 0)
     path.write_bytes(content)
-    with pytest.raises(UserError, match="is of version 0, this program reads version 1; delete it"):
+    with pytest.raises(UserError, match="is of version 0, this program reads version 2; delete it"):
         read_header(path)
     path.write_bytes(b"something else" * 20)
     with pytest.raises(UserError, match="is not a prepared scene"):

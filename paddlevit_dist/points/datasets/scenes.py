@@ -10,10 +10,11 @@ from typing import Any, List, Optional, Tuple
 from ...errors import UserError
 from ...loading.path_index import PathIndex, ensure_path_index, make_batch
 from ..scannet_classes import CLASS_NAMES
-from ..scene import IGNORED, Scene
-from ..scene_store import CLASSES_FILE, list_file, read_header, read_lines, read_scene, scene_file
+from ..scene import AS_GIVEN, CENTRED, IGNORED, Scene
+from ..scene_store import CLASSES_FILE, SceneHeader, list_file, read_header, read_lines, read_scene, scene_file
 
 SPLITS = ("train", "val", "test")
+_WIDE_VOXELS, _SPARSE_VOXELS = 5_000, 20  # beyond both, nearly every point is alone in its voxel and has no neighbours
 
 
 class Scenes:
@@ -35,6 +36,10 @@ class Scenes:
         self.split = split
         class_names = self._class_names()
         names = self._names(split)
+        headers = self._checked_headers(names, len(class_names))
+        #: where the scenes lie: CENTRED if all do so
+        self.coordinates = CENTRED if all(header.is_centred for header in headers) else AS_GIVEN
+        self._largest = max(zip(headers, names), key=lambda pair: pair[0].spacing)
         self._index = self._ensure_index(names, class_names, cache_folder)
         self._verified: Optional[bytearray] = None
 
@@ -70,6 +75,18 @@ class Scenes:
     def num_classes(self) -> int:
         """Number of classes, without the ignored one."""
         return len(self.class_names)
+
+    def unit_notice(self, voxel_size_m: float) -> Optional[str]:
+        """A line where voxels are far too small for the scenes, as those of scenes in millimetres are."""
+        header, name = self._largest
+        extent, spacing = header.extent / voxel_size_m, header.spacing / voxel_size_m  # in voxels
+        if extent < _WIDE_VOXELS or spacing < _SPARSE_VOXELS:
+            return None
+        return (
+            f"scene {name} spans {extent:,.0f} voxels of DATA.VOXEL_SIZE_M {voxel_size_m:g}, with about {spacing:,.0f} "
+            "from one point to the next: if its coordinates are in millimetres, export the scenes in metres and "
+            "prepare them again; else take larger voxels"
+        )
 
     def _folder(self, data_path: Optional[str]) -> str:
         wanted = "that 'python -m paddlevit_dist prepare' (scannet, ply or pth) has made"
@@ -107,23 +124,25 @@ class Scenes:
         return names
 
     def _ensure_index(self, names: List[str], class_names: Tuple[str, ...], cache_folder: Path) -> PathIndex:
-        self._check_scenes(names, len(class_names))
         key = hashlib.sha256(repr((self.root, names, class_names)).encode("utf-8", "surrogateescape"))
         encoded = [os.fsencode(name) for name in names]
         return ensure_path_index(
             cache_folder, f"scenes-{self.split}", key.digest(), lambda: [make_batch(encoded, 0)], list(class_names)
         )
 
-    def _check_scenes(self, names: List[str], num_classes: int) -> None:
+    def _checked_headers(self, names: List[str], num_classes: int) -> List[SceneHeader]:
         """Read all headers: a store that is incomplete is told now and not after an hour."""
+        headers = []
         for name in names:
             path = scene_file(self.root, name)
-            highest = read_header(path).highest_class
+            headers.append(read_header(path))
+            highest = headers[-1].highest_class
             if highest >= num_classes:
                 raise UserError(
                     f"scene {path} has class {highest}, but {os.path.join(self.root, CLASSES_FILE)} names "
                     f"{num_classes}: classes go from 0 to {num_classes - 1}; add names or prepare the data again"
                 )
+        return headers
 
 
 class ScanNet(Scenes):

@@ -11,9 +11,9 @@ import numpy as np
 
 from ..scene import IGNORED, Scene
 from ..sparse import PlanSpec, build_plan
-from ..voxels import first_occurrences
+from ..voxels import features_of_voxels, first_occurrences
 from .samples import Changes, InstanceSample, prepare_scene
-from .voxelization import voxel_means, voxelize
+from .voxelization import voxelize
 
 
 def collate_scenes(samples: Sequence[InstanceSample], smallest_shape: int = 128) -> Dict[str, Any]:
@@ -62,19 +62,22 @@ def collate_scenes(samples: Sequence[InstanceSample], smallest_shape: int = 128)
 
 
 def network_batch(
-    samples: Sequence[InstanceSample], spec: Optional[PlanSpec], use_positions: bool = True
+    samples: Sequence[InstanceSample],
+    spec: Optional[PlanSpec],
+    use_positions: bool = True,
+    voxel_features: str = "mean",
 ) -> Dict[str, Any]:
     """What the network and its losses read of a batch, with the work on voxels done; at least one point.
 
     Args:
         spec: of the network; None leaves the plan out, for looking at a batch without a network.
         use_positions: the voxels show the positions of their points beside the colours.
+        voxel_features: "mean" over the points of each voxel, or its "first" point's.
 
     Returns:
-        ``voxel_feats`` float32 (M, 6 or 3), means over the points of each voxel; ``plan_pairs`` and ``plan_header`` of
-        its coordinate plan; ``instance_centres`` float32 (N, 3), the first columns of ``instance_info``; and of
-        ``collate_scenes`` the fields ``p2v_map``, ``locs_float``, ``labels``, ``offsets`` and, in int32,
-        ``instance_labels``.
+        ``voxel_feats`` float32 (M, 6 or 3); ``plan_pairs`` and ``plan_header`` of its coordinate plan;
+        ``instance_centres`` float32 (N, 3), the first columns of ``instance_info``; and of ``collate_scenes`` the
+        fields ``p2v_map``, ``locs_float``, ``labels``, ``offsets`` and, in int32, ``instance_labels``.
     """
     sizes = [len(sample.voxels) for sample in samples]
     rows = np.empty((sum(sizes), 4), np.int32)
@@ -83,9 +86,10 @@ def network_batch(
     first, inverse = first_occurrences(rows)
     xyz = np.concatenate([sample.xyz for sample in samples])
     shown = [np.concatenate([sample.colors for sample in samples])] + ([xyz] if use_positions else [])
+    features = np.concatenate(shown, axis=1)  # (N, 6 or 3)
     plan = {} if spec is None else build_plan(rows[first], spec, len(samples))
     return {
-        "voxel_feats": voxel_means(np.concatenate(shown, axis=1), inverse, len(first)),
+        "voxel_feats": features_of_voxels(features, first, inverse, voxel_features),
         "p2v_map": inverse.astype(np.int32),
         "locs_float": xyz,
         "labels": np.concatenate([sample.semantic for sample in samples]).astype(np.int64),

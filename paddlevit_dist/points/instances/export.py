@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import math
 from pathlib import Path
 from typing import List, Sequence
 
@@ -11,14 +10,13 @@ import numpy as np
 
 from ...loading.atomic_file import atomic_file
 from ..export import class_colours, write_coloured_ply
+from ..pictures import UNLABELLED, WIDTH_PX, draw
 from ..scannet_classes import CLASS_NAMES, NYU40_NUMBERS
 from ..scene import IGNORED
 from .matching import Prediction
 
 MASKS_FOLDER = "predicted_masks"
-_NO_INSTANCE = np.array([205, 205, 205], np.uint8)
-_WIDTH_PX = 720
-_TURN, _TILT = math.radians(30.0), math.radians(55.0)  # of the view
+_NO_INSTANCE = np.array(UNLABELLED, np.uint8)
 
 
 class InstanceWriter:
@@ -41,13 +39,21 @@ class InstanceWriter:
         self.is_scannet = tuple(class_names) == CLASS_NAMES
         self.numbers = NYU40_NUMBERS if self.is_scannet else tuple(range(len(class_names)))
 
-    def write(self, name: str, xyz: np.ndarray, true_instance: np.ndarray, predictions: List[Prediction]) -> None:
+    def write(
+        self,
+        name: str,
+        xyz: np.ndarray,
+        true_instance: np.ndarray,
+        predictions: List[Prediction],
+        offset: Sequence[float] = (0.0, 0.0, 0.0),
+    ) -> None:
         """Write the files of a scene of P points.
 
         Args:
             xyz: float32 (P, 3), metres.
             true_instance: integers (P,), below 0 for none; numbers may begin anywhere.
             predictions: best first; where they overlap, a point is shown with the best.
+            offset: ``Scene.offset``, added in the PLY files.
         """
         self._write_masks(name, len(xyz), predictions)
         truth = _numbered(true_instance)
@@ -61,7 +67,7 @@ class InstanceWriter:
         for kind, labels, colours in (("truth", truth, palette), ("prediction", predicted, palette[same])):
             shown = np.tile(_NO_INSTANCE, (len(xyz), 1))
             shown[labels >= 0] = colours[labels[labels >= 0]]
-            write_coloured_ply(self.folder / f"{name}_{kind}.ply", xyz, shown, labels)
+            write_coloured_ply(self.folder / f"{name}_{kind}.ply", xyz, shown, labels, offset)
             views.append(draw(xyz, shown, labels >= 0))
         _write_png(self.folder / f"{name}.png", views)
 
@@ -87,33 +93,7 @@ class InstanceWriter:
         )
 
 
-def draw(xyz: np.ndarray, colours: np.ndarray, is_thing: np.ndarray, width_px: int = _WIDTH_PX) -> np.ndarray:
-    """A picture of points from above and aside, uint8 (height, width_px, 3), white where there is nothing.
-
-    Things are drawn over everything else, so that no wall hides them; among them the nearer ones over the farther.
-
-    Args:
-        xyz: float32 (P, 3), metres, P at least 1.
-        colours: uint8 (P, 3).
-        is_thing: bool (P,).
-    """
-    x = xyz[:, 0] * math.cos(_TURN) - xyz[:, 1] * math.sin(_TURN)
-    away = xyz[:, 0] * math.sin(_TURN) + xyz[:, 1] * math.cos(_TURN)
-    y = away * math.sin(_TILT) + xyz[:, 2] * math.cos(_TILT)  # upwards in the picture
-    nearness = xyz[:, 2] * math.sin(_TILT) - away * math.cos(_TILT)
-    scale = (width_px - 4) / max(float(np.ptp(x)), 1e-3)
-    height = max(int(float(np.ptp(y)) * scale) + 4, 4)
-    column = ((x - x.min()) * scale).astype(np.int64)
-    row = ((y.max() - y) * scale).astype(np.int64)
-    order = np.lexsort((nearness, is_thing))
-    picture = np.full((height + 2, width_px + 2, 3), 255, np.uint8)
-    for down in range(3):  # a point is three pixels wide
-        for right in range(3):
-            picture[np.minimum(row[order] + down, height + 1), column[order] + right] = colours[order]
-    return picture[:height, :width_px]
-
-
-def draw_instances(xyz: np.ndarray, instance: np.ndarray, width_px: int = _WIDTH_PX) -> np.ndarray:
+def draw_instances(xyz: np.ndarray, instance: np.ndarray, width_px: int = WIDTH_PX) -> np.ndarray:
     """The picture that ``draw`` makes of points (P, 3) with a colour for each instance (P,), grey for none."""
     numbers = _numbered(instance)
     colours = np.tile(_NO_INSTANCE, (len(xyz), 1))

@@ -74,7 +74,7 @@ def select_predictions(
 ) -> List[Prediction]:
     """The clusters that are predicted as instances, best first.
 
-    Clusters with a score above ``threshold`` and at least ``smallest`` points stand for themselves unless one with a
+    Clusters with a score above ``threshold`` and more than ``smallest`` points stand for themselves unless one with a
     better score, which does, overlaps them with an IoU above ``nms_iou``; whatever their classes are.
 
     Args:
@@ -85,7 +85,7 @@ def select_predictions(
     shared = _shared_points(clusters)
     order = np.argsort(-scores, kind="stable")
     kept: List[int] = []
-    for number in order[(scores[order] > threshold) & (sizes[order] >= smallest)].tolist():
+    for number in order[(scores[order] > threshold) & (sizes[order] > smallest)].tolist():
         common = shared[number, kept]
         if not (common > nms_iou * (sizes[number] + sizes[kept] - common)).any():
             kept.append(number)

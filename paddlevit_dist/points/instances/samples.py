@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple, Optional, Tuple
 
 import numpy as np
 
 from ..augment import affine_matrix, mapped
 from ..elastic import elastic_distortion
+from ..samples import COLOR_RANGE
 from ..scene import Scene
 from .scene_parts import InstanceTable, crop, instance_table, without_gaps
 
@@ -56,10 +57,11 @@ class InstanceSample(NamedTuple):
         name: of the scene.
         voxels: int32 (n, 3), from 0.
         xyz: float32 (n, 3), metres, mapped but not distorted.
-        colors: float32 (n, 3), from -1 to 1.
+        colors: float32 (n, 3), in the range that is asked for.
         semantic: int16 (n,), class or -100.
         instance: int32 (n,), from 0 without gaps, or -100.
         table: where the instances lie.
+        offset: ``Scene.offset``; of a scene that was not mapped.
     """
 
     name: str
@@ -69,6 +71,7 @@ class InstanceSample(NamedTuple):
     semantic: np.ndarray
     instance: np.ndarray
     table: InstanceTable
+    offset: Tuple[float, float, float] = (0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -80,12 +83,14 @@ class InstanceSamples:
         scale: voxels per metre.
         full_scale: width of the box that a scene is first cropped to, in voxels.
         changes: of training scenes; None takes them as they are, whole.
+        color_range: what colours of 0 and 255 become.
     """
 
     dataset: Any
     scale: float
     full_scale: int = 512
     changes: Optional[Changes] = None
+    color_range: Tuple[float, float] = COLOR_RANGE
 
     def __len__(self) -> int:
         return len(self.dataset)
@@ -96,11 +101,16 @@ class InstanceSamples:
     def sample(self, index: int, generator: np.random.Generator) -> InstanceSample:
         """Scene ``index``; all that is random comes from ``generator``."""
         scene = self.dataset.read(index)
-        return prepare_scene(scene, self.scale, self.full_scale, self.changes, generator)
+        return prepare_scene(scene, self.scale, self.full_scale, self.changes, generator, self.color_range)
 
 
 def prepare_scene(
-    scene: Scene, scale: float, full_scale: int, changes: Optional[Changes], generator: np.random.Generator
+    scene: Scene,
+    scale: float,
+    full_scale: int,
+    changes: Optional[Changes],
+    generator: np.random.Generator,
+    color_range: Tuple[float, float] = COLOR_RANGE,
 ) -> InstanceSample:
     """Map, scale, distort, move to the origin, crop, number the instances anew, and locate them."""
     xyz = scene.xyz
@@ -108,18 +118,27 @@ def prepare_scene(
         xyz = mapped(xyz.astype(np.float64), changes.matrix(generator)).astype(np.float32)
     voxels = voxel_coordinates(xyz, scale, changes is not None and changes.elastic, generator)  # (n, 3) float64
     colors = scene.rgb.astype(np.float32)
-    colors *= np.float32(1 / 127.5)
-    colors -= np.float32(1)
+    low, high = color_range
+    colors *= np.float32((high - low) / 255)
+    colors += np.float32(low)
     semantic, instance = scene.semantic, scene.instance.astype(np.int32)
     if changes is not None and changes.max_points is not None and len(xyz) > changes.max_points:
         voxels, kept = crop(voxels, changes.max_points, full_scale, generator)
         voxels, xyz, colors, semantic, instance = (a[kept] for a in (voxels, xyz, colors, semantic, instance))
     if changes is not None and changes.color_noise:
-        colors += (generator.standard_normal(3) * changes.color_noise).astype(np.float32)
+        deviation = changes.color_noise * (high - low) / 2  # that of the original's colours, from -1 to 1
+        colors += (generator.standard_normal(3) * deviation).astype(np.float32)
     instance = without_gaps(instance)
     # No coordinate is negative: the conversion rounds down.
     return InstanceSample(
-        scene.name, voxels.astype(np.int32), xyz, colors, semantic, instance, instance_table(xyz, instance)
+        scene.name,
+        voxels.astype(np.int32),
+        xyz,
+        colors,
+        semantic,
+        instance,
+        instance_table(xyz, instance),
+        scene.offset,
     )
 
 

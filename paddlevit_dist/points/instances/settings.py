@@ -59,7 +59,7 @@ KEYS = (
         "POINTS.INSTANCES.COLOR_NOISE",
         0.1,
         "float",
-        "training: standard deviation of a shift of each channel, of colours from -1 to 1",
+        "training: standard deviation of a shift of each channel, in halves of POINTS.COLOR_RANGE",
         _AT_LEAST_0,
     ),
     Key("POINTS.INSTANCES.PREPARE_EPOCHS", 128, "int", "epochs before clusters are formed and scored", _AT_LEAST_0),
@@ -85,7 +85,7 @@ KEYS = (
         length=4,
     ),
     Key("POINTS.INSTANCES.SCORE_THRESHOLD", 0.09, "float", "predictions have a higher score", _SHARE),
-    Key("POINTS.INSTANCES.SMALLEST_PREDICTION", 100, "int", "points that a prediction needs", _AT_LEAST_1),
+    Key("POINTS.INSTANCES.SMALLEST_PREDICTION", 100, "int", "predictions have more points", _AT_LEAST_0),
     Key(
         "POINTS.INSTANCES.NMS_IOU",
         0.3,

@@ -13,11 +13,19 @@ import paddle.nn.functional as F
 from ...engine.task import Moment, Task, Term
 from ...errors import UserError
 from ...models import create_model
-from ...parallel import rank
+from ...parallel import rank, set_batch_norm_momentum
 from ..losses import summed_cross_entropy
 from ..models.pointgroup import Grouping, PointGroupOutput
+from ..pictures import CELL_PX, in_cell
 from ..scene import IGNORED
-from ..sources import number_of_classes, open_scenes
+from ..sources import (
+    COORDINATES,
+    coordinates_of,
+    number_of_classes,
+    old_weights_notice,
+    open_scenes,
+    unit_notices,
+)
 from ..sparse import Plan, PlanSpec, SparseTensor
 from .batches import compile_loops, network_batch
 from .export import InstanceWriter, draw_instances
@@ -29,7 +37,6 @@ from .proposals import score_targets, select_predictions
 from .samples import Changes, InstanceSample, InstanceSamples
 
 _MIDDLE = np.full(3, 0.5)
-_PICTURE_PX = 240
 
 
 class InstanceSegmentation(Task):
@@ -58,9 +65,13 @@ class InstanceSegmentation(Task):
         self.class_names: List[str] = []
         self.plan_spec: Optional[PlanSpec] = None  # of the network: known once a worker has built it
         self.epoch: Optional[int] = None  # that is being trained; None: only evaluated
+        self.coordinates: Optional[str] = None
+        self.voxel_features: str = config.POINTS.VOXEL_FEATURES or "mean"
 
     def build_dataset(self, split: str, cache_folder: Path) -> InstanceSamples:
         dataset = open_scenes(self.config, split, cache_folder)
+        self.coordinates = coordinates_of(dataset, self.coordinates)
+        self.notices += unit_notices(dataset, self.config.DATA.VOXEL_SIZE_M, self.notices)
         self.num_classes = number_of_classes(self.config, dataset)
         self.class_names = [*dataset.class_names, *map(str, range(dataset.num_classes, self.num_classes))]
         if not self.instance_classes:
@@ -78,7 +89,8 @@ class InstanceSegmentation(Task):
             self.config.POINTS.MAX_POINTS,
         )
         scale = 1.0 / self.config.DATA.VOXEL_SIZE_M
-        return InstanceSamples(dataset, scale, keys.FULL_SCALE, changes if split == "train" else None)
+        color_range = tuple(self.config.POINTS.COLOR_RANGE)
+        return InstanceSamples(dataset, scale, keys.FULL_SCALE, changes if split == "train" else None, color_range)
 
     @property
     def instance_classes(self) -> List[int]:
@@ -86,9 +98,9 @@ class InstanceSegmentation(Task):
         return [number for number, name in enumerate(self.class_names) if name not in self.keys.STUFF]
 
     def collate(self, samples: Sequence[InstanceSample]) -> Dict[str, Any]:
-        batch = network_batch(samples, self.plan_spec, self.keys.USE_POSITIONS)
+        batch = network_batch(samples, self.plan_spec, self.keys.USE_POSITIONS, self.voxel_features)
         if self.predictions is not None:
-            batch["names"] = json.dumps([sample.name for sample in samples])
+            batch["scenes"] = json.dumps([(sample.name, sample.offset) for sample in samples])
         return batch
 
     def counts(self, batch: Dict[str, Any]) -> Dict[str, int]:
@@ -105,11 +117,27 @@ class InstanceSegmentation(Task):
             repeats=self.keys.BLOCKS,
         )
         self.plan_spec = model.plan_spec()
+        set_batch_norm_momentum(model, self.config.TRAIN.BATCH_NORM_MOMENTUM)
         compile_loops()
         for part in self.keys.FROZEN:
             for parameter in getattr(model, part).parameters():
                 parameter.stop_gradient = True
         return model
+
+    def about_input(self) -> Dict[str, Any]:
+        keys = self.keys
+        return {
+            "DATA.VOXEL_SIZE_M": self.config.DATA.VOXEL_SIZE_M,
+            "POINTS.COLOR_RANGE": list(self.config.POINTS.COLOR_RANGE),
+            "POINTS.VOXEL_FEATURES": self.voxel_features,
+            "POINTS.INSTANCES.USE_POSITIONS": keys.USE_POSITIONS,
+            "POINTS.INSTANCES.SCORE_GRID": keys.SCORE_GRID,
+            "POINTS.INSTANCES.SCORE_SCALE": keys.SCORE_SCALE,
+            COORDINATES: self.coordinates,
+        }
+
+    def notices_of_old_weights(self) -> List[str]:
+        return old_weights_notice(self.coordinates, self.config.POINTS.COLOR_RANGE, self.voxel_features, "mean")
 
     def train_step(self, model: paddle.nn.Layer, batch: Dict[str, paddle.Tensor], moment: Moment) -> Dict[str, Term]:
         self.epoch = moment.epoch
@@ -172,13 +200,13 @@ class InstanceSegmentation(Task):
         metrics.update_semantic(predicted, labels, summed_cross_entropy(output.semantic_scores, labels))
         classes, true_class = predicted.numpy(), labels.numpy()
         true_instance, offsets = batch["instance_labels"].numpy(), batch["offsets"].numpy()
-        names = json.loads(batch["names"]) if self.predictions is not None else None
+        scenes = json.loads(batch["scenes"]) if self.predictions is not None else None
         for number, (first, end, predictions) in enumerate(self._of_scenes(output, classes, offsets)):
             truth = true_class[first:end], true_instance[first:end]
             metrics.update_instances(*truth, predictions)
-            if names is not None:
-                xyz = batch["locs_float"].numpy()[first:end]
-                self._writer().write(names[number], xyz, truth[1], predictions)
+            if scenes is not None:
+                name, offset = scenes[number]
+                self._writer().write(name, batch["locs_float"].numpy()[first:end], truth[1], predictions, offset)
 
     def _of_scenes(
         self, output: PointGroupOutput, classes: np.ndarray, offsets: np.ndarray
@@ -221,10 +249,8 @@ class InstanceSegmentation(Task):
 
 def _picture(xyz: np.ndarray, instance: np.ndarray) -> Tuple[np.ndarray, str]:
     """Square picture and caption of a scene."""
-    drawn = draw_instances(xyz, instance, _PICTURE_PX)[:_PICTURE_PX]
-    square = np.full((_PICTURE_PX, _PICTURE_PX, 3), 255, np.uint8)
-    square[: len(drawn)] = drawn
-    return square, f"{len(xyz):,} points, {len(np.unique(instance[instance >= 0]))} instances"
+    drawn = draw_instances(xyz, instance, CELL_PX)
+    return in_cell(drawn), f"{len(xyz):,} points, {len(np.unique(instance[instance >= 0]))} instances"
 
 
 def _clusters_between(clusters: Clusters, first: int, end: int) -> Tuple[Clusters, np.ndarray]:

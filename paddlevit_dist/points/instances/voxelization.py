@@ -12,7 +12,9 @@ import numpy as np
 import paddle
 
 from ..compiled import compiled
-from ..voxels import first_occurrences
+from ..voxels import first_occurrences, voxel_means
+
+__all__ = ["VoxelMaps", "members_of_voxels", "pool_to_voxels", "voxel_means", "voxelize"]
 
 
 class VoxelMaps(NamedTuple):
@@ -53,24 +55,6 @@ def _enter_members(p2v_map, table):
         row = table[p2v_map[point]]
         row[0] += 1
         row[row[0]] = point
-
-
-def voxel_means(features: np.ndarray, p2v_map: np.ndarray, num_voxels: int) -> np.ndarray:
-    """Mean of the features of each voxel's points, float32 (M, C), for the loader; sums are in float64."""
-    means = np.zeros((num_voxels, features.shape[1]))
-    counts = np.zeros(num_voxels, np.int64)
-    _add_to_voxels(features, p2v_map, means, counts)
-    means /= counts[:, None]
-    return means.astype(np.float32)
-
-
-@compiled
-def _add_to_voxels(features, p2v_map, sums, counts):
-    for point in range(len(p2v_map)):
-        voxel = p2v_map[point]
-        counts[voxel] += 1
-        for channel in range(features.shape[1]):
-            sums[voxel, channel] += features[point, channel]
 
 
 def pool_to_voxels(features: paddle.Tensor, p2v_map: paddle.Tensor, num_voxels: int) -> paddle.Tensor:

@@ -16,6 +16,8 @@ from .scannet import LIST_NAME, ScanNetReader
 from .sources import SPLITS
 from .store import Summary, prepare_store
 
+_MOST_REMARKS = 5
+
 
 def run_scannet(words: List[str]) -> None:
     """``prepare scannet RAW OUT``"""
@@ -105,7 +107,15 @@ def _run(options: argparse.Namespace, make_reader: Callable[[argparse.Namespace]
     except KeyboardInterrupt:
         print("interrupted; finished scenes are kept, the same command goes on", file=sys.stderr)
         sys.exit(130)
+    for remark in _shortened(summary.remarks):
+        print(f"note: {remark}")
     print(f"{_described(summary)} in {output}; train on them with -dataset={dataset} -data_path={output}")
+
+
+def _shortened(remarks: List[str]) -> List[str]:
+    """At most a few lines: what is wrong with one scene is often wrong with all."""
+    left = len(remarks) - _MOST_REMARKS
+    return remarks if left <= 0 else [*remarks[:_MOST_REMARKS], f"{left} more lines of this kind"]
 
 
 def _described(summary: Summary) -> str:

@@ -8,7 +8,8 @@ import numpy as np
 
 from ...errors import UserError
 from ..ply import read_vertices
-from ..scene import IGNORED, Scene
+from ..scene import CENTRED, IGNORED, Scene
+from .coordinates import centred, coarse_steps
 from .sources import (
     Source,
     check_classes,
@@ -26,7 +27,7 @@ WITHOUT = "none"
 
 
 class PlyReader:
-    """Reads PLY files.
+    """Reads PLY files, around the mean of each.
 
     Args:
         class_names: None: as many classes as the labels tell, named by their numbers.
@@ -36,6 +37,7 @@ class PlyReader:
     """
 
     kind = "ply"
+    coordinates = CENTRED
 
     def __init__(
         self,
@@ -50,6 +52,7 @@ class PlyReader:
         self.instance = instance
         self.ignore_label = ignore_label
         self.grey = grey
+        self.remarks: List[str] = []  # on what was read
 
     @property
     def settings(self) -> Tuple[object, ...]:
@@ -71,6 +74,8 @@ class PlyReader:
         path = source.files[0]
         columns = read_vertices(path)
         xyz, rgb = points_of(path, columns, self.grey)
+        self.remarks += coarse_steps(path, xyz)
+        xyz, offset = centred(path, xyz)
         semantic = instance = np.full(len(xyz), IGNORED, np.int16)
         if source.labelled:
             labels = whole_labels(path, "label", columns[self._label_of(path, columns)])
@@ -79,7 +84,7 @@ class PlyReader:
             name = self._instance_of(path, columns)
             if name is not None:
                 instance = number_instances(path, whole_labels(path, "instance", columns[name]))
-        return Scene(xyz, rgb, semantic, instance, source.name)
+        return Scene(xyz, rgb, semantic, instance, source.name, offset)
 
     def _label_of(self, path: str, columns: Dict[str, np.ndarray]) -> str:
         wanted = LABEL_NAMES if self.label is None else (self.label,)

@@ -12,7 +12,8 @@ import numpy as np
 from ...checkpoint.unpickling import restricted_load
 from ...errors import UserError
 from ..scannet_classes import CLASS_NAMES
-from ..scene import IGNORED, Scene
+from ..scene import AS_GIVEN, CENTRED, IGNORED, Scene
+from .coordinates import as_given, coarse_steps
 from .sources import (
     Source,
     check_classes,
@@ -30,16 +31,19 @@ _LEGACY_HEADER = 3  # pickles before the object: magic, version, sizes of number
 
 
 class PthReader:
-    """Reads files that ``torch.save`` wrote of two (test) or four numpy arrays.
+    """Reads files that ``torch.save`` wrote of two (test) or four numpy arrays. PointGroup's preparation has put the
+    mean of each scene at the origin, so they stay as they are.
 
     Args:
         class_names: None: ScanNet's twenty.
     """
 
     kind = "pth"
+    coordinates = f"{AS_GIVEN}; PointGroup's preparation puts the {CENTRED}"
 
     def __init__(self, class_names: Optional[List[str]] = None) -> None:
         self.class_names = class_names or list(CLASS_NAMES)
+        self.remarks: List[str] = []  # on what was read
 
     @property
     def settings(self) -> Tuple[object, ...]:
@@ -76,11 +80,13 @@ class PthReader:
         colors = arrays[1] if arrays[1].dtype.kind != "f" else np.rint((arrays[1].astype(np.float64) + 1.0) * 127.5)
         columns.update(zip(("red", "green", "blue"), np.asarray(colors, np.int64).T))
         xyz, rgb = points_of(path, columns)
+        self.remarks += coarse_steps(path, xyz)
+        xyz, offset = as_given(path, xyz)
         semantic = instance = np.full(points, IGNORED, np.int16)
         if source.labelled:
             semantic = check_classes(path, whole_labels(path, "label", arrays[2]), len(self.class_names))
             instance = number_instances(path, whole_labels(path, "instance", arrays[3]))
-        return Scene(xyz, rgb, semantic, instance, source.name)
+        return Scene(xyz, rgb, semantic, instance, source.name, offset)
 
 
 def load_arrays(path: str) -> List[np.ndarray]:

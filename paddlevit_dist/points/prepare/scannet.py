@@ -12,7 +12,8 @@ import numpy as np
 from ...errors import UserError
 from ..ply import read_vertices
 from ..scannet_classes import CLASS_NAMES, NUM_NYU40, STUFF, from_nyu40
-from ..scene import IGNORED, Scene
+from ..scene import CENTRED, IGNORED, Scene
+from .coordinates import centred_as_the_original
 from .sources import Source, check_classes, find_files, number_instances, points_of, split_scenes, whole_labels
 
 POINTS = "_vh_clean_2.ply"
@@ -23,10 +24,13 @@ LIST_NAME = "scannetv2_{}.txt"
 
 
 class ScanNetReader:
-    """Reads raw scenes of ScanNet. Coordinates stay as they are in the file; walls and floors are no instances."""
+    """Reads raw scenes of ScanNet, around their mean as PointGroup's preparation does; walls and floors are no
+    instances."""
 
     kind = "scannet"
+    coordinates = CENTRED
     settings = ()
+    remarks = ()
     class_names = list(CLASS_NAMES)
 
     def sources(self, root: str, lists: Dict[str, Optional[str]]) -> Dict[str, List[Source]]:
@@ -49,13 +53,14 @@ class ScanNetReader:
     def read(self, source: Source) -> Scene:
         """A scene with its labels, if ``source`` has them."""
         xyz, rgb = points_of(source.files[0], read_vertices(source.files[0]))
+        xyz, offset = centred_as_the_original(source.files[0], xyz)
         if not source.labelled:
             nothing = np.full(len(xyz), IGNORED, np.int16)
-            return Scene(xyz, rgb, nothing, nothing, source.name)
+            return Scene(xyz, rgb, nothing, nothing, source.name, offset)
         _, labels, segments, objects = source.files
         semantic = _classes(labels, len(xyz))
         instance = _instances(segments, objects, semantic)
-        return Scene(xyz, rgb, semantic, instance, source.name)
+        return Scene(xyz, rgb, semantic, instance, source.name, offset)
 
 
 def _source(path: str, name: str, labelled: bool) -> Source:

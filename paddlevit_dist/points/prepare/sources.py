@@ -106,7 +106,7 @@ def _listed(path: str, found: Dict[str, str], root: str) -> List[str]:
 
 
 def points_of(path: str, columns: Dict[str, np.ndarray], grey: bool = False) -> Tuple[np.ndarray, np.ndarray]:
-    """float32 xyz (points, 3) and uint8 rgb (points, 3) from the columns of a file.
+    """xyz (points, 3), in the float type of the file, and uint8 rgb (points, 3) from the columns of a file.
 
     Args:
         grey: take middle grey where there are no colours.
@@ -117,7 +117,8 @@ def points_of(path: str, columns: Dict[str, np.ndarray], grey: bool = False) -> 
     missing = [name for name in "xyz" if name not in columns]
     if missing:
         raise UserError(f"{path} has no property {', '.join(missing)}; its points need x, y and z in metres")
-    xyz = np.stack([columns[name] for name in "xyz"], axis=1).astype(np.float32)
+    xyz = np.stack([columns[name] for name in "xyz"], axis=1)
+    xyz = xyz if xyz.dtype.kind == "f" else xyz.astype(np.float64)
     if not len(xyz):
         raise UserError(f"{path} has no points; leave it out")
     bad = ~np.isfinite(xyz).all(axis=1)
@@ -153,15 +154,18 @@ def _colors(path: str, columns: Dict[str, np.ndarray], points: int, grey: bool) 
 
 
 def whole_labels(path: str, what: str, values: np.ndarray) -> np.ndarray:
-    """Labels as int64, all negative ones as -100.
+    """Labels as int64, all negative ones as -100, and NaN too: CloudCompare writes it for points without a label.
 
     Raises:
         UserError: one is no whole number.
     """
-    labels = values.astype(np.int64) if np.isfinite(values).all() else None
-    if labels is None or not np.array_equal(labels, values):
-        wrong = values[~np.isfinite(values) | (np.rint(values) != values)]
-        raise UserError(f"{path} has {what} {wrong[0]:g}, which is no whole number; choose another property for it")
+    if values.dtype.kind == "f":
+        values = np.where(np.isnan(values), values.dtype.type(IGNORED), values)
+        wrong = ~(np.abs(values) < 2.0**31) | (np.rint(values) != values)
+        if wrong.any():
+            value = values[wrong.argmax()]
+            raise UserError(f"{path} has {what} {value:g}, which is no whole number; choose another property for it")
+    labels = values.astype(np.int64)
     return np.where(labels < 0, IGNORED, labels)
 
 

@@ -23,36 +23,40 @@ from ..scene_store import (
     write_lines,
     write_scene,
 )
+from .coordinates import remarks_on
 from .sources import Source
 
 RECORD_FILE = "prepared.json"
 
 
 class Summary(NamedTuple):
-    """What a store holds after a preparation: scenes by split, points, bytes, and scenes that were already there."""
+    """What a store holds after a preparation: scenes by split, points, bytes, scenes that were already there, and lines
+    on what is remarkable about them."""
 
     scenes: Dict[str, int]
     points: int
     num_bytes: int
     kept: int
+    remarks: List[str]
 
 
 def prepare_store(reader: Any, splits: Dict[str, List[Source]], root: str, output: Path, workers: int) -> Summary:
     """Read all sources and write them to ``output``, leaving out those that are there and made from the same files.
 
     Args:
-        reader: ``kind``, ``settings``, ``class_names`` and ``read(source) -> Scene``; goes to the processes.
+        reader: ``kind``, ``settings``, ``class_names``, ``coordinates`` (where its scenes lie, for the record),
+            ``read(source) -> Scene`` and ``remarks`` on what it has read; goes to the processes.
 
     Raises:
-        UserError: a source is bad, ``output`` holds something else, or the disk is full.
+        UserError: a source is bad, no point has a class, ``output`` holds something else, or the disk is full.
     """
-    _begin(output, reader.kind, root)
+    remarks = _begin(output, reader, root)
     sources = {source.name: source for scenes in splits.values() for source in scenes}
     keys = {name: _key(reader, source) for name, source in sources.items()}
     missing = [name for name in sources if not _is_there(scene_file(output, name), keys[name])]
     jobs = [(1, (reader, sources[name], scene_file(output, name), keys[name])) for name in missing]
-    for _ in work(_write, jobs, workers, len(jobs), "preparing", "scene"):
-        pass
+    for found in work(_write, jobs, workers, len(jobs), "preparing", "scene"):
+        remarks += found
     for abandoned in Path(output, SCENES_FOLDER).glob(f"*{SUFFIX}.*.tmp"):  # of a run that was killed
         abandoned.unlink()
     headers = [read_header(scene_file(output, name)) for name in sources]
@@ -64,18 +68,26 @@ def prepare_store(reader: Any, splits: Dict[str, List[Source]], root: str, outpu
         sum(header.num_points for header in headers),
         sum(header.file_bytes for header in headers),
         len(sources) - len(missing),
+        remarks + remarks_on(reader.kind, list(sources), headers),
     )
 
 
 def _class_names(reader: Any, headers: List[SceneHeader]) -> List[str]:
     if reader.class_names is not None:
         return reader.class_names
-    return [str(number) for number in range(1 + max(header.highest_class for header in headers))]
+    highest = max(header.highest_class for header in headers)
+    if highest < 0:
+        raise UserError(
+            "no point of any scene has a class: choose the property that holds it with --label, or, for scenes without "
+            "labels, name the classes with --classes=FILE"
+        )
+    return [str(number) for number in range(1 + highest)]
 
 
-def _begin(output: Path, kind: str, root: str) -> None:
-    """Make ``output``, or see that what it holds belongs to a preparation of the same data."""
-    record = {"version": VERSION, "kind": kind, "source": root}
+def _begin(output: Path, reader: Any, root: str) -> List[str]:
+    """Make ``output``, or see that what it holds belongs to a preparation of the same data; returns a line if that was
+    one of an earlier version, whose scenes are all made anew."""
+    record = {"version": VERSION, "kind": reader.kind, "source": root, "coordinates": reader.coordinates}
     try:
         Path(output, SCENES_FOLDER).mkdir(parents=True, exist_ok=True)
         others = [name for name in os.listdir(output) if name != SCENES_FOLDER]
@@ -89,11 +101,18 @@ def _begin(output: Path, kind: str, root: str) -> None:
         raise UserError(f"{output} cannot be made or read: {error.strerror}; choose another folder") from error
     except ValueError as error:
         raise UserError(f"{output / RECORD_FILE} is damaged ({error}); choose a new folder") from error
-    if before not in (None, record):
+    is_same = isinstance(before, dict) and all(before.get(name) == record[name] for name in ("kind", "source"))
+    is_earlier = is_same and before.get("version") in range(1, VERSION)
+    if before not in (None, record) and not is_earlier:
         raise UserError(f"{output} was prepared from other data or by another version ({before}); choose a new folder")
-    if before is None:
+    if before != record:
         with atomic_file(output / RECORD_FILE) as out:
             out.write((json.dumps(record, indent=1) + "\n").encode("ascii"))
+    if not is_earlier:
+        return []
+    return [
+        f"{output} was of version {before['version']}, with coordinates as in the files: all its scenes were made anew"
+    ]
 
 
 def _key(reader: Any, source: Source) -> bytes:
@@ -112,6 +131,7 @@ def _is_there(path: str, key: bytes) -> bool:
         return False
 
 
-def _write(reader: Any, source: Source, path: str, key: bytes) -> None:
+def _write(reader: Any, source: Source, path: str, key: bytes) -> List[str]:
     check_stop()
     write_scene(Path(path), reader.read(source), source.labelled, key)
+    return list(reader.remarks)

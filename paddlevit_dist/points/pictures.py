@@ -1,0 +1,47 @@
+"""Pictures of points from above and aside."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+UNLABELLED = (205, 205, 205)  # colour of what has no class or belongs to no instance
+WIDTH_PX = 720
+CELL_PX = 240  # of a sheet with many scenes
+_TALLEST = 4  # times as high as wide: what is taller is drawn smaller
+_TURN, _TILT = math.radians(30.0), math.radians(55.0)  # of the view
+
+
+def draw(xyz: np.ndarray, colours: np.ndarray, is_thing: np.ndarray, width_px: int = WIDTH_PX) -> np.ndarray:
+    """A picture of points from above and aside, uint8 (height, width_px, 3), white where there is nothing.
+
+    Things are drawn over everything else, so that no wall hides them; among them the nearer ones over the farther.
+
+    Args:
+        xyz: float32 (P, 3), metres, P at least 1.
+        colours: uint8 (P, 3).
+        is_thing: bool (P,).
+    """
+    x = xyz[:, 0] * math.cos(_TURN) - xyz[:, 1] * math.sin(_TURN)
+    away = xyz[:, 0] * math.sin(_TURN) + xyz[:, 1] * math.cos(_TURN)
+    y = away * math.sin(_TILT) + xyz[:, 2] * math.cos(_TILT)  # upwards in the picture
+    nearness = xyz[:, 2] * math.sin(_TILT) - away * math.cos(_TILT)
+    wide, high = float(np.ptp(x)), float(np.ptp(y))
+    scale = (width_px - 4) / max(wide, high / _TALLEST, 1e-3)
+    height = max(int(high * scale) + 4, 4)
+    column = ((x - x.min()) * scale).astype(np.int64)
+    row = ((y.max() - y) * scale).astype(np.int64)
+    order = np.lexsort((nearness, is_thing))
+    picture = np.full((height + 2, width_px + 2, 3), 255, np.uint8)
+    for down in range(3):  # a point is three pixels wide
+        for right in range(3):
+            picture[np.minimum(row[order] + down, height + 1), column[order] + right] = colours[order]
+    return picture[:height, :width_px]
+
+
+def in_cell(drawn: np.ndarray) -> np.ndarray:
+    """A picture ``CELL_PX`` wide on a white square, uint8 (CELL_PX, CELL_PX, 3); what is below is cut off."""
+    square = np.full((CELL_PX, CELL_PX, 3), 255, np.uint8)
+    square[: len(drawn)] = drawn[:CELL_PX]
+    return square

@@ -1,0 +1,114 @@
+"""From the coordinates of raw scenes to those of a store: float32 metres around the origin, and what was subtracted.
+
+Networks that are fed positions (PointGroup) must see every scene around the same place, whatever it was prepared from,
+and float32 holds millimetres only near the origin: at a UTM northing of 5,400 km its steps are 0.5 m.
+"""
+
+from __future__ import annotations
+
+from typing import List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+
+from ...errors import UserError
+from ..scene_store import SceneHeader
+
+_FAR_M = 8192.0  # from here on float32 is 1 mm off or more
+_COARSE_M = 0.002
+_WIDE_M, _SPARSE_M = 500.0, 5.0  # extent and distance of neighbours that scenes in metres hardly have
+
+
+class Placed(NamedTuple):
+    """Points as a store holds them.
+
+    Attributes:
+        xyz: float32 (points, 3), metres.
+        offset: what was subtracted.
+    """
+
+    xyz: np.ndarray
+    offset: Tuple[float, float, float]
+
+
+def centred(path: str, xyz: np.ndarray) -> Placed:
+    """Points around their mean, computed and subtracted in float64.
+
+    Args:
+        xyz: float (points, 3), at least one point.
+
+    Raises:
+        UserError: what remains does not fit float32.
+    """
+    first = xyz[0].astype(np.float64)
+    placed = _around(path, xyz - first)  # near the origin sums and means lose nothing
+    return placed._replace(offset=tuple(float(length) for length in first + placed.offset))
+
+
+def centred_as_the_original(path: str, xyz: np.ndarray) -> Placed:
+    """Points around their mean, both in the precision of the file, point after point, as PointGroup's preparation adds
+    them: the mean of float32 coordinates is up to a millimetre off, and so are the positions its networks have learned.
+
+    Source: the published program of L. Jiang et al., "PointGroup", CVPR 2020, arXiv 2004.01658, prepare_data_inst.py.
+    """
+    return _around(path, np.ascontiguousarray(xyz))
+
+
+def as_given(path: str, xyz: np.ndarray) -> Placed:
+    """Points where they are, or centred where float32 would lose a millimetre."""
+    if np.abs(xyz).max() >= _FAR_M:
+        return centred(path, xyz)
+    return Placed(xyz.astype(np.float32), (0.0, 0.0, 0.0))
+
+
+def _around(path: str, xyz: np.ndarray) -> Placed:
+    mean = xyz.mean(axis=0)  # of C-contiguous rows: numpy adds them one after the other
+    with np.errstate(over="ignore"):  # told below
+        moved = (xyz - mean).astype(np.float32)
+    if not np.isfinite(moved).all():
+        raise UserError(f"{path} has coordinates up to {np.abs(xyz).max():.3g}, far beyond metres; remove stray points")
+    return Placed(moved, tuple(float(length) for length in mean))
+
+
+def coarse_steps(path: str, xyz: np.ndarray) -> List[str]:
+    """A line where the source itself holds coordinates in coarse steps: float32 far from the origin."""
+    if xyz.dtype != np.float32:
+        return []
+    farthest = np.abs(xyz).max()
+    step = float(np.spacing(farthest))
+    if step < _COARSE_M:
+        return []
+    return [
+        f"{path} stores x, y and z up to {farthest:,.0f} m as 32-bit floats, in steps of {step:g} m: export it again "
+        "with 64-bit coordinates (double), or shifted to the origin"
+    ]
+
+
+def remarks_on(kind: str, names: Sequence[str], headers: Sequence[SceneHeader]) -> List[str]:
+    """Lines on scenes that look as if their unit or their origin were not what networks expect."""
+    pairs = list(zip(names, headers))
+    wide = [pair for pair in pairs if pair[1].extent >= _WIDE_M and pair[1].spacing >= _SPARSE_M]
+    shifted = [pair for pair in pairs if kind == "pth" and not pair[1].is_centred]
+    lines: List[Optional[str]] = [
+        _remark(
+            wide,
+            len(pairs),
+            "look as if they were in millimetres",
+            lambda header: f"spans {header.extent:,.0f} m with {header.num_points:,} points",
+            "if they are, export them in metres and prepare them again",
+        ),
+        _remark(
+            shifted,
+            len(pairs),
+            "do not lie around the origin, where PointGroup's preparation puts them",
+            lambda header: f"has x from {header.low[0]:.2f} to {header.high[0]:.2f} m",
+            "they are kept as they are: networks that are fed positions see others than in centred scenes",
+        ),
+    ]
+    return [line for line in lines if line is not None]
+
+
+def _remark(pairs: List[Tuple[str, SceneHeader]], total: int, what: str, shown, advice: str) -> Optional[str]:
+    if not pairs:
+        return None
+    name, header = pairs[0]
+    return f"{len(pairs)} of {total} scenes {what} ({name} {shown(header)}); {advice}"

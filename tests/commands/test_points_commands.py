@@ -1,0 +1,45 @@
+"""``inspect data`` and ``export`` for tasks on point clouds: a picture, and one line on what cannot be exported."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+from distributed.harness import ROOT, run_command
+from PIL import Image
+
+from paddlevit_dist import export_model
+from paddlevit_dist.errors import UserError
+
+from .runs import refusal, well
+
+
+def command(*words):
+    return run_command([sys.executable, "-m", "paddlevit_dist", *map(str, words)], timeout=60)
+
+
+def test_inspect_data_draws_scenes_as_the_network_sees_them(tmp_path):
+    words = f"POINTS.ROOMS.TRAIN 2 POINTS.ROOMS.SPACING_M 0.15 -output={tmp_path}".split()
+    ended = well(command("inspect", "data", f"-cfg={ROOT}/configs/minkunet_tutorial.yaml", *words))
+    assert ended.out == f"2 of 2 training scenes, 6 epochs: {tmp_path / 'data.png'}\n"
+    sheet = np.asarray(Image.open(tmp_path / "data.png"))
+    assert sheet.shape[1] == 7 * 244 and (sheet != 255).any(axis=2).mean() > 0.1
+
+
+def test_inspect_data_without_data_is_told(tmp_path):
+    words = ["inspect", "data", f"-cfg={ROOT}/configs/minkunet34c_scannet.yaml", f"-output={tmp_path}"]
+    assert "dataset scannet needs -data_path" in refusal(command(*words))
+
+
+@pytest.mark.parametrize("recipe", ("minkunet_tutorial", "pointgroup_synthetic_rooms"))
+def test_sparse_networks_are_not_exported_and_the_line_says_why(recipe, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.yaml").write_bytes((ROOT / "configs" / f"{recipe}.yaml").read_bytes())
+    np.savez(tmp_path / "run" / "weights.npz", anything=np.zeros(3, np.float32))
+    name = "pointgroup" if recipe.startswith("pointgroup") else recipe
+    for words in (["run/weights.npz"], [f"-model={name}", "run/weights.npz"]):
+        with pytest.raises(UserError, match=f"^export: {name} is a sparse network: .* -eval SAVE_PREDICTIONS true"):
+            export_model.run([*words, "out"])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run"]

@@ -1,0 +1,275 @@
+"""Where scenes lie: one convention for all kinds of raw data, offsets that come back in exports, units and labels."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import struct
+import zlib
+
+import numpy as np
+import paddle
+import pytest
+
+from paddlevit_dist import config
+from paddlevit_dist.errors import UserError
+from paddlevit_dist.points.datasets.scenes import Scenes
+from paddlevit_dist.points.export import write_coloured_ply
+from paddlevit_dist.points.ply import read_vertices, write_points
+from paddlevit_dist.points.prepare import coordinates
+from paddlevit_dist.points.prepare.plain_ply import PlyReader
+from paddlevit_dist.points.prepare.pth import PthReader
+from paddlevit_dist.points.prepare.scannet import ScanNetReader
+from paddlevit_dist.points.prepare.sources import Source
+from paddlevit_dist.points.prepare.store import prepare_store
+from paddlevit_dist.points.scene import AS_GIVEN, CENTRED
+from paddlevit_dist.points.scene_store import read_header, read_scene, write_scene
+from paddlevit_dist.points.sources import coordinates_of
+from paddlevit_dist.points.voxels import sparse_quantize
+from paddlevit_dist.registry import resolve
+
+from .raw_scenes import write_scannet, zipped
+from .test_scene_store import scene_of
+
+UTM = (500000.123, 5400000.456, 312.5)
+
+
+def room(points=4000, seed=0):
+    """float32 (points, 3) on the floor and two walls of a room with a corner at the origin, and colours."""
+    generator = np.random.default_rng(seed)
+    xyz = generator.uniform(0, (5.0, 4.0, 2.5), (points, 3))
+    xyz[np.arange(points), np.arange(points) % 3] = 0.0
+    xyz += generator.normal(0, 0.005, xyz.shape)
+    return xyz.astype(np.float32), generator.integers(0, 256, (points, 3), dtype=np.uint8)
+
+
+def write_ply(path, xyz, rgb, **more):
+    columns = {**dict(zip("xyz", xyz.T)), **dict(zip(("red", "green", "blue"), rgb.T))}
+    write_points(path, {**columns, "label": np.zeros(len(xyz), np.uint8), **more})
+    return Source(path.stem, (str(path),), True)
+
+
+def read_ply(path, xyz, rgb, **more):
+    return PlyReader().read(write_ply(path, xyz, rgb, **more))
+
+
+def number_of_voxels(scene, size=0.05):
+    return len(sparse_quantize(scene.xyz, quantization_size=size))
+
+
+def original(points):
+    """What PointGroup's prepare_data_inst.py does with the rows of a file: minus their mean, in their precision."""
+    total = np.zeros(3, points.dtype)
+    for row in points:
+        total += row
+    return points - total / points.dtype.type(len(points))
+
+
+def test_scannet_and_pointgroups_own_files_give_the_same_positions(tmp_path):
+    write_scannet(tmp_path / "train", "scene0000_00", points=3000)
+    source = ScanNetReader().sources(str(tmp_path), dict.fromkeys(("train", "val", "test")))["train"][0]
+    columns = read_vertices(source.files[0])
+    points = np.stack([columns[name] for name in "xyz"], axis=1) + np.float32([3, -2, 1])
+    write_points(tmp_path / "train" / "scene0000_00_vh_clean_2.ply", {**columns, **dict(zip("xyz", points.T))})
+    scene = ScanNetReader().read(source)
+    colours = np.stack([columns[name] for name in ("red", "green", "blue")], axis=1) / 127.5 - 1
+    labels = np.zeros(len(points))
+    zipped(tmp_path / "a.pth", (original(points), colours, labels, labels))
+    theirs = PthReader().read(Source("a", (str(tmp_path / "a.pth"),), True))
+    assert np.array_equal(scene.xyz, theirs.xyz) and np.array_equal(scene.rgb, theirs.rgb)
+    assert theirs.offset == (0.0, 0.0, 0.0)
+    np.testing.assert_allclose(scene.xyz + np.array(scene.offset), points, atol=1e-6)
+    plain = read_ply(tmp_path / "a.ply", points, np.zeros_like(points, np.uint8))
+    np.testing.assert_allclose(plain.xyz, scene.xyz, atol=1e-5)  # the mean of float32 sums is a little off
+
+
+@pytest.mark.parametrize("binary", (True, False))
+def test_georeferenced_scenes_keep_their_voxels_and_their_coordinates(tmp_path, binary):
+    xyz, rgb = room()
+    there = xyz.astype(np.float64) + UTM
+    near = read_ply(tmp_path / "near.ply", xyz, rgb)
+    if binary:
+        far = read_ply(tmp_path / "far.ply", there, rgb)
+    else:  # text whose header says float, as some programs write it
+        names = [f"property float {name}" for name in "xyz"] + [f"property uchar {c}" for c in ("red", "green", "blue")]
+        header = ["ply", "format ascii 1.0", f"element vertex {len(xyz)}", *names, "property uchar label", "end_header"]
+        rows = [" ".join(map(repr, (*p, *c, 0))) for p, c in zip(there.tolist(), rgb.tolist())]
+        (tmp_path / "far.ply").write_text("\n".join([*header, *rows]) + "\n")
+        far = PlyReader().read(Source("far", (str(tmp_path / "far.ply"),), True))
+    assert far.xyz.dtype == np.float32 and number_of_voxels(far) == number_of_voxels(near) > 3000
+    np.testing.assert_allclose(far.xyz, near.xyz, atol=1e-6)
+    np.testing.assert_allclose(far.xyz + np.array(far.offset), there, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(far.offset, there.mean(axis=0), rtol=0, atol=1e-6)
+    rounded = there.astype(np.float32)  # what a store held before: steps of 0.5 m
+    assert len(sparse_quantize(rounded, quantization_size=0.05)) < 0.75 * number_of_voxels(near)
+
+
+def test_a_store_keeps_the_offset_and_says_where_scenes_lie(tmp_path):
+    scene = read_ply(tmp_path / "far.ply", *[room()[0].astype(np.float64) + UTM, room()[1]])
+    header = write_scene(tmp_path / "far.scene", scene)
+    again = read_scene(tmp_path / "far.scene", "far")
+    assert again.offset == scene.offset == header.offset == read_header(tmp_path / "far.scene").offset
+    assert header.is_centred and not write_scene(tmp_path / "b.scene", scene._replace(xyz=room()[0])).is_centred
+    content = (tmp_path / "far.scene").read_bytes()
+    assert struct.unpack_from("<3d", content, 64) == scene.offset and struct.unpack_from("<I", content, 36) == (1,)
+
+
+def test_georeferenced_torch_files_are_centred_and_others_stay(tmp_path):
+    xyz, rgb = room(500)
+    labels = np.zeros(500)
+    for name, shift in (("near", 0.0), ("far", np.array(UTM))):
+        zipped(tmp_path / f"{name}.pth", (xyz + shift, rgb / 127.5 - 1, labels, labels))
+    near, far = (PthReader().read(Source(n, (str(tmp_path / f"{n}.pth"),), True)) for n in ("near", "far"))
+    assert np.array_equal(near.xyz, xyz) and near.offset == (0.0, 0.0, 0.0)
+    np.testing.assert_allclose(far.xyz, xyz - xyz.mean(axis=0, dtype=np.float64), atol=1e-6)
+
+
+@pytest.mark.parametrize("name, written", (("semantic_segmentation", ""), ("pointgroup", "_truth _prediction")))
+def test_predictions_have_the_coordinates_of_the_source(tmp_path, name, written):
+    """From PLY files over the store, the batch and an untrained network to PLY files."""
+    xyz = {letter: room(600, seed)[0].astype(np.float64) + UTM for seed, letter in enumerate("abc")}
+    prepare(tmp_path / "in", tmp_path / "out", xyz)
+    words = ["TASK", name, "-dataset=scenes", f"-data_path={tmp_path / 'out'}", "DATA.VOXEL_SIZE_M", "0.2"]
+    words += ["MODEL.NAME", "pointgroup" if name == "pointgroup" else "minkunet_tutorial"]
+    task = resolve("task", name)(config.load([*words, "POINTS.INSTANCES.WIDTH", "4"]).values)
+    samples = task.build_dataset("train", tmp_path)
+    task.build_dataset("val", tmp_path)
+    task.predictions = tmp_path / "predictions"
+    task.predictions.mkdir()
+    model = task.build_model()
+    model.eval()
+    plain = dataclasses.replace(samples, **{"changes" if name == "pointgroup" else "augmentation": None})
+    batch = task.collate([plain.sample(index, np.random.default_rng(0)) for index in range(2)])
+    tensors = {key: paddle.to_tensor(value) if isinstance(value, np.ndarray) else value for key, value in batch.items()}
+    with paddle.no_grad():
+        task.eval_step(model, tensors, task.build_metrics())
+    for letter in "ab":
+        for ending in written.split() or [""]:
+            columns = read_vertices(task.predictions / f"{letter}{ending}.ply")
+            found = np.stack([columns[axis] for axis in "xyz"], axis=1)
+            assert found.dtype == np.float64
+            np.testing.assert_allclose(found, xyz[letter], rtol=0, atol=1e-6)
+
+
+def test_a_scene_that_was_not_moved_is_written_as_before(tmp_path):
+    scene = scene_of(20)
+    write_coloured_ply(tmp_path / "a.ply", scene.xyz, scene.rgb, scene.semantic)
+    columns = read_vertices(tmp_path / "a.ply")
+    assert all(columns[name].dtype == np.float32 for name in "xyz") and np.array_equal(columns["x"], scene.xyz[:, 0])
+
+
+def test_nan_labels_are_points_without_one(tmp_path):
+    xyz, rgb = room(6)
+    label = np.array([0, np.nan, 2, np.nan, -1, 1], np.float32)
+    scene = read_ply(tmp_path / "a.ply", xyz, rgb, label=label, instance=label)
+    assert scene.semantic.tolist() == [0, -100, 2, -100, -100, 1]
+    assert scene.instance.tolist() == [0, -100, 2, -100, -100, 1]
+
+
+def test_a_text_file_with_a_label_that_its_type_cannot_hold_is_told(tmp_path):
+    for value in ("nan", "300", "-1", "1.5"):
+        header = [
+            "ply",
+            "format ascii 1.0",
+            "element vertex 2",
+            "property float x",
+            "property uchar label",
+            "end_header",
+        ]
+        rows = "\n".join([*header, "1 7", f"2 {value}", ""])
+        (tmp_path / "a.ply").write_text(rows)
+        with pytest.raises(UserError, match=rf"vertex 1 has label {value}, which is no uchar as its header says"):
+            read_vertices(tmp_path / "a.ply")
+
+
+def prepare(folder, output, scenes, reader=PlyReader):
+    """A store of these scenes: arrays (P, 3) by name."""
+    folder.mkdir(exist_ok=True)
+    for name, xyz in scenes.items():
+        write_ply(folder / f"{name}.ply", xyz, np.zeros(xyz.shape, np.uint8))
+    splits = reader().sources(str(folder), dict.fromkeys(("train", "val", "test")))
+    return prepare_store(reader(), splits, str(folder), output, workers=1)
+
+
+def test_millimetres_are_noticed_when_scenes_are_prepared_and_when_they_are_opened(tmp_path):
+    metres = {name: room(2000, seed)[0] for seed, name in enumerate("ab")}
+    assert prepare(tmp_path / "m", tmp_path / "m_out", metres).remarks == []
+    assert Scenes(str(tmp_path / "m_out"), "train", tmp_path).unit_notice(0.02) is None
+    millimetres = {name: xyz * 1000 for name, xyz in metres.items()}
+    (remark,) = prepare(tmp_path / "mm", tmp_path / "mm_out", millimetres).remarks
+    assert "2 of 2 scenes look as if they were in millimetres (a spans 5," in remark
+    notice = Scenes(str(tmp_path / "mm_out"), "train", tmp_path).unit_notice(0.05)
+    assert "scene a spans 100," in notice and "DATA.VOXEL_SIZE_M 0.05" in notice and "millimetres" in notice
+    assert Scenes(str(tmp_path / "mm_out"), "train", tmp_path).unit_notice(50.0) is None
+
+
+def test_coordinates_that_the_source_holds_in_coarse_steps_are_told():
+    xyz = room(10)[0].astype(np.float64) + UTM
+    assert coordinates.coarse_steps("a.ply", xyz) == []
+    assert coordinates.coarse_steps("a.ply", room(10)[0]) == []
+    (line,) = coordinates.coarse_steps("a.ply", xyz.astype(np.float32))
+    assert "a.ply stores x, y and z up to 5,400,00" in line and "in steps of 0.5 m" in line
+
+
+def age(store):
+    """Turn a store into one of version 1: no note of the coordinates, and scenes with that version's header."""
+    record = json.loads((store / "prepared.json").read_text())
+    del record["coordinates"]
+    (store / "prepared.json").write_text(json.dumps({**record, "version": 1}))
+    for path in (store / "scenes").iterdir():
+        content = bytearray(path.read_bytes())
+        struct.pack_into("<I", content, 8, 1)
+        struct.pack_into("<I", content, 124, zlib.crc32(content[:124]))
+        path.write_bytes(content)
+
+
+def test_a_store_from_before_is_refused_until_it_is_prepared_again(tmp_path):
+    scenes = {name: room(50, seed)[0] for seed, name in enumerate("abc")}
+    prepare(tmp_path / "in", tmp_path / "out", scenes)
+    assert json.loads((tmp_path / "out" / "prepared.json").read_text())["coordinates"] == CENTRED
+    fresh = {path.name: path.read_bytes() for path in (tmp_path / "out" / "scenes").iterdir()}
+    age(tmp_path / "out")
+    one = next(iter(sorted((tmp_path / "out" / "scenes").iterdir())))
+    for upgraded in ([], [one]):  # also when the upgrade ended half way
+        for path in upgraded:
+            path.write_bytes(fresh[path.name])
+        with pytest.raises(UserError, match="is of version 1, .*not centred: run the same .*prepare' again"):
+            Scenes(str(tmp_path / "out"), "train", tmp_path)
+    summary = prepare(tmp_path / "in", tmp_path / "out", {})
+    assert summary.kept == 1 and "was of version 1" in summary.remarks[0]
+    assert {path.name: path.read_bytes() for path in (tmp_path / "out" / "scenes").iterdir()} == fresh
+    assert Scenes(str(tmp_path / "out"), "train", tmp_path).coordinates == CENTRED
+
+
+def test_a_store_of_a_later_version_is_not_touched(tmp_path):
+    prepare(tmp_path / "in", tmp_path / "out", {name: room(50)[0] for name in "ab"})
+    record = json.loads((tmp_path / "out" / "prepared.json").read_text())
+    for strange in ({**record, "version": 3}, [1, 2], {"version": 1}):
+        (tmp_path / "out" / "prepared.json").write_text(json.dumps(strange))
+        with pytest.raises(UserError, match="was prepared from other data or by another version"):
+            prepare(tmp_path / "in", tmp_path / "out", {})
+
+
+def test_data_sets_say_where_their_scenes_lie(tmp_path):
+    class Silent:
+        pass
+
+    prepare(tmp_path / "in", tmp_path / "out", {name: room(50)[0] for name in "ab"})
+    store = Scenes(str(tmp_path / "out"), "train", tmp_path)
+    assert coordinates_of(store, None) == coordinates_of(store, CENTRED) == CENTRED
+    assert (
+        coordinates_of(Silent(), None)
+        == coordinates_of(store, AS_GIVEN)
+        == coordinates_of(Silent(), CENTRED)
+        == AS_GIVEN
+    )
+
+
+def test_scenes_without_any_class_are_told_and_not_left_as_a_store_without_classes(tmp_path):
+    xyz, rgb = room(6)
+    for name in "ab":
+        write_ply(tmp_path / f"{name}.ply", xyz, rgb, label=np.full(6, np.nan, np.float32))
+    for reader in (PlyReader(), PlyReader(label="none")):
+        splits = reader.sources(str(tmp_path), dict.fromkeys(("train", "val", "test")))
+        with pytest.raises(UserError, match="no point of any scene has a class: choose the property .* --label"):
+            prepare_store(reader, splits, str(tmp_path), tmp_path / "out", workers=1)

@@ -1,6 +1,7 @@
-# make demo    train and evaluate a small model end to end          make accept         scored trainings, minutes each
-# make test    the whole test suite                                 make test-gpu-wheel the tests on paddlepaddle-gpu 2.6.2
-# make lint    format, lint and import rules                        make format         apply the format
+# make demo       train and evaluate a small model end to end       make accept         scored trainings, minutes each
+# make test       the test suite                                    make test-gpu-wheel the tests on paddlepaddle-gpu 2.6.2
+# make test-long  the tests that take minutes                       make format         apply the format
+# make lint       format, lint and import rules
 PYTHON ?= python3
 VENV := .venv
 GPU_VENV := .venv-gpu
@@ -9,7 +10,7 @@ BIN := $(VENV)/bin
 # The tests start hundreds of processes: none need compile what another has compiled, whatever the shell says.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test lint format accept test-gpu-wheel clean
+.PHONY: demo test test-long lint format accept test-gpu-wheel clean
 .DELETE_ON_ERROR:
 
 $(VENV)/.ready: setup.py tools/install.py
@@ -19,10 +20,13 @@ $(GPU_VENV)/.ready: setup.py tools/install.py
 	$(PYTHON) tools/install.py $(GPU_VENV) --paddle gpu-wheel
 
 demo: $(VENV)/.ready
-	@PYTHON=$(BIN)/python tools/demo.sh
+	@PYTHON=$(BIN)/python tools/demo.sh $(DEMO_FLAGS)
 
 test: $(VENV)/.ready
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q -m "not long"
+
+test-long: $(VENV)/.ready
+	$(BIN)/python -m pytest -q -m long
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff format --check .
@@ -37,7 +41,7 @@ accept: $(VENV)/.ready
 	$(BIN)/python tests/acceptance.py
 
 test-gpu-wheel: $(GPU_VENV)/.ready
-	$(GPU_VENV)/bin/python -m pytest -q
+	$(GPU_VENV)/bin/python -m pytest -q -m "not long"
 
 clean:
 	rm -rf $(VENV) $(GPU_VENV) build *.egg-info

@@ -66,8 +66,7 @@ def load(argv: Sequence[str], example: str | None = None) -> Configuration:
     command = command_line.parse(argv)
     cfg = command.cfg
     if cfg is None and example is not None:
-        _require_no_data(command.settings)
-        cfg = example
+        cfg = _example_unless_data(command.settings, example)
     settings = (files.read(cfg) if cfg else []) + command.settings
     known, foreign, renamed = _accept(settings)
     if example is not None:
@@ -93,15 +92,17 @@ def load(argv: Sequence[str], example: str | None = None) -> Configuration:
     return Configuration(values, sources, notices, command.show, list(argv), recipe_epochs)
 
 
-def _require_no_data(settings: list[Setting]) -> None:
-    """Data without a recipe: name one of its kind."""
+def _example_unless_data(settings: list[Setting], example: str) -> str | None:
+    """The example where no data is named, nothing for a data set that the user registered; any other needs a recipe."""
     given = {setting.name: setting for setting in settings}
     named = given.get("DATA.DATASET") or given.get("DATA.DATA_PATH")
     if named is None:
-        return
-    room = "images"
+        return example
+    room: str | None = "images"
     if named.name == "DATA.DATASET":
-        room = registry.room_of("dataset", registry.known_name("dataset", str(named.value))) or room
+        room = registry.room_of("dataset", registry.known_name("dataset", str(named.value)))
+        if room is None:
+            return None
     else:
         guess = registry.guess_dataset(os.path.expanduser(str(named.value)))
         room = registry.room_of("dataset", guess.dataset) if guess else room

@@ -112,7 +112,7 @@ def test_the_example_evaluates_a_small_model_as_computed_here(tmp_path):
     agree(type_example(tmp_path), expected)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_example_evaluates_vit_base_as_computed_here(tmp_path):
     expected = write_case(tmp_path, 6)
     (tmp_path / "configs").symlink_to(ROOT / "configs")

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, List, NamedTuple
+from typing import Any, List, NamedTuple, Optional
 
 from paddlevit_dist.parallel import tuning
 
@@ -58,9 +58,9 @@ def run_main(*arguments: str, timeout: float = 120.0, **variables: str) -> Finis
     return run_command([sys.executable, str(ROOT / "main_multi_gpu.py"), *arguments], timeout=timeout, **variables)
 
 
-def run_command(command: List[str], timeout: float, **variables: str) -> Finished:
-    """Run a command in a session of its own; fail when it overruns or leaves a process behind."""
-    process = start_command(command, **variables)
+def run_command(command: List[str], timeout: float, folder: Optional[Path] = None, **variables: str) -> Finished:
+    """Run a command in a session of its own, in ``folder``; fail when it overruns or leaves a process behind."""
+    process = start_command(command, folder, **variables)
     try:
         out, err = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
@@ -78,11 +78,11 @@ def run_command(command: List[str], timeout: float, **variables: str) -> Finishe
     return Finished(process.returncode, out, err, [])
 
 
-def start_command(command: List[str], **variables: str) -> subprocess.Popen:
+def start_command(command: List[str], folder: Optional[Path] = None, **variables: str) -> subprocess.Popen:
     """Start a command in a session of its own, for tests that interfere with it."""
     return subprocess.Popen(
         command,
-        cwd=tempfile.gettempdir(),
+        cwd=folder or tempfile.gettempdir(),
         env={**environment(), **variables},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -196,7 +196,7 @@ def late_rank(seconds: float):
     return paddlevit_dist.reduce_dict({"value": 1.0}, average=False)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_rank_that_is_later_than_gloos_own_time_limit_is_waited_for():
     results = succeeded(run_workers("distributed.test_collectives:late_rank", 34.0)).results
     assert results == [{"value": 2.0}] * RANKS

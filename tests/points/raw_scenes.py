@@ -69,3 +69,18 @@ def pointgroup_arrays(points=300, seed=0):
         np.where(instance < 0, -100.0, instance),
     )
     return arrays, rgb
+
+
+def write_labelled_ply(path, points=500, seed=0):
+    """Points with a class and an instance, as `prepare ply` reads them without options."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    generator = np.random.default_rng(seed)
+    labels = {name: generator.integers(0, 4, points, dtype=np.uint8) for name in ("label", "instance")}
+    write_points(path, {**points_of(points, seed), **labels})
+
+
+def write_pointgroup(folder, name, seed=0):
+    """A scene as PointGroup's preparation writes it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    arrays, _ = pointgroup_arrays(seed=seed)
+    zipped(folder / f"{name}_inst_nostuff.pth", arrays)

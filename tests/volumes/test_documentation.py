@@ -30,24 +30,30 @@ def test_the_keys_of_the_page_exist():
     assert len(named) > 12 and named <= set(KEYS)
 
 
-def test_the_command_for_own_volumes_reads_the_folder_of_the_page(tmp_path, monkeypatch):
-    """Written as the page lays them out: formats, names of files, and the landmarks of its table."""
-    monkeypatch.chdir(tmp_path)
-    (table,) = re.findall(r"```\n(data/train/anna.*?)```", PAGE, flags=re.DOTALL)
+def write_the_volumes_of_the_page(folder: Path) -> None:
+    """As the page lays them out: formats, names of files, and the landmarks of its table."""
+    (table,) = re.findall(r"```text\n(data/train/anna.*?)```", PAGE, flags=re.DOTALL)
     files = [line.split()[:2] for line in table.splitlines()]
     names = ["eye_left", "eye_right", "chin"]
     assert [row.split()[2].split(",")[0] for row in table.splitlines()] == ["name", *names]
     for volume, landmarks in files:
         is_series = volume.endswith("*.dcm")
-        write_volume(Path(volume.replace("/*.dcm", "") if is_series else volume), affine=np.diag([2.0, 1.5, 1.0, 1.0]))
+        write_volume(
+            folder / (volume.replace("/*.dcm", "") if is_series else volume), affine=np.diag([2.0, 1.5, 1.0, 1.0])
+        )
         sign = 1 if volume.endswith(".nii.gz") else -1
         place = {"eye_left": (sign * 4.0, sign * 6.0, 3.0), "eye_right": (sign * 20.0, sign * 6.0, 3.0), "chin": None}
         points = [Point(name, tuple(map(str, xyz)), "") for name, xyz in place.items() if xyz]
         if landmarks.endswith((".fcsv", ".mrk.json")):
             text = fcsv_text(points, "lps") if landmarks.endswith(".fcsv") else markups_text(points, "lps")
-            Path(landmarks).write_text(text)
+            (folder / landmarks).write_text(text)
         else:
-            write_landmarks(Path(landmarks), place)
+            write_landmarks(folder / landmarks, place)
+
+
+def test_the_command_for_own_volumes_reads_the_folder_of_the_page(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_the_volumes_of_the_page(tmp_path)
     (command,) = re.findall(r"python main_multi_gpu.py (-cfg=\S+ -dataset=landmarks .*?)```", PAGE, flags=re.DOTALL)
     arguments = command.replace("\\\n", " ").replace("-cfg=./", f"-cfg={ROOT}/").split()
     values = config.load(arguments).values

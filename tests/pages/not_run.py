@@ -1,0 +1,43 @@
+"""Commands of the pages that no test runs as they stand, each with its reason.
+
+Those of the entry are still checked: with -show_config, which reads the recipe, checks every flag and key, and builds
+the model without memory.
+"""
+
+from __future__ import annotations
+
+GPU = "needs GPUs, ImageNet and published weights"
+DOWNLOAD = "needs a download"
+HOST = "needs a second host; tests/distributed/test_several_machines.py runs it on one"
+ITSELF = "is the test suite, or part of it"
+HOURS = "takes minutes to hours and a quiet machine; its programs are what the page is about"
+PAGE_OF_ITS_OWN = "tests/images/test_documented_session.py runs that page, on the digits"
+
+NOT_RUN = {
+    "CUDA_VISIBLE_DEVICES=0,1,2,3 python main_multi_gpu.py -cfg='./configs/vit_base_patch16_224.yaml' "
+    "-dataset='imagenet2012' -batch_size=16 -data_path='/dataset/imagenet' -eval "
+    "-pretrained='./vit_base_patch16_224'": GPU,
+    "python -m paddle.distributed.launch --nnodes 2 --rank 0 --master 10.0.0.1:38700 main_multi_gpu.py "
+    "-cfg=./configs/vit_digits.yaml -output=./output/two": HOST,
+    "python -m paddle.distributed.launch --nnodes 2 --rank 1 --master 10.0.0.1:38700 main_multi_gpu.py "
+    "-cfg=./configs/vit_digits.yaml -output=./output/two": HOST,
+    "pip install paddlepaddle-gpu==3.3.1 -i https://www.paddlepaddle.org.cn/packages/stable/cu126/": DOWNLOAD,
+    "pip install '.[volumes]'": DOWNLOAD,
+    "pip install '.[fast]'": DOWNLOAD,
+    "pip install pillow-heif": DOWNLOAD,
+    "python -m paddlevit_dist convert vit.npz vit.safetensors": DOWNLOAD,
+    "python -m paddlevit_dist convert swin.pth swin.pdparams": DOWNLOAD,
+    "python -m paddlevit_dist export deit.pth exported/deit -model=deit_small_patch16_224 -image_size=384": DOWNLOAD,
+    "./run_eval_multi.sh -cfg=./configs/minkunet34c_scannet.yaml -data_path=/dataset/scannet_prepared "
+    '-pretrained=weights.pth POINTS.COLOR_RANGE "[-0.5, 0.5]" POINTS.VOXEL_FEATURES mean '
+    "DATA.VOXEL_SIZE_M 0.02": DOWNLOAD,
+    "make demo PYTHON=/path/to/python3.11": "names a Python that is not here",
+    "make lint": ITSELF,
+    "make test": ITSELF,
+    "make test-long": ITSELF,
+    "make accept": HOURS,
+    "make test-gpu-wheel": DOWNLOAD,
+}
+
+# Pages whose commands another test runs, or that are about programs of hours.
+NOT_RUN_PAGES = {"docs/finetune.md": PAGE_OF_ITS_OWN, "docs/benchmarks.md": HOURS}

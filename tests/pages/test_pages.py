@@ -1,0 +1,166 @@
+"""Every command of every page, run from a copy of the repository in the order in which a reader meets it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Dict, List
+
+import numpy as np
+import pytest
+from commands.runs import write_pictures
+from distributed.harness import ROOT, run_command
+from points import raw_scenes
+from volumes.test_documentation import write_the_volumes_of_the_page
+
+from paddlevit_dist.config import EXAMPLE, load
+
+from .not_run import NOT_RUN, NOT_RUN_PAGES
+from .reading import PAGES, commands_of, inline_commands_of, text_of
+
+# What is appended to a command that would take minutes: the first pattern that is found in it.
+_SHORTER = [
+    (r"^make demo$", "DEMO_FLAGS=-epochs=1"),
+    (r"^\./run_train_multi\.sh$", "-cfg=./configs/vit_digits.yaml -output=./output/digits -epochs=1"),
+    (r"-output=\./output/mine -resume=auto", "-epochs=2"),
+    (r"run_train.*-output=\./output/mine$", "-epochs=2 -stop_after_epoch=1"),
+    (r"-output=\./output/ten", "-epochs=1"),
+    (r"-output=\./output/(four|mine|balls)", ""),
+    (r"run_train.*minkunet14|minkunet_tutorial", "-epochs=1 POINTS.ROOMS.TRAIN 8 POINTS.ROOMS.VAL 2"),
+    (r"run_train.*pointgroup", "-epochs=1 POINTS.ROOMS.TRAIN 4 POINTS.ROOMS.VAL 2"),
+    (r"run_eval.*(minkunet14|pointgroup)", "POINTS.ROOMS.VAL 2"),
+    (r"landmark_unet3d.*-data_path", "-epochs=1 -ngpus=1"),
+    (r"run_train", "-epochs=1"),
+]
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory) -> Path:
+    """What git tracks or would add, with the environment that ``make`` would have made beside it."""
+    folder = tmp_path_factory.mktemp("clone") / "paddlevit_dist"
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, stdout=subprocess.PIPE
+    )
+    for name in filter(None, listed.stdout.decode().split("\0")):
+        if (ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name)
+    (folder / ".venv").symlink_to(sys.prefix)
+    return folder
+
+
+def bring_data(folder: Path) -> None:
+    """What the pages take for granted: a reader's own pictures, scenes and volumes."""
+    write_pictures(folder / "my_data", train=36, val=4)
+    for number, split in enumerate(("train", "val")):
+        raw_scenes.write_labelled_ply(folder / "my_scenes" / split / "room.ply", seed=number)
+        raw_scenes.write_pointgroup(folder / "pointgroup" / split, "scene0000_00")
+    raw_scenes.write_scannet(folder / "scannet" / "scans" / "scene0000_00", "scene0000_00")
+    write_the_volumes_of_the_page(folder)
+
+
+class Reader:
+    """Types one command after the other into a shell in the clone."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        python = Path(sys.executable).resolve().parent
+        self.variables: Dict[str, str] = {"PATH": f"{python}:/usr/bin:/bin", "PYTHONPATH": "", "VIRTUAL_ENV": ""}
+
+    def type(self, command: str) -> str:
+        if command == ". .venv/bin/activate":
+            environment = self.folder / ".venv"
+            assert (environment / "bin" / "activate").is_file()
+            self.variables.update(PATH=f"{environment}/bin:{self.variables['PATH']}", VIRTUAL_ENV=str(environment))
+            return ""
+        ended = run_command(["bash", "-c", command], timeout=240, folder=self.folder, **self.variables)
+        assert ended.code == 0, f"{command}\n{ended.out[-3000:]}\n{ended.err[-3000:]}"
+        assert "Traceback" not in ended.err
+        return ended.out
+
+
+def shortened(command: str) -> str:
+    for pattern, added in _SHORTER:
+        if re.search(pattern, command):
+            return f"{command} {added}".strip()
+    return command
+
+
+@pytest.mark.long
+def test_the_commands_of_all_pages_run_one_after_the_other(clone, monkeypatch):
+    monkeypatch.chdir(clone)
+    reader = Reader(clone)
+    bring_data(clone)
+    (clone / "my_scenes.py").write_text(
+        re.findall(r"```python\n(.*?)```", text_of("docs/pointclouds.md"), re.DOTALL)[0]
+    )
+    for page in PAGES:
+        if page in NOT_RUN_PAGES:
+            continue
+        for command in commands_of(page):
+            if command not in NOT_RUN:
+                reader.type(shortened(command))
+    assert sorted(path.name for path in (clone / "output").iterdir()) == OUTPUTS
+    assert (clone / "output" / "look" / "data.png").is_file()
+    assert not list(clone.glob("core*"))
+
+
+OUTPUTS = sorted(
+    "demo digits ten look mine tutorial instances landmarks four small rooms balls rooms_instances heads heads_eval "
+    "my_volumes".split()
+)
+
+
+def entry_commands() -> List[str]:
+    return [command for command in NOT_RUN if "main_multi_gpu.py" in command or "./run_" in command]
+
+
+@pytest.mark.parametrize("command", entry_commands())
+def test_what_is_not_run_passes_show_config(command, clone):
+    words = command.partition("main_multi_gpu.py")[2] or command.partition(".sh")[2]
+    program = [sys.executable, "main_multi_gpu.py"] + (["-eval"] if "run_eval" in command else [])
+    line = " ".join([*program, words, "-show_config"])
+    ended = run_command(["bash", "-c", line], timeout=60, folder=clone)
+    assert ended.code == 0, ended.err
+    assert "effective batch" in ended.out
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_commands_in_sentences_are_those_of_a_block_or_listed(page):
+    known = {command for other in PAGES for command in commands_of(other)} | set(NOT_RUN)
+    for command in inline_commands_of(page):
+        if page not in NOT_RUN_PAGES:
+            assert command in known, f"{page}: `{command}` is run by no test"
+
+
+def test_nothing_in_the_list_is_gone_from_the_pages():
+    there = {c for page in PAGES for c in (*commands_of(page), *inline_commands_of(page))}
+    assert set(NOT_RUN) <= there
+
+
+def test_the_chinese_page_has_the_same_commands_tables_and_links():
+    english, chinese = (text_of(page) for page in ("README.md", "README_cn.md"))
+    assert commands_of("README_cn.md") == commands_of("README.md")
+    for pattern in (r"^## ", r"^\|", r"\]\(docs/[a-z]+\.md\)", r"^- "):
+        assert len(re.findall(pattern, english, re.M)) == len(re.findall(pattern, chinese, re.M)), pattern
+    assert set(inline_commands_of("README_cn.md")) == set(inline_commands_of("README.md"))
+
+
+@pytest.mark.parametrize("page", ["README_cn.md", *PAGES])
+def test_links_and_files_that_a_page_names_exist(page):
+    folder = (ROOT / page).parent
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text_of(page)):
+        if "://" not in target:
+            assert (folder / target).exists(), f"{page}: {target}"
+    assert "pip install paddlevit_dist" not in text_of(page).replace("\n", " ")
+
+
+def test_the_example_that_needs_no_arguments_is_the_recipe_of_the_digits():
+    values = load([], EXAMPLE).values
+    assert values.DATA.DATASET == "digits" and values.DATA.IMAGE_SIZE == 16 and values.MODEL.EMBED_DIM == 96
+    assert os.path.samefile(EXAMPLE, ROOT / "configs" / "vit_digits.yaml")
+    assert np.isclose(values.TRAIN.BASE_LR, 2e-3)

@@ -42,9 +42,10 @@ def join_group(uses_gpu: bool, spawned: bool) -> None:
             os.environ.pop(name, None)
     if not uses_gpu:
         os.environ["PADDLE_DISTRI_BACKEND"] = "gloo"
-    with contextlib.redirect_stderr(io.StringIO()) as messages:  # Paddle 3 lists its own modified flags on each start
-        try:
+    messages = io.StringIO()  # Paddle 3 lists its own modified flags on each start
+    try:
+        with contextlib.redirect_stderr(messages):
             dist.init_parallel_env()
-        except BaseException:
-            sys.__stderr__.write(messages.getvalue())
-            raise
+    except BaseException:
+        print(messages.getvalue(), end="", file=sys.stderr)
+        raise

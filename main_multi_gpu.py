@@ -3,12 +3,13 @@
 import sys
 import time
 
-from paddlevit_dist import config as configuration
 from paddlevit_dist.errors import run_and_report
 from paddlevit_dist.registry import resolve
 
 
 def main() -> None:
+    from paddlevit_dist import config as configuration
+
     run = configuration.load(sys.argv[1:], configuration.EXAMPLE)
 
     from paddlevit_dist.parallel import tuning

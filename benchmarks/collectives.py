@@ -1,14 +1,20 @@
-"""What a metric and a gathered object cost with two processes: ours against the usual ways, in the same processes.
+"""What barriers, metrics and gathered objects cost: ours against the usual ways, in the same processes.
 
-python benchmarks/collectives.py
+python benchmarks/collectives.py [--ranks 2 4 8 16] [--start launcher spawn]
+
+Each number of ranks is started by our launcher, tuned as it tunes itself, and by a plain ``dist.spawn`` in an
+environment that nobody has tuned. Ours goes through memory, as it does on one machine, and over the network, as it
+does between machines; the parts of both are timed one by one.
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import functools
 import json
 import pickle
+import re
 import sys
 import tempfile
 import time
@@ -18,23 +24,22 @@ from typing import Any, Callable, Dict, Iterator, List
 import rounds
 from rounds import Spread
 
-from paddlevit_dist.parallel import launch_workers, plan_processes
-
-PROCESSES = 2
-TIMEOUT_SECONDS = 150
+TIMEOUT_SECONDS = 280  # of one number of ranks, started in one way
+STARTS = ("launcher", "spawn")
+ROUNDS = 7
+SMALL_CALLS = 20  # of one round
 METRIC_ROUNDS = 15
-METRIC_STEPS = 100  # of one turn
+METRIC_STEPS = 100  # of one round
 REPORT_EVERY = 20
-GATHER_ROUNDS = 15
 MEGABYTES = 10
 
 METERS = f"meters, reduced every {REPORT_EVERY} steps"
 REDUCED = "reduce_dict at each step"
 SCALARS = "3 x all_reduce + item()"
 
-OURS = "all_gather"
-INFLATED = "pickle as int32, padded"
+MEMORY, NETWORK = "memory", "network"
 OBJECT = "paddle all_gather_object"
+INFLATED = "pickle as int32, padded"
 
 
 def scalar_means(values: List[Any]) -> List[float]:
@@ -104,24 +109,161 @@ def handed_over() -> Iterator[Dict[str, int]]:
             setattr(stream, name, original)
 
 
-def timed(function: Callable[[], Any]) -> Callable[[], float]:
-    """Seconds of one call that all ranks begin together."""
-    from paddlevit_dist import barrier
+@contextlib.contextmanager
+def stopwatch(owner: Any, name: str, part: str, seconds: Dict[str, float]) -> Iterator[None]:
+    """Adds what calls of ``owner.name`` take inside the block to ``seconds[part]``."""
+    original = getattr(owner, name)
+    seconds[part] = 0.0
 
-    def call() -> float:
-        barrier()
+    def call(*arguments: Any, **options: Any) -> Any:
         started = time.perf_counter()
-        function()
+        try:
+            return original(*arguments, **options)
+        finally:
+            seconds[part] += time.perf_counter() - started
+
+    setattr(owner, name, call)
+    try:
+        yield
+    finally:
+        setattr(owner, name, original)
+
+
+class Group:
+    """This rank, and the two ways that ours can go."""
+
+    def __init__(self) -> None:
+        from paddlevit_dist import rank, world_size
+        from paddlevit_dist.parallel import collectives
+
+        self.rank, self.size = rank(), world_size()
+        self._collectives = collectives
+        collectives.all_gather(None)  # finds the way
+        memory, network = collectives._way_of_messages, collectives._network
+        self.ways = {NETWORK: network} if memory is network else {MEMORY: memory, NETWORK: network}
+
+    def by(self, way: str, function: Callable[[], Any]) -> Callable[[], Any]:
+        """``function`` with our collectives going this way."""
+
+        def call() -> Any:
+            self._collectives._way_of_messages = self.ways[way]
+            return function()
+
+        return call
+
+    def timed(self, function: Callable[[], Any], calls: int = 1) -> Callable[[], float]:
+        """Seconds of one of ``calls`` calls that all ranks begin together."""
+
+        def call() -> float:
+            self.ways[NETWORK].wait_for_all()
+            started = time.perf_counter()
+            for _ in range(calls):
+                function()
+            return (time.perf_counter() - started) / calls
+
+        return call
+
+    def slowest(self, seconds: Dict[str, List[float]]) -> Dict[str, List[float]]:
+        """For each round the seconds of the rank that took longest."""
+        of_ranks = self._collectives.all_gather(seconds)
+        return {name: [max(of_round) for of_round in zip(*(s[name] for s in of_ranks))] for name in seconds}
+
+
+def measure_start() -> Dict[str, float]:
+    """Seconds of a request to the group's store as Paddle's client sends it, of the first collective, and of a later
+    request."""
+    import paddle
+    from paddle import distributed as dist
+
+    from paddlevit_dist import all_gather
+
+    store = paddle.base.core.create_or_get_global_tcp_store()
+
+    def request() -> float:
+        started = time.perf_counter()
+        store.add(f"benchmark/{dist.get_rank()}", 1)
         return time.perf_counter() - started
 
-    return call
+    dist.barrier()
+    before = min(request() for _ in range(3))
+    dist.barrier()
+    started = time.perf_counter()
+    all_gather(None)
+    first = time.perf_counter() - started
+    dist.barrier()
+    return {"request before": before, "first all_gather": first, "request after": min(request() for _ in range(20))}
+
+
+def measure_small(group: Group) -> Dict[str, List[float]]:
+    """Seconds of one call of each collective with next to nothing to carry."""
+    from paddlevit_dist import all_gather, barrier, reduce_dict
+
+    metrics = {"loss": 0.5, "top-1": 3, "top-5": 5}
+    calls = {"barrier": barrier, "all_gather": lambda: all_gather(1), "reduce_dict": lambda: reduce_dict(metrics)}
+    contenders = {
+        f"{name} {way}": group.timed(group.by(way, call), SMALL_CALLS)
+        for name, call in calls.items()
+        for way in group.ways
+    }
+    contenders[OBJECT] = group.timed(lambda: paddle_gather(1), SMALL_CALLS)
+    return group.slowest(rounds.interleave(contenders, ROUNDS))
+
+
+def measure_large(group: Group) -> Dict[str, Any]:
+    """Seconds of each way to gather 10 MB from every rank, as an array, with what was handed to Paddle."""
+    import numpy as np
+
+    from paddlevit_dist import all_gather
+
+    data = np.random.default_rng(group.rank).standard_normal(MEGABYTES * 1_000_000 // 4, dtype=np.float32)
+    ways = {way: group.by(way, lambda: all_gather(data)) for way in group.ways}
+    ways[OBJECT] = lambda: paddle_gather(data)
+    if group.size == 2:  # at 16 ranks it would need 10 GB
+        ways[INFLATED] = lambda: inflated_gather(data)
+    counted = {}
+    for name, way in ways.items():
+        with handed_over() as counts:
+            gathered = way()
+        counted[name] = counts["bytes"]
+        assert len(gathered) == group.size and np.array_equal(gathered[group.rank], data), name
+        del gathered
+    seconds = rounds.interleave({name: group.timed(way) for name, way in ways.items()}, ROUNDS)
+    parts = {way: measure_parts(group, way, data) for way in group.ways}
+    return {"seconds": group.slowest(seconds), "counted": counted, "pickle": len(pickle.dumps(data)), "parts": parts}
+
+
+def measure_parts(group: Group, way: str, data: Any) -> Dict[str, List[float]]:
+    """Seconds of the parts of a gathering; what is left over is mostly copying."""
+    from paddle import distributed as dist
+
+    from paddlevit_dist.parallel import collectives
+
+    rounds_of_parts: List[Dict[str, float]] = []
+    for _ in range(ROUNDS):
+        parts: Dict[str, float] = {}
+        group.ways[NETWORK].wait_for_all()
+        with contextlib.ExitStack() as watches:
+            watches.enter_context(stopwatch(collectives.pickle, "dumps", "pickle.dumps", parts))
+            watches.enter_context(stopwatch(collectives.pickle, "loads", "pickle.loads", parts))
+            watches.enter_context(stopwatch(group.ways[way], "wait_for_all", "waiting for all", parts))
+            if way == MEMORY:
+                keep = (group.ways[way], "_keep_long_message", "into memory")
+                watches.enter_context(stopwatch(*keep, parts))
+            else:
+                watches.enter_context(stopwatch(dist, "all_gather", "gloo all_gather", parts))
+            started = time.perf_counter()
+            group.by(way, functools.partial(collectives.all_gather, data))()
+            total = time.perf_counter() - started
+        parts["copies and the rest"] = total - sum(parts.values())
+        rounds_of_parts.append(parts)
+    return {part: [parts[part] for parts in rounds_of_parts] for part in rounds_of_parts[0]}
 
 
 def measure_metrics() -> Dict[str, Any]:
     """Seconds per step of each way to keep three metrics."""
     import paddle
 
-    from paddlevit_dist import rank, reduce_dict
+    from paddlevit_dist import rank, reduce_dict, world_size
     from paddlevit_dist.engine.task import Term
     from paddlevit_dist.observe.meters import Meters
 
@@ -144,7 +286,7 @@ def measure_metrics() -> Dict[str, Any]:
         for _ in range(METRIC_STEPS):
             scalar_means(list(values.values()))
 
-    expected = [position + (PROCESSES - 1) / 2 for position in range(3)]
+    expected = [position + (world_size() - 1) / 2 for position in range(3)]
     assert [value.item() for value in reduce_dict(values).values()] == expected == scalar_means(list(values.values()))
     ways = {METERS: with_meters, REDUCED: reduced, SCALARS: scalars}
     counted = {}
@@ -152,82 +294,114 @@ def measure_metrics() -> Dict[str, Any]:
         with handed_over() as counts:
             way()
         counted[name] = {what: count / METRIC_STEPS for what, count in counts.items()}
-    seconds = rounds.interleave({name: timed(way) for name, way in ways.items()}, METRIC_ROUNDS)
+    group = Group()
+    seconds = rounds.interleave({name: group.timed(way) for name, way in ways.items()}, METRIC_ROUNDS)
     return {"seconds": {name: [s / METRIC_STEPS for s in all_] for name, all_ in seconds.items()}, "counted": counted}
 
 
-def measure_gather(kind: str) -> Dict[str, Any]:
-    """Seconds of each way to gather 10 MB from every rank: ``kind`` "bytes" or "array"."""
-    import numpy as np
-
-    from paddlevit_dist import all_gather, rank
-
-    generator = np.random.default_rng(rank())
-    data = generator.standard_normal(MEGABYTES * 1_000_000 // 4, dtype=np.float32)
-    if kind == "bytes":
-        data = data.tobytes()
-    ways = {OURS: all_gather, INFLATED: inflated_gather, OBJECT: paddle_gather}
-    counted = {}
-    for name, way in ways.items():
-        with handed_over() as counts:
-            gathered = way(data)
-        counted[name] = counts
-        assert len(gathered) == PROCESSES and np.array_equal(np.asarray(gathered[rank()]), np.asarray(data)), name
-    contenders = {name: timed(functools.partial(way, data)) for name, way in ways.items()}
-    seconds = rounds.interleave(contenders, GATHER_ROUNDS)
-    return {"seconds": seconds, "counted": counted, "pickle": len(pickle.dumps(data))}
-
-
 def work(folder: str) -> None:
-    """Both ranks: measure everything; rank 0 writes down what it saw."""
-    from paddlevit_dist import is_main
-
-    measured = {"metrics": measure_metrics(), "bytes": measure_gather("bytes"), "array": measure_gather("array")}
-    if is_main():
+    """Every rank: measure everything; rank 0 writes down what it saw."""
+    start = measure_start()
+    metrics = measure_metrics()
+    group = Group()
+    measured = {"start": start, "metrics": metrics, "small": measure_small(group), "large": measure_large(group)}
+    if group.rank == 0:
         Path(folder, "measured.json").write_text(json.dumps(measured), encoding="utf-8")
 
 
-def show(measured: Dict[str, Any]) -> Dict[str, float]:
-    """Print the tables and return the named ratios: how many times ours the peer takes."""
-    result = {}
+def spawned_work(folder: str) -> None:
+    """The same in a user's own script."""
+    from paddle import distributed as dist
+
+    dist.init_parallel_env()
+    work(folder)
+
+
+def key(*words: Any) -> str:
+    """A name in RESULT."""
+    return re.sub(r"\W+", "_", "_".join(map(str, words)))
+
+
+def milliseconds(values: List[float]) -> str:
+    return Spread.of(values).text(1e3, 2 if min(values) < 0.1 else 1)
+
+
+def show(start: str, ranks: int, measured: Dict[str, Any]) -> Dict[str, float]:
+    """Print the tables of one number of ranks and return the named medians and ratios."""
+    print(f"\n== {ranks} ranks started by {'our launcher' if start == 'launcher' else 'dist.spawn'}")
+    for what, seconds in measured["start"].items():
+        print(f"{what}: {1e3 * seconds:.2f} ms")
+    result = {key(start, ranks, what, "ms"): 1e3 * s for what, s in measured["start"].items()}
+
+    small = measured["small"]
+    rows = [[what, milliseconds(s)] for what, s in small.items()]
+    rounds.table(f"Small, median of {ROUNDS} rounds of {SMALL_CALLS} calls [lowest, highest]", ["call", "ms"], rows)
+    result.update({key(start, ranks, what, "ms"): 1e3 * Spread.of(s).median for what, s in small.items()})
+
     metrics = measured["metrics"]
     seconds, counted = metrics["seconds"], metrics["counted"]
     rows = [
-        [name, Spread.of(seconds[name]).text(1e3, 3), rounds.ratios(seconds[SCALARS], seconds[name]).text()]
-        + [f"{counted[name][what]:.2f}" for what in ("calls", "bytes")]
-        for name in seconds
+        [way, Spread.of(seconds[way]).text(1e3, 3), rounds.ratios(seconds[SCALARS], seconds[way]).text()]
+        + [f"{counted[way][what]:.2f}" for what in ("calls", "bytes")]
+        for way in seconds
     ]
     header = ["way", "ms per step", "peer / this", "calls per step", "bytes per step and rank"]
-    title = f"Three metrics with {PROCESSES} processes, median of {METRIC_ROUNDS} rounds [lowest, highest]"
-    rounds.table(title, header, rows)
-    result["scalars_over_meters"] = rounds.ratios(seconds[SCALARS], seconds[METERS]).median
-    result["scalars_over_reduce_dict"] = rounds.ratios(seconds[SCALARS], seconds[REDUCED]).median
-    for kind in ("bytes", "array"):
-        seconds, counted = measured[kind]["seconds"], measured[kind]["counted"]
-        rows = [
-            [name, Spread.of(seconds[name]).text(1e3, 1), rounds.ratios(seconds[name], seconds[OURS]).text()]
-            + [counted[name]["bytes"], f"{counted[name]['bytes'] / measured[kind]['pickle']:.3f}"]
-            for name in seconds
-        ]
-        header = ["way", "ms", "this / ours", "bytes per rank", "bytes / pickle"]
-        rounds.table(f"{MEGABYTES} MB ({kind}) gathered by {PROCESSES} processes, {GATHER_ROUNDS} rounds", header, rows)
-        for name, key in ((INFLATED, "int32"), (OBJECT, "all_gather_object")):
-            result[f"{key}_over_all_gather_{kind}_time"] = rounds.ratios(seconds[name], seconds[OURS]).median
-            result[f"{key}_over_all_gather_{kind}_bytes"] = counted[name]["bytes"] / counted[OURS]["bytes"]
-    result["all_gather_bytes_over_pickle"] = measured["bytes"]["counted"][OURS]["bytes"] / measured["bytes"]["pickle"]
+    rounds.table(f"Three metrics, median of {METRIC_ROUNDS} rounds of {METRIC_STEPS} steps", header, rows)
+    result[key(start, ranks, "scalars_over_meters")] = rounds.ratios(seconds[SCALARS], seconds[METERS]).median
+    result[key(start, ranks, "scalars_over_reduce_dict")] = rounds.ratios(seconds[SCALARS], seconds[REDUCED]).median
+
+    large = measured["large"]
+    seconds, counted = large["seconds"], large["counted"]
+    ours = seconds[MEMORY if MEMORY in seconds else NETWORK]
+    rows = [
+        [way, milliseconds(s), rounds.ratios(s, ours).text(), counted[way], f"{counted[way] / large['pickle']:.3f}"]
+        for way, s in seconds.items()
+    ]
+    header = ["way", "ms", "this / ours", "bytes per rank", "bytes / pickle"]
+    rounds.table(f"{MEGABYTES} MB of every rank gathered, median of {ROUNDS} rounds", header, rows)
+    for way, s in seconds.items():
+        result[key(start, ranks, MEGABYTES, "MB", way, "ms")] = 1e3 * Spread.of(s).median
+    for way, parts in large["parts"].items():
+        rows = [[part, milliseconds(s)] for part, s in parts.items()]
+        rounds.table(f"Parts of it by {way}, on rank 0", ["part", "ms"], rows)
+        for part, s in parts.items():
+            result[key(start, ranks, MEGABYTES, "MB", way, part, "ms")] = 1e3 * Spread.of(s).median
     return result
 
 
 def main() -> None:
-    if "--worker" in sys.argv:
-        launch_workers(work, (sys.argv[-1],), plan_processes(PROCESSES))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ranks", type=int, nargs="+", default=[2], help="numbers of processes (default: 2)")
+    parser.add_argument("--start", choices=STARTS, nargs="+", default=STARTS, help="default: both")
+    parser.add_argument("--worker", nargs=3, metavar=("START", "RANKS", "FOLDER"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.worker:
+        run_workers(options.worker[0], int(options.worker[1]), options.worker[2])
         return
     rounds.print_machine()
-    with tempfile.TemporaryDirectory(prefix="benchmark_") as folder:
-        command = [sys.executable, __file__, "--worker", folder]
-        rounds.run(command, rounds.tuned_environment(PROCESSES), TIMEOUT_SECONDS)
-        measured = json.loads(Path(folder, "measured.json").read_text(encoding="utf-8"))
-    rounds.print_result(show(measured))
+    result: Dict[str, float] = {}
+    for ranks in options.ranks:
+        for start in options.start:
+            tuned = rounds.tuned_environment(ranks)
+            environment = tuned if start == "launcher" else rounds.clean_environment()
+            with tempfile.TemporaryDirectory(prefix="benchmark_") as folder:
+                command = [sys.executable, __file__, "--worker", start, str(ranks), folder]
+                rounds.run(command, environment, TIMEOUT_SECONDS)
+                measured = json.loads(Path(folder, "measured.json").read_text(encoding="utf-8"))
+            result.update(show(start, ranks, measured))
+    rounds.print_result(result)
+
+
+def run_workers(start: str, ranks: int, folder: str) -> None:
+    """Start the ranks in one of the two ways."""
+    if start == "launcher":
+        from paddlevit_dist.parallel import launch_workers, plan_processes
+
+        launch_workers(work, (folder,), plan_processes(ranks))
+    else:
+        from paddle import distributed as dist
+
+        dist.spawn(spawned_work, args=(folder,), nprocs=ranks, backend="gloo")
 
 
 if __name__ == "__main__":

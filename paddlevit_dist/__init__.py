@@ -5,9 +5,16 @@ The public names are imported on first use, so that ``import paddlevit_dist`` al
 
 from __future__ import annotations
 
+import warnings
+
 from .lazy_names import lazy_names
 
 __version__ = "0.1.0"
+
+# Paddle says at its import that it would like a tool for compiling operators, which nothing here does.
+warnings.filterwarnings(
+    "ignore", "No ccache found", UserWarning, module=r"paddle\.utils\.cpp_extension\.extension_utils"
+)
 
 _NAMES = {
     "UserError": "errors",

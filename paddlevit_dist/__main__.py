@@ -6,9 +6,11 @@ import importlib
 import os
 import sys
 import warnings
+from typing import List
 
 from .errors import UserError, run_and_report
 from .registry import closest
+from .version import versions
 
 COMMANDS = {
     "doctor": ("paddlevit_dist.parallel.doctor:run", "what this machine and its Paddle can do"),
@@ -32,15 +34,27 @@ COMMANDS = {
 }
 
 
+_HELP = ("-h", "--h", "-help", "--help", "help")
+
+
+def show(names: List[str]) -> None:
+    """A line for each of these commands."""
+    print("python -m paddlevit_dist COMMAND, or --version; COMMAND -h shows its options\n")
+    for name in names:
+        print(f"  {name:15} {COMMANDS[name][1]}")
+
+
 def main() -> None:
     os.environ.setdefault("GLOG_minloglevel", "2")  # Paddle's own log and warnings, which tell users of tools nothing
-    for unneeded in ("No ccache found", "You are using GPU version Paddle"):
-        warnings.filterwarnings("ignore", message=unneeded)
+    warnings.filterwarnings("ignore", message="You are using GPU version Paddle")
     words = sys.argv[1:]
-    if not words or words[0] in ("-h", "--help", "help"):
-        print("python -m paddlevit_dist COMMAND\n")
-        for name, (_, meaning) in COMMANDS.items():
-            print(f"  {name:15} {meaning}")
+    group = words[0] + " " if words else ""  # `prepare -h` is about the commands that begin with this word
+    listed = [name for name in COMMANDS if name.startswith(group)]
+    if not words or words[0] in _HELP or (words[0] not in COMMANDS and listed and words[1:2] and words[1] in _HELP):
+        show(listed if words and listed else list(COMMANDS))
+        return
+    if words[0] in ("-version", "--version", "version"):
+        print(versions())
         return
     length = 2 if " ".join(words[:2]) in COMMANDS else 1
     command = " ".join(words[:length])

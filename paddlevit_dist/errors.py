@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Callable
 
+from . import environment, printing
+
 
 class UserError(Exception):
     """Bad input: the entry prints its message as one line and ends with exit code 2.
@@ -34,7 +36,12 @@ class WorkerFailure(Exception):
 
 
 def run_and_report(function: Callable[[], None]) -> int:
-    """Call ``function`` and return the process's exit code, having told the user what went wrong on stderr."""
+    """Call ``function`` and return the process's exit code, having told the user what went wrong on stderr.
+
+    For the whole process: nothing that is printed ends it, and what ``.venv`` beside the package has need not be
+    installed for the interpreter that was called.
+    """
+    printing.never_fail()
     try:
         function()
     except UserError as error:
@@ -43,6 +50,12 @@ def run_and_report(function: Callable[[], None]) -> int:
     except WorkerFailure as error:
         print(f"{error.traceback}error: {error}", file=sys.stderr)
         return error.exit_code
+    except ModuleNotFoundError as error:
+        advice = environment.go_on_beside(error)
+        if advice is None:
+            raise
+        print(f"error: {advice}", file=sys.stderr)
+        return UserError.exit_code
     except KeyboardInterrupt:
         print("interrupted: the same command with -resume=auto goes on from the last checkpoint", file=sys.stderr)
         return 130

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from ..errors import UserError
+from ..version import versions
 from .defaults import KEYS
 from .key import show
 from .setting import COMMAND_LINE, Setting
@@ -58,6 +59,7 @@ FLAGS: dict[str, Flag] = {
         Flag("seed", "N", "SEED", "machine"),
         Flag("show_config", None, None, "help", "print the merged configuration, with the source of each value"),
         Flag("h", None, None, "help", "print this text; also -help"),
+        Flag("version", None, None, "help", "print the versions of this package, Paddle and Python"),
     )
 }
 
@@ -108,10 +110,13 @@ def parse(argv: Sequence[str]) -> CommandLine:
 
     Raises:
         UserError: a flag is not known, lacks its value or has one too many; an override is incomplete.
-        SystemExit: help was asked for, and printed.
+        SystemExit: help or the version was asked for, and printed.
     """
     if {"-h", "--h", "-help", "--help"} & set(argv):
         print(help_text())
+        raise SystemExit(0)
+    if {"-version", "--version"} & set(argv):
+        print(versions())
         raise SystemExit(0)
     given, overrides = _read(argv)
     command = CommandLine(show="show_config" in given)

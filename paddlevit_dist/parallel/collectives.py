@@ -2,26 +2,24 @@
 
 Every function here must be called by every rank, in the same order. With one process each returns at once.
 
-On the CPU (gloo) a collective fails after 30 seconds, whatever time-out is asked for, when one rank is late; so each
-exchange first meets at a barrier on the group's key-value store, which may be waited on for as long as it takes.
+On the CPU (gloo) a collective fails after 30 seconds, whatever time-out is asked for, when one rank is late; so the
+ranks first meet where they may wait for as long as it takes: in memory on one machine (``SharedMemory``), otherwise on
+the group's key-value store (``Network``).
 """
 
 from __future__ import annotations
 
 import pickle
-import struct
-import time
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, Dict, List, NamedTuple, Optional, Union
 
 import numpy as np
 import paddle
 import paddle.distributed as dist
 
 from . import world
+from .network import Network, Reader
+from .shared_memory import SharedMemory
 
-_FRAME_BYTES = 1024  # every exchange opens with one frame of this size per rank
-_LENGTH = struct.Struct("<q")
-_INLINE_BYTES = _FRAME_BYTES - _LENGTH.size
 _REDUCE_ON_HOST_BYTES = 16 * 1024  # smaller entries travel together in one gather and are summed by each rank
 
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
@@ -39,16 +37,15 @@ def all_gather(data: Any) -> List[Any]:
     """
     if world.world_size() == 1:
         return [data]
-    return [pickle.loads(message) for message in _exchange(_pickle(data))]
+    return _exchange(_pickle(data), pickle.loads)
 
 
 def broadcast_object(data: Any, source: int = 0) -> Any:
     """Rank ``source``'s ``data`` on every rank. Every rank must call this; the others' argument is not looked at."""
     if world.world_size() == 1:
         return data
-    payload = _pickle(data) if world.rank() == source else b""
-    message = _exchange(payload)[source]
-    return pickle.loads(message)
+    message = _pickle(data) if world.rank() == source else b""
+    return _exchange(message, lambda got: pickle.loads(got) if len(got) else None)[source]
 
 
 def reduce_dict(values: Dict[Any, Any], average: bool = True) -> Dict[Any, Any]:
@@ -76,7 +73,7 @@ def reduce_dict(values: Dict[Any, Any], average: bool = True) -> Dict[Any, Any]:
     large = [name for name in ordered if entries[name].num_bytes > _REDUCE_ON_HOST_BYTES]
     small = [name for name in ordered if entries[name].num_bytes <= _REDUCE_ON_HOST_BYTES]
     payload = [_to_host(values[name]) for name in small]
-    messages = [pickle.loads(message) for message in _exchange(_pickle((signature, payload)))]
+    messages = _exchange(_pickle((signature, payload)), pickle.loads)
     _check_signatures([message[0] for message in messages])
     totals = dict(zip(small, (_sum_in_rank_order(column) for column in zip(*[message[1] for message in messages]))))
     totals.update(zip(large, _reduce_on_device([values[name] for name in large])))
@@ -92,10 +89,6 @@ def all_reduce_sum(tensor: paddle.Tensor) -> paddle.Tensor:
     return tensor
 
 
-_RANKS_PER_COUNTER = 60  # an int64 of the store holds one bit for each of these
-_barriers_entered = 0
-
-
 def barrier(timeout: Optional[float] = None) -> None:
     """Wait until every rank has come here. Every rank must call this.
 
@@ -103,34 +96,31 @@ def barrier(timeout: Optional[float] = None) -> None:
         timeout: seconds to wait; None waits for as long as it takes.
     Raises:
         TimeoutError: some ranks did not come in time; the message names them.
+        ConnectionError: a rank's process ended before it came (where ranks share a machine and no time-out is given).
     """
-    global _barriers_entered
-    if world.world_size() == 1:
-        return
-    _barriers_entered += 1
-    store, rank = world.store(), world.rank()
-    started = time.monotonic()
-    pause = 0.0002
-    store.add(_arrivals(rank // _RANKS_PER_COUNTER), 1 << (rank % _RANKS_PER_COUNTER))
-    while True:
-        missing = _missing_ranks(store)
-        if not missing:
-            return
-        if timeout is not None and time.monotonic() - started > timeout:
-            raise TimeoutError(f"rank {rank} waited {timeout:g} s at a barrier for rank(s) {missing}")
-        time.sleep(pause)
-        pause = min(pause * 1.5, 0.05)
+    if world.world_size() > 1:
+        # Before the first exchange ranks wait on the store: a barrier with a time-out cannot look for a better way.
+        (_way_of_messages or _network_of_group()).wait_for_all(timeout)
 
 
-def _arrivals(group: int) -> str:
-    return f"paddlevit_dist/barrier/{_barriers_entered}/{group}"
+_network: Optional[Network] = None
+_way_of_messages: Union[SharedMemory, Network, None] = None
 
 
-def _missing_ranks(store: Any) -> List[int]:
-    size = world.world_size()
-    # Adding 0 reads the counter; unlike the store's `wait` it returns at once and so respects our time-out.
-    masks = [store.add(_arrivals(group), 0) for group in range((size - 1) // _RANKS_PER_COUNTER + 1)]
-    return [r for r in range(size) if not masks[r // _RANKS_PER_COUNTER] >> (r % _RANKS_PER_COUNTER) & 1]
+def _network_of_group() -> Network:
+    """Made at the first call of any collective, whoever has started the processes."""
+    global _network
+    if _network is None:
+        _network = Network()
+    return _network
+
+
+def _exchange(message: bytes, read: Reader) -> List[Any]:
+    """``read`` of every rank's message, in rank order."""
+    global _way_of_messages
+    if _way_of_messages is None:
+        _way_of_messages = SharedMemory.of_group(_network_of_group()) or _network_of_group()
+    return _way_of_messages.exchange(message, read)
 
 
 class _Entry(NamedTuple):
@@ -234,30 +224,3 @@ def _check_signatures(signatures: List[list]) -> None:
 
 def _pickle(data: Any) -> bytes:
     return pickle.dumps(data, protocol=pickle.HIGHEST_PROTOCOL)
-
-
-def _exchange(message: bytes) -> List[np.ndarray]:
-    """Every rank's bytes in rank order: one gather of small frames, and a second one only for what did not fit."""
-    barrier()
-    head = np.zeros(_FRAME_BYTES, dtype=np.uint8)
-    content = np.frombuffer(_LENGTH.pack(len(message)) + message[:_INLINE_BYTES], dtype=np.uint8)
-    head[: len(content)] = content
-    frames = _gather_bytes(head)
-    lengths = [_LENGTH.unpack(frame[: _LENGTH.size].tobytes())[0] for frame in frames]
-    starts = [frame[_LENGTH.size : _LENGTH.size + length] for frame, length in zip(frames, lengths)]
-    longest_rest = max(lengths) - _INLINE_BYTES
-    if longest_rest <= 0:
-        return starts
-    rest = np.zeros(longest_rest, dtype=np.uint8)
-    own_rest = np.frombuffer(message, dtype=np.uint8)[_INLINE_BYTES:]
-    rest[: len(own_rest)] = own_rest
-    rests = _gather_bytes(rest)
-    parts = zip(starts, rests, lengths)
-    return [np.concatenate([start, part[: max(0, length - _INLINE_BYTES)]]) for start, part, length in parts]
-
-
-def _gather_bytes(payload: np.ndarray) -> List[np.ndarray]:
-    """Gather equally long uint8 arrays ``(bytes,)`` of all ranks."""
-    gathered: List[paddle.Tensor] = []
-    dist.all_gather(gathered, paddle.to_tensor(payload))
-    return [tensor.numpy() for tensor in gathered]

@@ -14,6 +14,10 @@ from . import devices, tuning
 
 def run(arguments: List[str]) -> None:
     """Print versions, devices, tuning, a checked product per device, shared memory and a two-process exchange."""
+    if {"-h", "--h", "-help", "--help"} & set(arguments):
+        print("usage: python -m paddlevit_dist doctor\n")
+        print("Versions, devices, tuning, a checked product on each device, shared memory, an exchange of 2 processes.")
+        return
     if arguments:
         raise UserError(f"doctor takes no arguments, not '{arguments[0]}'")
     tuning.restart_with_environment(1, True)

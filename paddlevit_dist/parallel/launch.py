@@ -23,6 +23,7 @@ import time
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Tuple
 
+from .. import printing
 from ..errors import UserError, WorkerFailure
 from . import failures
 from .devices import ProcessPlan
@@ -111,6 +112,7 @@ def _worker_entry(
     worker: Callable[..., None], arguments: Tuple[Any, ...], folder: str, parent: int, uses_gpu: bool
 ) -> None:
     """What a spawned process runs: join the group, work, write down the end."""
+    printing.never_fail()
     faulthandler.enable()
     die_with_parent(parent)
     rank = int(os.environ["PADDLE_TRAINER_ID"])

@@ -11,10 +11,10 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
-import sys
 import time
 from typing import Any, Dict, Mapping, Optional
 
+from ..environment import restart
 from . import devices
 
 _MARK = "PADDLEVIT_DIST_ENVIRONMENT"  # set in a process that has been born with the environment below
@@ -82,10 +82,7 @@ def restart_with_environment(requested_processes: int, tuned: bool) -> None:
     added = environment(processes, tuned, os.environ)
     os.environ.update(added)
     os.environ[_MARK] = ",".join(sorted(added))
-    sys.stdout.flush()
-    sys.stderr.flush()
-    arguments = getattr(sys, "orig_argv", None)  # Python 3.10+; keeps interpreter flags such as -X and -m
-    os.execv(sys.executable, [sys.executable, *(arguments[1:] if arguments else sys.argv)])
+    restart()
 
 
 def give_back_memory() -> None:

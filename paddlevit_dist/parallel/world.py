@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-import socket
 import sys
 
 import paddle
@@ -43,33 +42,10 @@ def join_group(uses_gpu: bool, spawned: bool) -> None:
             os.environ.pop(name, None)
     if not uses_gpu:
         os.environ["PADDLE_DISTRI_BACKEND"] = "gloo"
-    with contextlib.redirect_stderr(io.StringIO()) as messages:  # Paddle 3 lists its own modified flags on each start
-        try:
+    messages = io.StringIO()  # Paddle 3 lists its own modified flags on each start
+    try:
+        with contextlib.redirect_stderr(messages):
             dist.init_parallel_env()
-        except BaseException:
-            sys.__stderr__.write(messages.getvalue())
-            raise
-    _send_small_messages_at_once()
-
-
-def _send_small_messages_at_once() -> None:
-    """Switch off Nagle's algorithm on this process's TCP connections (Linux).
-
-    The store's client writes a request in several small pieces, so each one waited 44 ms for the kernel's delayed
-    acknowledgement; without it a request takes 0.1 ms.
-    """
-    if not os.path.isdir("/proc/self/fd"):
-        return
-    for name in os.listdir("/proc/self/fd"):
-        try:
-            connection = socket.socket(fileno=os.dup(int(name)))
-        except OSError:  # the descriptor is no socket, or was the listing's own and is closed by now
-            continue
-        with connection:
-            if connection.family in (socket.AF_INET, socket.AF_INET6) and connection.type == socket.SOCK_STREAM:
-                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-
-
-def store():
-    """The key-value store of the group, served by rank 0. Unlike collectives it may be waited on for hours."""
-    return paddle.base.core.create_or_get_global_tcp_store()
+    except BaseException:
+        print(messages.getvalue(), end="", file=sys.stderr)
+        raise

@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import pickle
+import time
+from pathlib import Path
 
 import numpy as np
 import paddle
 import pytest
 
 import paddlevit_dist
+from paddlevit_dist.parallel import collectives
 
 from .harness import run_workers, succeeded
 
 RANKS = 2
+
+
+def both_ways(function, *arguments) -> list:
+    """What ``function`` returns when messages go through memory, and when they go over the network."""
+    paddlevit_dist.all_gather(None)  # finds the way
+    assert collectives._way_of_messages is not collectives._network, "these processes cannot read each other's memory"
+    through_memory = function(*arguments)
+    collectives._way_of_messages = collectives._network
+    return [through_memory, function(*arguments)]
 
 
 def entries(rank: int) -> dict:
@@ -41,6 +53,10 @@ def as_numpy(value):
     return np.asarray(value)
 
 
+def reduce_both_ways(average: bool, extra: int):
+    return both_ways(reduce_entries, average, extra)
+
+
 def reduce_entries(average: bool, extra: int):
     """Reduce ``entries`` and, beside them, ``extra`` numbers that push the dictionary over the size for one frame."""
     values = entries(paddlevit_dist.rank())
@@ -54,7 +70,8 @@ def reduce_entries(average: bool, extra: int):
 
 @pytest.mark.parametrize("extra", [0, 5000], ids=["in one frame", "on the device"])
 def test_sums_keep_keys_kinds_dtypes_and_are_exact_on_every_rank(extra):
-    results = succeeded(run_workers("distributed.test_collectives:reduce_entries", False, extra)).results
+    of_ranks = succeeded(run_workers("distributed.test_collectives:reduce_both_ways", False, extra)).results
+    results = [result for ways in of_ranks for result in ways]
     bring = [entries(rank) for rank in range(RANKS)]
     for names, values, kinds, dtypes in results:
         assert names[: len(bring[0])] == list(bring[0])
@@ -71,7 +88,8 @@ def test_sums_keep_keys_kinds_dtypes_and_are_exact_on_every_rank(extra):
         if extra:
             np.testing.assert_array_equal(values["large"], 2 * np.arange(extra) + 1)
     for name in results[0][1]:
-        np.testing.assert_array_equal(results[0][1][name], results[1][1][name])
+        for other in results[1:]:
+            np.testing.assert_array_equal(results[0][1][name], other[1][name])
 
 
 @pytest.mark.parametrize("extra", [0, 5000], ids=["in one frame", "on the device"])
@@ -128,7 +146,7 @@ def test_ranks_that_bring_different_entries_all_get_the_same_clear_error(how, ex
 
 
 def gather(objects):
-    return paddlevit_dist.all_gather(objects[paddlevit_dist.rank()])
+    return both_ways(paddlevit_dist.all_gather, objects[paddlevit_dist.rank()])
 
 
 @pytest.mark.parametrize(
@@ -139,12 +157,13 @@ def gather(objects):
         ("", "Grüße"),
         (np.arange(6).reshape(2, 3), np.array([], dtype=np.float64)),
         ([], list(range(250))),
+        (b"x" * 16_300, b"y" * 16_400),
     ],
-    ids=["None and nested", "0 bytes and 3 MB", "texts", "arrays", "around the frame size"],
+    ids=["None and nested", "0 bytes and 3 MB", "texts", "arrays", "around the frame size", "around the slot size"],
 )
 def test_all_gather_returns_every_ranks_object_in_rank_order(objects):
     results = succeeded(run_workers("distributed.test_collectives:gather", objects)).results
-    for gathered in results:
+    for gathered in [gathered for ways in results for gathered in ways]:
         assert len(gathered) == RANKS
         for got, sent in zip(gathered, objects):
             assert type(got) is type(sent)
@@ -164,33 +183,41 @@ def gather_counting_bytes(sizes):
 
     dist.all_gather = counting
     data = np.random.default_rng(0).bytes(sizes[paddlevit_dist.rank()])
-    lengths = [len(part) for part in paddlevit_dist.all_gather(data)]
-    return handed, lengths
+
+    def gathered():
+        handed.clear()
+        return [len(part) for part in paddlevit_dist.all_gather(data)], list(handed)
+
+    return both_ways(gathered)
 
 
 @pytest.mark.parametrize("sizes", [(0, 50_000_000), (10_000_000, 10_000_000), (10, 20)])
 def test_all_gather_hands_over_hardly_more_than_the_largest_pickle(sizes):
     results = succeeded(run_workers("distributed.test_collectives:gather_counting_bytes", sizes)).results
     largest = len(pickle.dumps(b"x" * max(sizes), protocol=pickle.HIGHEST_PROTOCOL))
-    for handed, lengths in results:
-        assert lengths == list(sizes)
+    for (in_memory, _), (over_network, handed) in results:
+        assert in_memory == over_network == list(sizes)
         assert sum(handed) * RANKS <= 1.05 * RANKS * largest + RANKS * 1024
 
 
-def broadcast_and_wait():
+def broadcast():
+    return both_ways(broadcast_from_each)
+
+
+def broadcast_from_each():
     rank = paddlevit_dist.rank()
     first = paddlevit_dist.broadcast_object({"from": rank})
     return first, paddlevit_dist.broadcast_object(f"rank {rank}", source=1)
 
 
 def test_broadcast_gives_the_sources_object_to_all():
-    results = succeeded(run_workers("distributed.test_collectives:broadcast_and_wait")).results
-    assert results == [({"from": 0}, "rank 1")] * RANKS
+    results = succeeded(run_workers("distributed.test_collectives:broadcast")).results
+    assert results == [[({"from": 0}, "rank 1")] * 2] * RANKS
 
 
 def late_rank(seconds: float):
-    import time
-
+    paddlevit_dist.all_gather(None)
+    collectives._way_of_messages = collectives._network
     if paddlevit_dist.rank() == 1:
         time.sleep(seconds)
     return paddlevit_dist.reduce_dict({"value": 1.0}, average=False)
@@ -202,18 +229,28 @@ def test_a_rank_that_is_later_than_gloos_own_time_limit_is_waited_for():
     assert results == [{"value": 2.0}] * RANKS
 
 
-def barrier_alone():
-    if paddlevit_dist.rank() == 0:
-        try:
-            paddlevit_dist.barrier(timeout=0.5)
-        except TimeoutError as error:
-            return str(error)
-    return None
+def barrier_alone(marker: str):
+    """Rank 0 waits in vain at a barrier: at the first collective of all, and once messages go through memory."""
+    said = []
+    for turn in range(2):
+        came = Path(f"{marker}_{turn}")
+        if paddlevit_dist.rank() == 0:
+            with pytest.raises(TimeoutError) as caught:
+                paddlevit_dist.barrier(timeout=0.3)
+            said.append(str(caught.value))
+            came.touch()
+        else:
+            while not came.exists():
+                time.sleep(0.01)
+            paddlevit_dist.barrier()
+        assert paddlevit_dist.all_gather(turn) == [turn] * RANKS  # the group is still usable
+    return said
 
 
-def test_a_barrier_names_the_ranks_that_did_not_come():
-    results = succeeded(run_workers("distributed.test_collectives:barrier_alone")).results
-    assert "rank(s) [1]" in results[0]
+def test_a_barrier_names_the_ranks_that_did_not_come_and_lets_late_ones_through(tmp_path):
+    target = "distributed.test_collectives:barrier_alone"
+    results = succeeded(run_workers(target, str(tmp_path / "came"), timeout=60)).results
+    assert len(results[0]) == 2 and all("rank(s) [1]" in said for said in results[0])
 
 
 def test_one_process_returns_at_once():

@@ -1,0 +1,72 @@
+"""Standard streams that never end a run: what cannot be written is dropped, and the work goes on.
+
+A reader that has gone (``| head``), a full disk, a terminal that hung up or a stream that was closed would otherwise
+raise at the next print, and once more when Python flushes its streams at the end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import select
+import sys
+from typing import Any
+
+
+class _DroppingWriter(io.FileIO):
+    """Writes to a descriptor; what it does not take any more counts as written."""
+
+    def write(self, data: Any) -> int:
+        try:
+            written = super().write(data)
+            while written is None:  # somebody has made the descriptor non-blocking, and it is full for the moment
+                select.select([], [self], [])
+                written = super().write(data)
+        except OSError:
+            return memoryview(data).nbytes
+        return written
+
+
+def never_fail() -> None:
+    """Let stdout and stderr of this process drop what they cannot write. Calling it again changes nothing.
+
+    Streams that somebody has put in the place of Python's own, such as a notebook's, stay as they are.
+    """
+    _open_closed_descriptors()
+    for descriptor, name in ((1, "stdout"), (2, "stderr")):
+        stream = getattr(sys, name)
+        if stream is None:
+            stream = io.TextIOWrapper(io.FileIO(descriptor, "w", closefd=False), encoding="utf-8", write_through=True)
+        if type(stream) is io.TextIOWrapper and not _is_safe(stream) and stream.fileno() == descriptor:
+            setattr(sys, name, _safe(stream, descriptor))
+
+
+def _open_closed_descriptors() -> None:
+    """Put /dev/null where a standard descriptor is closed: the next file to be opened would be printed into."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+            os.set_inheritable(descriptor, True)
+
+
+def _is_safe(stream: io.TextIOWrapper) -> bool:
+    return isinstance(getattr(stream.buffer, "raw", stream.buffer), _DroppingWriter)
+
+
+def _safe(stream: io.TextIOWrapper, descriptor: int) -> io.TextIOWrapper:
+    with contextlib.suppress(OSError):  # what was printed so far is dropped too if nobody reads it
+        stream.flush()
+    raw = _DroppingWriter(descriptor, "w", closefd=False)
+    raw.name = f"<{'stdout' if descriptor == 1 else 'stderr'}>"
+    return io.TextIOWrapper(
+        raw if isinstance(stream.buffer, io.RawIOBase) else io.BufferedWriter(raw),
+        encoding=stream.encoding,
+        # A file name that the terminal's encoding cannot show is no reason to fail either.
+        errors="backslashreplace" if stream.errors == "strict" else stream.errors,
+        newline="\n",
+        line_buffering=stream.line_buffering,
+        write_through=stream.write_through,
+    )

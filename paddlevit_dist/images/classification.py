@@ -16,10 +16,11 @@ from ..models import create_model
 from ..parallel import all_gather, is_main, rank
 from .augment import build_augmentation
 from .class_balance import class_weights, draw_balanced_order, weighted_cross_entropy
+from .datasets.left_out import printable
 from .distillation import Teacher, distillation_loss, teacher_of
 from .erasing import RandomErasing
 from .fast_decoding import FastReader, FastTransform
-from .inspection import Inspection, printable
+from .inspection import Inspection
 from .metrics import ClassificationMetrics
 from .mixing import Mix, build_mixing, smooth_targets, soft_cross_entropy
 from .model_options import configured_options

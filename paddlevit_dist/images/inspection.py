@@ -7,7 +7,7 @@ from typing import Any, Dict, List, NamedTuple, Optional
 import numpy as np
 
 from ..errors import UserError
-from .datasets.left_out import LeftOut
+from .datasets.left_out import LeftOut, printable
 from .identical import find_identical, tell_identical
 from .opening import Opened, findings, open_split, refuse_bad
 
@@ -73,8 +73,3 @@ def classes_without_pictures(dataset: Any, split: str, num_classes: int) -> List
     shown = ", ".join(names[label] if names else str(label) for label in missing[:3].tolist())
     more = ", …" if len(missing) > 3 else ""
     return [f"{split} has no pictures of {len(missing):,} of {num_classes:,} classes: {shown}{more}"]
-
-
-def printable(line: str) -> str:
-    """``line`` with bytes of file names that are no UTF-8 as ``\\xe9``, so that every stream and file takes it."""
-    return line.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

@@ -13,10 +13,9 @@ from ..errors import UserError
 from ..registry import resolve
 from .datasets.folder import ClassFolders
 from .datasets.imagenet import FIRST_OF_KIT, LISTS
-from .datasets.left_out import LeftOut
+from .datasets.left_out import LeftOut, printable
 from .datasets.reading import Reading
 from .datasets.tar_scan import find_shards
-from .inspection import printable
 from .prepare_check import check_pictures
 from .prepare_shards import Settings, prepare_shards
 from .quarantine import QUARANTINE_FILE, write_quarantine

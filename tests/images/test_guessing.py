@@ -185,6 +185,12 @@ def test_the_named_data_set_reads_what_lies_there(write, tmp_path):
         assert len(target(str(tmp_path / "data"), "train", tmp_path / "cache")) >= 2
 
 
+def test_the_reason_can_be_printed_whatever_the_folders_are_called(tmp_path):
+    unsplit_folders(tmp_path / "data")
+    os.rename(tmp_path / "data" / "ant", os.path.join(os.fsencode(tmp_path), b"data/a\xe9"))
+    assert "class folders a\\xe9, bee" in guess(str(tmp_path / "data")).reason.encode("utf-8").decode()
+
+
 def test_idx_files_of_a_folder_named_for_fashion(tmp_path):
     idx()(tmp_path / "Fashion-MNIST" / "raw")
     assert guess(str(tmp_path / "Fashion-MNIST" / "raw")).dataset == "fashion_mnist"

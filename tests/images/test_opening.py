@@ -138,19 +138,20 @@ def test_ctrl_c_ends_the_threads_at_once(root):
     assert threading.active_count() == before
 
 
-def test_each_thread_reads_its_own_copy_of_more_tar_files_than_stay_open(tmp_path, monkeypatch):
-    """With one copy for all, a thread would close the file that another reads from."""
-    monkeypatch.setattr(opening, "cpu_cores", lambda: 8)
-    (tmp_path / "cache").mkdir()
-    for number in range(100):
-        save(tmp_path / "a.png", number)
-        with tarfile.open(tmp_path / f"train-{number:03d}.tar", "w") as tar:
-            for name in ("ant", "bee"):
-                tar.add(tmp_path / "a.png", f"{name}/{number}.png")
-    dataset = TarImages(str(tmp_path), "train", tmp_path / "cache")
-    opened = opening.open_split(dataset, "train")
-    expected = {index: opening.digest_of(dataset.encoded(index)) for index in range(len(dataset))}
-    assert {look.index: look.digest for look in opened.looks} == expected and len(expected) == 200
+def test_each_thread_reads_its_own_copy(root, monkeypatch):
+    """With one copy of tar files for all, a thread would close the file that another reads from."""
+    monkeypatch.setattr(opening, "cpu_cores", lambda: 4)
+    dataset = tars(root, "train")
+    together = threading.Barrier(4, timeout=10)
+
+    def look(own, index):
+        together.wait()  # four threads are at work at once
+        return threading.get_ident(), id(own), opening.digest_of(own.encoded(index))
+
+    found = list(opening.in_threads(look, dataset, range(12), "", 12, 60.0))
+    copies = {(thread, copy) for thread, copy, _ in found}
+    assert len(copies) == len({copy for _, copy in copies}) == 4 and id(dataset) not in {copy for _, copy in copies}
+    assert [digest for _, _, digest in found] == [opening.digest_of(dataset.encoded(index)) for index in range(12)]
 
 
 @pytest.mark.parametrize("suffix", ["jpg", "png", "webp"])

@@ -17,6 +17,7 @@ from .cifar_files import find_source
 from .folder import VAL_FOLDERS
 from .formats import hint_of, is_hidden, readable_suffixes, suffix_of
 from .imagenet import FIRST_OF_KIT, LISTS
+from .left_out import printable
 from .tar_scan import find_shards
 
 _MOST_ENTRIES = 2_000  # looked at in a folder
@@ -68,7 +69,7 @@ def guess(path: str) -> Optional[Guess]:
     found = [made for made in (look(root, shown) for look in _LOOKS) if made is not None]
     _refuse_several(found)
     if found:
-        return found[0]
+        return found[0]._replace(reason=printable(found[0].reason))
     _refuse_point_clouds(root, shown)
     return None
 

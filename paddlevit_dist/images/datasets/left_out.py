@@ -112,3 +112,8 @@ def head_of(path: bytes) -> bytes:
         return b""
     finally:
         os.close(descriptor)
+
+
+def printable(line: str) -> str:
+    """``line`` with bytes of file names that are no UTF-8 as ``\\xe9``, so that every stream and file takes it."""
+    return line.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

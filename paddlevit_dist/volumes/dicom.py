@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Callable, Dict, List, NamedTuple, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 
@@ -77,7 +77,7 @@ def open_series(folder: str, itk: Any) -> Series:
     return Series((len(slices), rows, columns), affine, lambda: _load([one.file for one in slices], itk))
 
 
-def _read_slice(file: str, itk: Any) -> Any:
+def _read_slice(file: str, itk: Any) -> Optional[_Slice]:
     """What a file says of its slice; None if it is no DICOM file, such as a note beside them."""
     reader = itk.ImageFileReader()
     reader.SetImageIO("GDCMImageIO")

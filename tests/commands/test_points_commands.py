@@ -9,7 +9,7 @@ import pytest
 from distributed.harness import ROOT, run_command
 from PIL import Image
 
-from paddlevit_dist import export_model, inspect_data, register_task
+from paddlevit_dist import export_model, inspect_data, registry
 from paddlevit_dist.engine.task import Task
 from paddlevit_dist.errors import UserError
 
@@ -33,11 +33,11 @@ def test_inspect_data_without_data_is_told(tmp_path):
     assert "dataset scannet needs -data_path" in refusal(command(*words))
 
 
-def test_inspect_data_of_a_task_without_pictures_is_told(tmp_path):
+def test_inspect_data_of_a_task_without_pictures_is_told(tmp_path, monkeypatch):
     class Blind(Task):
         pass
 
-    register_task("blind", Blind)
+    monkeypatch.setitem(registry.TASKS, "blind", Blind)
     with pytest.raises(UserError, match="inspect data: TASK blind has no pictures of its samples"):
         inspect_data.run(["TASK", "blind", "-dataset=digits", f"-output={tmp_path}"])
 

@@ -90,15 +90,15 @@ def remarks_on(kind: str, names: Sequence[str], headers: Sequence[SceneHeader]) 
     if wide:
         name, header = wide[0]
         lines.append(
-            f"{len(wide)} of {len(names)} scenes look as if they were in millimetres ({name} spans {header.extent:,.0f} m "
-            f"with {header.num_points:,} points); if they are, export them in metres and prepare them again"
+            f"{len(wide)} of {len(names)} scenes look as if they were in millimetres ({name} spans {header.extent:,.0f} "
+            f"m with {header.num_points:,} points); if they are, export them in metres and prepare them again"
         )
     shifted = [pair for pair in zip(names, headers) if kind == "pth" and not pair[1].is_centred]
     if shifted:
         name, header = shifted[0]
         lines.append(
             f"{len(shifted)} of {len(names)} scenes do not lie around the origin, where PointGroup's preparation puts "
-            f"them ({name} has x from {header.low[0]:.2f} to {header.high[0]:.2f} m); they are kept as they are: networks "
-            "that are fed positions see others than in centred scenes"
+            f"them ({name} has x from {header.low[0]:.2f} to {header.high[0]:.2f} m); they are kept as they are: "
+            "networks that are fed positions see others than in centred scenes"
         )
     return lines

@@ -38,8 +38,9 @@ def test_inspect_data_of_a_task_without_pictures_is_told(tmp_path, monkeypatch):
         pass
 
     monkeypatch.setitem(registry.TASKS, "blind", Blind)
+    (tmp_path / "blind.yaml").write_text("TASK: blind\nDATA:\n  DATASET: synthetic_rooms\n")
     with pytest.raises(UserError, match="inspect data: TASK blind has no pictures of its samples"):
-        inspect_data.run(["TASK", "blind", "-dataset=digits", f"-output={tmp_path}"])
+        inspect_data.run([f"-cfg={tmp_path / 'blind.yaml'}", f"-output={tmp_path}"])
 
 
 @pytest.mark.parametrize("recipe", ("minkunet_tutorial", "pointgroup_synthetic_rooms"))

@@ -91,8 +91,8 @@ def remarks_on(kind: str, names: Sequence[str], headers: Sequence[SceneHeader]) 
         name, header = wide[0]
         lines.append(
             f"{len(wide)} of {len(names)} scenes look as if they were in millimetres ({name} spans "
-            f"{header.extent:,.0f} m with {header.num_points:,} points); if they are, export them in metres and prepare "
-            "them again"
+            f"{header.extent:,.0f} m with {header.num_points:,} points); if they are, export them in metres and "
+            "prepare them again"
         )
     shifted = [pair for pair in zip(names, headers) if kind == "pth" and not pair[1].is_centred]
     if shifted:

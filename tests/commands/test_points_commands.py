@@ -9,7 +9,8 @@ import pytest
 from distributed.harness import ROOT, run_command
 from PIL import Image
 
-from paddlevit_dist import export_model
+from paddlevit_dist import export_model, inspect_data, registry
+from paddlevit_dist.engine.task import Task
 from paddlevit_dist.errors import UserError
 
 from .runs import refusal, well
@@ -30,6 +31,16 @@ def test_inspect_data_draws_scenes_as_the_network_sees_them(tmp_path):
 def test_inspect_data_without_data_is_told(tmp_path):
     words = ["inspect", "data", f"-cfg={ROOT}/configs/minkunet34c_scannet.yaml", f"-output={tmp_path}"]
     assert "dataset scannet needs -data_path" in refusal(command(*words))
+
+
+def test_inspect_data_of_a_task_without_pictures_is_told(tmp_path, monkeypatch):
+    class Blind(Task):
+        pass
+
+    monkeypatch.setitem(registry.TASKS, "blind", Blind)
+    (tmp_path / "blind.yaml").write_text("TASK: blind\nDATA:\n  DATASET: synthetic_rooms\n")
+    with pytest.raises(UserError, match="inspect data: TASK blind has no pictures of its samples"):
+        inspect_data.run([f"-cfg={tmp_path / 'blind.yaml'}", f"-output={tmp_path}"])
 
 
 @pytest.mark.parametrize("recipe", ("minkunet_tutorial", "pointgroup_synthetic_rooms"))

@@ -273,3 +273,15 @@ def test_scenes_without_any_class_are_told_and_not_left_as_a_store_without_class
         splits = reader.sources(str(tmp_path), dict.fromkeys(("train", "val", "test")))
         with pytest.raises(UserError, match="no point of any scene has a class: choose the property .* --label"):
             prepare_store(reader, splits, str(tmp_path), tmp_path / "out", workers=1)
+
+
+def test_torch_files_that_are_not_centred_are_told_and_kept(tmp_path):
+    for name, shift in (("a", 3.0), ("b", 0.0)):
+        xyz = room(200)[0]
+        xyz = xyz - xyz.mean(axis=0) + np.float32(shift)
+        zipped(tmp_path / f"{name}.pth", (xyz, xyz * 0, np.zeros(200), np.zeros(200)))
+    splits = PthReader().sources(str(tmp_path), dict.fromkeys(("train", "val", "test")))
+    (remark,) = prepare_store(PthReader(), splits, str(tmp_path), tmp_path / "out", workers=1).remarks
+    assert "1 of 2 scenes do not lie around the origin" in remark and "(a has x from " in remark
+    places = [Scenes(str(tmp_path / "out"), split, tmp_path).coordinates for split in ("train", "val")]
+    assert places == [AS_GIVEN, CENTRED]

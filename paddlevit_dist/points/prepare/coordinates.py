@@ -6,7 +6,7 @@ and float32 holds millimetres only near the origin: at a UTM northing of 5,400 k
 
 from __future__ import annotations
 
-from typing import List, NamedTuple, Optional, Sequence, Tuple
+from typing import List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
@@ -85,30 +85,21 @@ def coarse_steps(path: str, xyz: np.ndarray) -> List[str]:
 
 def remarks_on(kind: str, names: Sequence[str], headers: Sequence[SceneHeader]) -> List[str]:
     """Lines on scenes that look as if their unit or their origin were not what networks expect."""
-    pairs = list(zip(names, headers))
-    wide = [pair for pair in pairs if pair[1].extent >= _WIDE_M and pair[1].spacing >= _SPARSE_M]
-    shifted = [pair for pair in pairs if kind == "pth" and not pair[1].is_centred]
-    lines: List[Optional[str]] = [
-        _remark(
-            wide,
-            len(pairs),
-            "look as if they were in millimetres",
-            lambda header: f"spans {header.extent:,.0f} m with {header.num_points:,} points",
-            "if they are, export them in metres and prepare them again",
-        ),
-        _remark(
-            shifted,
-            len(pairs),
-            "do not lie around the origin, where PointGroup's preparation puts them",
-            lambda header: f"has x from {header.low[0]:.2f} to {header.high[0]:.2f} m",
-            "they are kept as they are: networks that are fed positions see others than in centred scenes",
-        ),
-    ]
-    return [line for line in lines if line is not None]
-
-
-def _remark(pairs: List[Tuple[str, SceneHeader]], total: int, what: str, shown, advice: str) -> Optional[str]:
-    if not pairs:
-        return None
-    name, header = pairs[0]
-    return f"{len(pairs)} of {total} scenes {what} ({name} {shown(header)}); {advice}"
+    lines = []
+    wide = [pair for pair in zip(names, headers) if pair[1].extent >= _WIDE_M and pair[1].spacing >= _SPARSE_M]
+    if wide:
+        name, header = wide[0]
+        lines.append(
+            f"{len(wide)} of {len(names)} scenes look as if they were in millimetres ({name} spans "
+            f"{header.extent:,.0f} m with {header.num_points:,} points); if they are, export them in metres and "
+            "prepare them again"
+        )
+    shifted = [pair for pair in zip(names, headers) if kind == "pth" and not pair[1].is_centred]
+    if shifted:
+        name, header = shifted[0]
+        lines.append(
+            f"{len(shifted)} of {len(names)} scenes do not lie around the origin, where PointGroup's preparation puts "
+            f"them ({name} has x from {header.low[0]:.2f} to {header.high[0]:.2f} m); they are kept as they are: "
+            "networks that are fed positions see others than in centred scenes"
+        )
+    return lines

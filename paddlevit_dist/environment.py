@@ -39,7 +39,8 @@ def go_on_beside(error: ModuleNotFoundError) -> Optional[str]:
         print(f"{error.name} is not installed for {sys.executable}: going on with {beside}", file=sys.stderr)
         os.environ[_MARK] = str(beside)
         restart(str(beside))
-    missing = [package for module, package in REQUIRED.items() if importlib.util.find_spec(module) is None]
+    lacking = [module for module in REQUIRED if module == error.name or importlib.util.find_spec(module) is None]
+    missing = [REQUIRED[module] for module in lacking]
     advice = f"{sys.executable} -m pip install {' '.join(missing)}"
     if (ROOT / "setup.py").exists():
         repository = shlex.quote(f"{ROOT}[cpu]")

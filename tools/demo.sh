@@ -6,29 +6,28 @@ cd -- "$(dirname -- "$0")/.."
 output=./output/demo
 rm -rf "$output"
 
-echo "== training: ./run_train_multi.sh"
+trap '' PIPE # nobody need read to the end
+say() { printf '%s\n' "$@" 2>/dev/null || :; }
+
+say "== training: ./run_train_multi.sh"
 ./run_train_multi.sh -cfg=./configs/vit_digits.yaml -output="$output" "$@"
-echo
-echo "== evaluation of the saved checkpoint: ./run_eval_multi.sh"
+say "" "== evaluation of the saved checkpoint: ./run_eval_multi.sh"
 said=$(./run_eval_multi.sh -cfg=./configs/vit_digits.yaml -output="$output" -pretrained="$output/checkpoints/last")
-printf '%s\n' "$said"
+say "$said" ""
 evaluated=$(printf '%s\n' "$said" | tail -n 1)
 trained=$(grep ' top-1 ' "$output/log.txt" | grep 'evaluation: ' | tail -n 1)
 trained=${trained#*evaluation: }
 trained=${trained%% (best)}
 
-echo
 if [ "$trained" != "$evaluated" ]; then
-    echo "error: the evaluation after training said '$trained', the evaluation of the checkpoint '$evaluated'" >&2
+    say "error: the evaluation after training said '$trained', the evaluation of the checkpoint '$evaluated'" >&2
     exit 1
 fi
-cat <<END
-== done: the checkpoint gives exactly what training ended with: $evaluated
-log          $output/log.txt
-metrics      $output/metrics.jsonl
-checkpoint   $output/checkpoints/last/model.pdparams
-run record   $output/run.json
-
-Next, on your own pictures (folders my_data/train/<class>/*.jpg and my_data/val/<class>/*.jpg):
-  ./run_train_multi.sh -cfg=./configs/vit_tiny_patch16_224.yaml -data_path=my_data -batch_size=32 -output=./output/mine
-END
+say "== done: the checkpoint gives exactly what training ended with: $evaluated" \
+    "log          $output/log.txt" \
+    "metrics      $output/metrics.jsonl" \
+    "checkpoint   $output/checkpoints/last/model.pdparams" \
+    "run record   $output/run.json" \
+    "" \
+    "Next, on your own pictures (folders my_data/train/<class>/*.jpg and my_data/val/<class>/*.jpg):" \
+    "  ./run_train_multi.sh -cfg=./configs/vit_tiny_patch16_224.yaml -data_path=my_data -batch_size=32 -output=./output/mine"

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Any, Dict
 
+from .. import printing
 from ..errors import UserError
 from .progress import write_line
 
@@ -26,6 +27,8 @@ class RunRecord:
     def __init__(self, folder: Path, writes: bool) -> None:
         self.folder = folder
         self.writes = writes
+        if writes:
+            printing.never_fail()
 
     def say(self, text: str) -> None:
         """One line on stdout and in ``log.txt``."""
@@ -38,7 +41,8 @@ class RunRecord:
         """One line in ``log.txt`` alone."""
         if not self.writes:
             return
-        with open(self.folder / "log.txt", "a", encoding="utf-8") as log:
+        # A file name may hold what is no text.
+        with open(self.folder / "log.txt", "a", encoding="utf-8", errors="backslashreplace") as log:
             log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
 
     def event(self, kind: str, values: Dict[str, Any]) -> None:

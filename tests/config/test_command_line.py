@@ -73,7 +73,7 @@ def test_paddlevits_flags_are_all_there():
     theirs = (
         "cfg dataset data_path output batch_size batch_size_eval image_size accum_iter pretrained resume last_epoch"
     )
-    ours = "num_classes ngpus epochs stop_after_epoch seed num_workers show_config recompute allow_changes"
+    ours = "num_classes ngpus epochs stop_after_epoch seed num_workers show_config recompute allow_changes version"
     assert set(FLAGS) == {*theirs.split(), "eval", "amp", *ours.split(), "h"}
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from yacs.config import CfgNode
 
 from ..errors import UserError
-from ..registry import RECIPES, room_of
+from ..registry import RECIPES, list_names, room_of
 from .defaults import KEYS
 
 _MIXING = ("TRAIN.MIXUP_ALPHA", "TRAIN.CUTMIX_ALPHA", "TRAIN.CUTMIX_MINMAX")  # each switches mixing on
-_FIXED_BATCH_NORMS = ("classification", "landmarks")  # tasks whose batch norms keep their own momentum
 
 
 class _Given:
@@ -33,7 +32,6 @@ def check(values: CfgNode, places: dict[str, str]) -> list[str]:
         UserError: two values contradict each other.
     """
     given = _Given(values, places)
-    _check_rooms(values, given)
     _check_images(values, given)
     _check_points(values, given)
     if values.EVAL:
@@ -51,11 +49,6 @@ def check(values: CfgNode, places: dict[str, str]) -> list[str]:
     _check_epochs(values, given)
     _check_learning_rate(values, given)
     _check_mixing(values, given)
-    if values.TRAIN.BATCH_NORM_MOMENTUM is not None and values.TASK in _FIXED_BATCH_NORMS:
-        raise UserError(
-            f"{given['TRAIN.BATCH_NORM_MOMENTUM']}: only the networks of point clouds read it, and {given['TASK']}; "
-            "leave it out"
-        )
     if values.DATA.CLASS_BALANCED and values.TRAIN.CLASS_WEIGHTS is not None:
         raise UserError(
             f"{given['DATA.CLASS_BALANCED']} and {given['TRAIN.CLASS_WEIGHTS']}: "
@@ -67,8 +60,13 @@ def check(values: CfgNode, places: dict[str, str]) -> list[str]:
     return notices
 
 
-def _check_rooms(values: CfgNode, given: _Given) -> None:
-    """Task, data set and model have to be of one kind; a user's own fit anything."""
+def check_rooms(values: CfgNode, places: dict[str, str]) -> None:
+    """Task, data set and model have to be of one kind; a user's own fit anything.
+
+    Raises:
+        UserError: they are not.
+    """
+    given = _Given(values, places)
     task = room_of("task", values.TASK)
     for name, kind, value in (
         ("DATA.DATASET", "dataset", values.DATA.DATASET),
@@ -76,9 +74,11 @@ def _check_rooms(values: CfgNode, given: _Given) -> None:
     ):
         room = room_of(kind, value)
         if None not in (task, room) and task != room:
+            others = ", ".join(other for other in list_names(kind) if room_of(kind, other) == task)
+            fitting = f", or one of {others}" if kind == "dataset" else ""
             raise UserError(
                 f"{given[name]} is for {room}, {given['TASK']} for {task}: choose a recipe for {room}, such as "
-                f"-cfg={RECIPES[room]}, or another -dataset"
+                f"-cfg={RECIPES[room]}{fitting}"
             )
 
 

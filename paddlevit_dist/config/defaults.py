@@ -141,7 +141,7 @@ _TRAIN = (
     _optional(
         "TRAIN.BATCH_NORM_MOMENTUM",
         "float",
-        "point clouds: share of its running statistics that a batch norm keeps in a step: Paddle's momentum, which is "
+        "share of its running statistics that a batch norm keeps in a step: Paddle's momentum, which is "
         "1 minus PyTorch's (0.02 there is 0.98 here); None: the model's own",
         _SHARE,
     ),

@@ -85,7 +85,10 @@ def load(argv: Sequence[str], example: str | None = None) -> Configuration:
         put(values, name, KEYS[name].default[:1] * values.DATA.IMAGE_CHANNELS)
     notices = [*command.notices, *renamed]
     notices += paddlevit.judge(foreign)
-    notices += checks.check(values, {name: setting.place for name, setting in known.items()})
+    places = {name: setting.place for name, setting in known.items()}
+    if example is not None:
+        checks.check_rooms(values, places)
+    notices += checks.check(values, places)
     values.freeze()
 
     sources = {name: known[name].source if name in known else "default" for name in KEYS}

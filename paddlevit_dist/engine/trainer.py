@@ -27,6 +27,7 @@ from ..parallel import (
     is_main,
     rank,
     recompute_layers,
+    set_batch_norm_momentum,
     tuning,
     world_size,
 )
@@ -66,6 +67,11 @@ class Trainer:
         with self._heartbeat("building the model"):
             self.model = task.build_model()
         self.record.say(describe_model(config, self.model))
+        momentum = config.TRAIN.BATCH_NORM_MOMENTUM
+        if momentum is not None and not set_batch_norm_momentum(self.model, momentum):
+            raise UserError(
+                f"TRAIN.BATCH_NORM_MOMENTUM {momentum}: {config.MODEL.NAME} has no batch norm; leave it out"
+            )
         workers = config.DATA.NUM_WORKERS
         self._num_workers = default_workers(world_size(), cpu_cores()) if workers is None else workers
         self.val_loader = self._loader(

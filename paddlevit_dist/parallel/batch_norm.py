@@ -321,15 +321,16 @@ def convert_batch_norm(model: paddle.nn.Layer) -> paddle.nn.Layer:
     return convert(model)
 
 
-def set_batch_norm_momentum(model: paddle.nn.Layer, momentum: Optional[float]) -> None:
-    """Set the momentum of every batch normalisation of ``model``, Paddle's or ours.
+def set_batch_norm_momentum(model: paddle.nn.Layer, momentum: float) -> int:
+    """Set the momentum of every batch normalisation of ``model``, Paddle's or ours, and return how many there are.
 
     Args:
-        momentum: share of the running statistics that a step keeps (TRAIN.BATCH_NORM_MOMENTUM); None leaves them all.
+        momentum: share of the running statistics that a step keeps (TRAIN.BATCH_NORM_MOMENTUM).
     """
-    for layer in model.sublayers(include_self=True):
-        if momentum is not None and isinstance(layer, _KINDS):
-            layer._momentum = float(np.float32(momentum))
+    layers = [layer for layer in model.sublayers(include_self=True) if isinstance(layer, _KINDS)]
+    for layer in layers:
+        layer._momentum = float(np.float32(momentum))
+    return len(layers)
 
 
 def broadcast_statistics(model: paddle.nn.Layer) -> None:

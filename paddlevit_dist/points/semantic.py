@@ -12,7 +12,6 @@ import paddle.nn.functional as F
 
 from ..engine.task import Moment, Task, Term
 from ..models import create_model
-from ..parallel import set_batch_norm_momentum
 from .export import SceneWriter, class_colours
 from .losses import lovasz_softmax, summed_cross_entropy
 from .pictures import CELL_PX, UNLABELLED, draw, in_cell
@@ -95,7 +94,6 @@ class SemanticSegmentation(Task):
             in_channels=feature_channels(self.config.POINTS.FEATURES),
         )
         self.plan_spec = model.plan_spec()
-        set_batch_norm_momentum(model, self.config.TRAIN.BATCH_NORM_MOMENTUM)
         compile_loops()
         return model
 

@@ -63,6 +63,7 @@ def test_a_wrong_value_in_a_file_is_named_with_its_line(tmp_path):
         (["TRAIN.WARMUP_STEPS", "22"], ["TRAIN.WARMUP_STEPS", "22 updates", "shorten"]),
         (["MODEL.NUM_HEADS", "3"], ["EMBED_DIM 16", "NUM_HEADS 3"]),
         (["-image_size=20"], ["20", "8", "16 or 24"]),
+        (["TRAIN.BATCH_NORM_MOMENTUM", "0.98"], ["TRAIN.BATCH_NORM_MOMENTUM 0.98", "vit has no batch norm"]),
     ],
     ids=words,
 )

@@ -158,11 +158,13 @@ def batch_norms(model):
 
 @pytest.mark.parametrize("make", (semantic_task, instance_task))
 def test_the_momentum_of_all_batch_norms_of_a_network(make):
-    for words, expected in (((), 0.9), (("TRAIN.BATCH_NORM_MOMENTUM", "0.98"), 0.98)):
-        task = make(*words)
-        task.build_dataset("val", None)
-        layers = batch_norms(task.build_model())
-        assert len(layers) >= 3 and {round(layer._momentum, 6) for layer in layers} == {expected}
+    task = make()
+    task.build_dataset("val", None)
+    model = task.build_model()
+    layers = batch_norms(model)
+    assert {round(layer._momentum, 6) for layer in layers} == {0.9}
+    assert set_batch_norm_momentum(model, 0.98) == len(layers) >= 3
+    assert {round(layer._momentum, 6) for layer in layers} == {0.98}
 
 
 def test_running_statistics_keep_that_share():
@@ -173,13 +175,6 @@ def test_running_statistics_keep_that_share():
         for _ in range(3):
             model(paddle.to_tensor(rows))
         np.testing.assert_allclose(layer._mean.numpy(), (1 - 0.98**3) * rows.mean(axis=0), rtol=1e-4)
-        set_batch_norm_momentum(model, None)
-        assert abs(layer._momentum - 0.98) < 1e-6
-
-
-def test_a_batch_norm_momentum_where_none_is_set_by_it_is_told():
-    with pytest.raises(UserError, match="TRAIN.BATCH_NORM_MOMENTUM 0.98 .*only the networks of point clouds read it"):
-        config.load(["TRAIN.BATCH_NORM_MOMENTUM", "0.98"])
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import paddle.nn.functional as F
 from ...engine.task import Moment, Task, Term
 from ...errors import UserError
 from ...models import create_model
-from ...parallel import rank, set_batch_norm_momentum
+from ...parallel import rank
 from ..losses import summed_cross_entropy
 from ..models.pointgroup import Grouping, PointGroupOutput
 from ..pictures import CELL_PX, in_cell
@@ -117,7 +117,6 @@ class InstanceSegmentation(Task):
             repeats=self.keys.BLOCKS,
         )
         self.plan_spec = model.plan_spec()
-        set_batch_norm_momentum(model, self.config.TRAIN.BATCH_NORM_MOMENTUM)
         compile_loops()
         for part in self.keys.FROZEN:
             for parameter in getattr(model, part).parameters():

@@ -71,6 +71,9 @@ class SemanticSegmentation(Task):
             color_range=tuple(points.COLOR_RANGE),
         )
 
+    def describe_samples(self, samples: Any) -> str:
+        return f"{super().describe_samples(samples)} of {len(self.class_names)} classes: {', '.join(self.class_names)}"
+
     def collate(self, samples: Sequence[PointSample]) -> Dict[str, Any]:
         batch: Dict[str, Any] = join_views(samples)
         coordinates = batch.pop("coordinates")

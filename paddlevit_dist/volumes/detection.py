@@ -77,6 +77,10 @@ class LandmarkDetection(Task):
         mirrored = self._mirrored() if is_training else range(len(self.names))
         return VolumeSamples(dataset, crop_size, augmentation, mirrored, self._window())
 
+    def describe_samples(self, samples: VolumeSamples) -> str:
+        placed = zip(self.names, samples.dataset.placed())
+        return f"{super().describe_samples(samples)}: " + ", ".join(f"{name} {number:,}" for name, number in placed)
+
     def _mirrored(self) -> List[int]:
         volumes = self.config.VOLUMES
         pairs = chosen_pairs(volumes.FLIP, volumes.MIRROR_PAIRS, self.names)

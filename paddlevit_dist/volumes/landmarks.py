@@ -95,6 +95,10 @@ class Landmarks:
         """Voxel positions (landmarks, 3) in the order z, y, x within ``geometry``; NaN where missing."""
         return geometry.voxels(self.cases[index].world)
 
+    def placed(self) -> List[int]:
+        """In how many volumes each landmark is placed."""
+        return np.sum([np.isfinite(case.world).all(axis=1) for case in self.cases], axis=0).tolist()
+
     def case(self, index: int) -> str:
         return self.cases[index].name
 

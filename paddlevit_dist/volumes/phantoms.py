@@ -151,6 +151,9 @@ class SyntheticLandmarks:
     def points(self, index: int, geometry: Geometry) -> np.ndarray:
         return geometry.voxels(self._phantom(index).world)
 
+    def placed(self) -> List[int]:
+        return [len(self)] * len(self.names)
+
     def case(self, index: int) -> str:
         return f"phantom_{self.split}_{index:03d}"
 

@@ -97,6 +97,9 @@ class InstanceSegmentation(Task):
         """Classes that have instances."""
         return [number for number, name in enumerate(self.class_names) if name not in self.keys.STUFF]
 
+    def describe_samples(self, samples: Any) -> str:
+        return f"{super().describe_samples(samples)} of {len(self.class_names)} classes: {', '.join(self.class_names)}"
+
     def collate(self, samples: Sequence[InstanceSample]) -> Dict[str, Any]:
         batch = network_batch(samples, self.plan_spec, self.keys.USE_POSITIONS, self.voxel_features)
         if self.predictions is not None:

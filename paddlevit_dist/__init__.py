@@ -6,6 +6,7 @@ The public names are imported on first use, so that ``import paddlevit_dist`` al
 from __future__ import annotations
 
 import warnings
+import zlib  # noqa: F401 - before Paddle: 2.6's library has another zlib inside, which would answer for this one and crash
 
 from .lazy_names import lazy_names
 

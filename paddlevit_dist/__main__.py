@@ -48,10 +48,12 @@ def main() -> None:
     os.environ.setdefault("GLOG_minloglevel", "2")  # Paddle's own log and warnings, which tell users of tools nothing
     warnings.filterwarnings("ignore", message="You are using GPU version Paddle")
     words = sys.argv[1:]
-    group = words[0] + " " if words else ""  # `prepare -h` is about the commands that begin with this word
-    listed = [name for name in COMMANDS if name.startswith(group)]
-    if not words or words[0] in _HELP or (words[0] not in COMMANDS and listed and words[1:2] and words[1] in _HELP):
-        show(listed if words and listed else list(COMMANDS))
+    if not words or words[0] in _HELP:
+        show(list(COMMANDS))
+        return
+    group = [name for name in COMMANDS if name.startswith(words[0] + " ")]
+    if group and words[0] not in COMMANDS and words[1:2] and words[1] in _HELP:  # prepare -h
+        show(group)
         return
     if words[0] in ("-version", "--version", "version"):
         print(versions())

@@ -8,25 +8,26 @@ from typing import Any, Dict, List
 import paddle
 
 from ..parallel import world_size
+from ..registry import room_of
 from .schedule import describe_rates
 from .task import Task
 
 
-def describe_data(config: Any, task: Task, datasets: Dict[str, Any]) -> List[str]:
+def _data(config: Any, task: Task, datasets: Dict[str, Any]) -> List[str]:
     """Name and place of the data set, and how many samples each split has, by class where that is known."""
     data = config.DATA
-    place = data.DATA_PATH or "no -data_path: it comes with the package"
+    is_ours = room_of("dataset", data.DATASET) is not None
+    place = data.DATA_PATH or ("no -data_path: it comes with the package" if is_ours else "no -data_path")
     splits = [f"{split} {task.describe_samples(samples)}" for split, samples in datasets.items()]
     return [f"data: {data.DATASET} ({place})", *(f"  {split}" for split in splits)]
 
 
-def describe_model(config: Any, model: paddle.nn.Layer) -> str:
-    """Name and size."""
-    parameters = sum(math.prod(p.shape) for p in model.parameters())
-    return f"model: {config.MODEL.NAME}, {parameters:,} parameters"
+def first_lines(config: Any, task: Task, datasets: Dict[str, Any]) -> List[str]:
+    """What a run is told by: data, model, devices and effective batch."""
+    return [*_data(config, task, datasets), f"model: {config.MODEL.NAME}", _devices(config)]
 
 
-def describe_devices(config: Any) -> str:
+def _devices(config: Any) -> str:
     """Devices, the samples that they take at once, and the learning rates that follow."""
     size = world_size()
     kind = "GPU" if paddle.get_device().startswith("gpu") else "CPU process"
@@ -36,10 +37,11 @@ def describe_devices(config: Any) -> str:
     return f"{devices}; {describe_rates(config, size)}"
 
 
-def describe_epoch(task: Task, samples: int, updates: int, effective_batch: int) -> str:
-    """Updates of an epoch, and what it leaves out."""
+def describe_training(task: Task, model: paddle.nn.Layer, samples: int, updates: int, effective_batch: int) -> str:
+    """Size of the model, updates of an epoch, and what that leaves out."""
+    parameters = sum(math.prod(p.shape) for p in model.parameters())
     left_out = samples - updates * effective_batch
-    said = f"training: {updates} updates per epoch"
+    said = f"training {parameters:,} parameters, {updates} updates per epoch"
     if left_out:
         said += (
             f"; {left_out:,} of {samples:,} {task.sample_name} are left out of each, others each time: they do not "

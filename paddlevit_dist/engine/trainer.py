@@ -36,7 +36,7 @@ from . import about
 from .averaging import AveragedWeights
 from .compilation import compile_passes
 from .evaluator import evaluate
-from .introduction import describe_data, describe_devices, describe_epoch, describe_model
+from .introduction import describe_training, first_lines
 from .keeper import Keeper
 from .optimizer import build_optimizer, freeze
 from .precision import Precision
@@ -61,12 +61,11 @@ class Trainer:
         self.datasets = datasets
         self.record = RunRecord(Path(config.SAVE), is_main())
         self.folder = Path(config.SAVE) / "checkpoints"
-        for line in [*describe_data(config, task, datasets), describe_devices(config), *task.notices]:
+        for line in [*first_lines(config, task, datasets), *task.notices]:
             self.record.say(line)
         paddle.seed(config.SEED)  # initial weights: the same on all ranks and for any number of them
         with self._heartbeat("building the model"):
             self.model = task.build_model()
-        self.record.say(describe_model(config, self.model))
         momentum = config.TRAIN.BATCH_NORM_MOMENTUM
         if momentum is not None and not set_batch_norm_momentum(self.model, momentum):
             raise UserError(
@@ -300,7 +299,7 @@ class Trainer:
 
     def _describe_run(self) -> None:
         samples, batch = len(self.datasets["train"]), self.sampler.global_batch_size
-        self.record.say(describe_epoch(self.task, samples, self.updates_per_epoch, batch))
+        self.record.say(describe_training(self.task, self.model, samples, self.updates_per_epoch, batch))
         if self.precision.notice:
             self.record.say(self.precision.notice)
 

@@ -30,7 +30,7 @@ def main() -> None:
     folder = prepare_folder(run.values.SAVE)
     task = resolve("task", run.values.TASK)(run.values)
     splits = ("val",) if run.values.EVAL else ("train", "val")
-    with Heartbeat(write_line, "reading the data sets", shown=plan.is_main):
+    with Heartbeat(write_line, shown=plan.is_main).at("reading the data sets"):
         datasets = {split: task.build_dataset(split, cache_folder(folder)) for split in splits}
     run = with_fitting_warmup(run, plan.total_processes, datasets)
     task.notices = [*run.notices, *plan.notices, *task.notices]

@@ -64,7 +64,8 @@ class Trainer:
         for line in [*first_lines(config, task, datasets), *task.notices]:
             self.record.say(line)
         paddle.seed(config.SEED)  # initial weights: the same on all ranks and for any number of them
-        with self._heartbeat("building the model"):
+        self.heartbeat = Heartbeat(self.record.say, shown=self.record.writes)
+        with self.heartbeat.at("building the model"):
             self.model = task.build_model()
         momentum = config.TRAIN.BATCH_NORM_MOMENTUM
         if momentum is not None and not set_batch_norm_momentum(self.model, momentum):
@@ -83,9 +84,6 @@ class Trainer:
             ),
             task.collate,
         )
-
-    def _heartbeat(self, place: str) -> Heartbeat:
-        return Heartbeat(self.record.say, place, shown=self.record.writes)
 
     def _start_record(self) -> None:
         """Write configuration and run record: not before the run is sure to go on, lest it replaces another's."""
@@ -119,7 +117,7 @@ class Trainer:
             self.record.say(line)
         if self.config.SAVE_PREDICTIONS:
             self._prepare_predictions()
-        with self._heartbeat("evaluating") as self.heartbeat:
+        with self.heartbeat.at("evaluating"):
             values, line = self._evaluate("evaluation")
         if self.config.SAVE_PREDICTIONS:
             for said in self.task.finish_predictions():
@@ -162,7 +160,7 @@ class Trainer:
 
     def train(self) -> Dict[str, float]:
         """Train to NUM_EPOCHS (or STOP_AFTER_EPOCH) and return the last evaluation's values, equal on every rank."""
-        with self._heartbeat("preparing the training") as self.heartbeat:
+        with self.heartbeat.at("preparing the training"):
             return self._train()
 
     def _train(self) -> Dict[str, float]:

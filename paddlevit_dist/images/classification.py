@@ -125,9 +125,10 @@ class Classification(Task):
             self._apply_training_policies(samples)
         return samples
 
-    def describe_samples(self, samples: ImageSamples) -> str:
+    def describe_samples(self, samples: Any) -> str:
         said = super().describe_samples(samples)
-        labels = getattr(samples.dataset, "labels", None)
+        # A program may hand the trainer samples of its own.
+        labels = getattr(samples.dataset, "labels", None) if isinstance(samples, ImageSamples) else None
         if labels is None:
             return said
         numbers = np.bincount(np.asarray(labels, dtype=np.int64), minlength=samples.dataset.num_classes)

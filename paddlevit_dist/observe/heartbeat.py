@@ -19,11 +19,10 @@ if hasattr(os, "register_at_fork"):
 
 
 class Heartbeat:
-    """Says where the run is when nothing was printed for a while: ``with Heartbeat(say, "reading the list"): ...``
+    """Says where the run is when nothing was printed for a while: ``with Heartbeat(say).at("reading the list"): ...``
 
     Args:
         say: prints a line.
-        place: where the run is; ``at`` changes it.
         shown: False on all ranks but the main one.
         quiet_seconds: without a line, or a bar that moved, until one is said.
         poll_seconds: between looks at the clock.
@@ -32,7 +31,6 @@ class Heartbeat:
     def __init__(
         self,
         say: Callable[[str], None],
-        place: str,
         shown: bool = True,
         quiet_seconds: float = QUIET_SECONDS,
         poll_seconds: float = _POLL_SECONDS,
@@ -43,15 +41,17 @@ class Heartbeat:
         self._poll_seconds = poll_seconds
         self._stop = threading.Event()
         self._thread: Optional[threading.Thread] = None
-        self.at(place)
+        self._place = ("", time.monotonic())
 
-    def at(self, place: str) -> None:
-        """The run is somewhere else now."""
+    def at(self, place: str) -> "Heartbeat":
+        """The run is here now; may be entered as a context, in which it is watched."""
         self._place = (place, time.monotonic())
+        return self
 
     def __enter__(self) -> "Heartbeat":
         if self._shown:
             progress.note_sign_of_life()
+            self._stop.clear()
             self._thread = threading.Thread(target=self._watch, name="heartbeat", daemon=True)
             self._thread.start()
         return self

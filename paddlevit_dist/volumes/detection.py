@@ -77,9 +77,12 @@ class LandmarkDetection(Task):
         mirrored = self._mirrored() if is_training else range(len(self.names))
         return VolumeSamples(dataset, crop_size, augmentation, mirrored, self._window())
 
-    def describe_samples(self, samples: VolumeSamples) -> str:
+    def describe_samples(self, samples: Any) -> str:
+        said = super().describe_samples(samples)
+        if not isinstance(samples, VolumeSamples):  # a program's own
+            return said
         placed = zip(self.names, samples.dataset.placed())
-        return f"{super().describe_samples(samples)}: " + ", ".join(f"{name} {number:,}" for name, number in placed)
+        return f"{said}: " + ", ".join(f"{name} {number:,}" for name, number in placed)
 
     def _mirrored(self) -> List[int]:
         volumes = self.config.VOLUMES

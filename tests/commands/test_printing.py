@@ -55,7 +55,7 @@ def test_a_training_outlives_its_terminal_and_a_bar_on_it(tmp_path):
     process = start([MAIN, *TRAINING, f"-output={tmp_path}"], stdin=terminal, stdout=terminal, stderr=terminal)
     os.close(terminal)
     seen = b""
-    while b"step/s" not in seen:  # of the bar
+    while b"%|" not in seen:  # of the bar
         seen += os.read(ours, 1000)
     os.close(ours)  # hangs up: what is written from now on is an input/output error
     assert finish(process) == 0

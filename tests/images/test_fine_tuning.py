@@ -11,7 +11,7 @@ import numpy as np
 import paddle
 import pytest
 from checkpoint.test_load_weights import with_paddlevit_names
-from commands.runs import last_line, well, write_pictures
+from commands.runs import PLAIN, last_line, well, write_pictures
 from distributed.harness import ROOT, run_command, run_main
 
 from paddlevit_dist import create_model, load_weights
@@ -78,7 +78,7 @@ def folder(tmp_path_factory):
 
 
 def fine_tune(folder: Path, output: Path, *arguments: str):
-    common = ["-dataset=folder", f"-data_path={folder / 'pictures'}", "-image_size=48", "-batch_size=2"]
+    common = [PLAIN, "-dataset=folder", f"-data_path={folder / 'pictures'}", "-image_size=48", "-batch_size=2"]
     words = [*common, *KEYS, "-ngpus=2", "-num_workers=0", f"-output={output}", "-epochs=2"]
     return well(run_main(*words, "TRAIN.WARMUP_EPOCHS", "0", "TRAIN.LAYER_DECAY", "0.7", *arguments))
 

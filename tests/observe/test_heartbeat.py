@@ -16,7 +16,7 @@ def test_a_quiet_run_says_where_it_is_until_it_ends():
         if len(said) == 2:
             twice.set()
 
-    with Heartbeat(say, "reading", quiet_seconds=0.0, poll_seconds=0.01) as heartbeat:
+    with Heartbeat(say, quiet_seconds=0.0, poll_seconds=0.01).at("reading") as heartbeat:
         assert twice.wait(10)
         heartbeat.at("training")
         twice.clear()
@@ -29,7 +29,7 @@ def test_a_quiet_run_says_where_it_is_until_it_ends():
 
 
 def test_a_rank_that_does_not_speak_starts_no_thread():
-    with Heartbeat(print, "reading", shown=False, quiet_seconds=0.0, poll_seconds=0.01):
+    with Heartbeat(print, shown=False, quiet_seconds=0.0, poll_seconds=0.01).at("reading"):
         assert not any(thread.name == "heartbeat" for thread in threading.enumerate())
 
 

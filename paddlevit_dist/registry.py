@@ -124,6 +124,8 @@ DATASETS: Dict[str, Target] = {
     "scannet": "paddlevit_dist.points.datasets.scenes:ScanNet",
 }
 
+EMBEDDED = ("digits", "synthetic_rooms", "synthetic_landmarks")  # data sets that come with the package and read no path
+
 TASKS: Dict[str, Target] = {
     "classification": "paddlevit_dist.images.classification:Classification",
     "landmarks": "paddlevit_dist.volumes.detection:LandmarkDetection",

@@ -77,7 +77,7 @@ def load(argv: Sequence[str], example: str | None = None) -> Configuration:
     for setting in known.values():
         put(values, setting.name, setting.value)
     recipe_epochs = _recipe_epochs(settings)
-    if example is not None and "DATA.DATASET" not in known:
+    if example is not None and _reads_no_path(known, values):
         known, guessed = _with_guessed_dataset(known, values)
         renamed += guessed
     renamed += _shorten_warmup(values, known, settings)
@@ -115,21 +115,40 @@ def _example_unless_data(settings: list[Setting], example: str) -> str | None:
     )
 
 
+def _reads_no_path(known: dict[str, Setting], values: CfgNode) -> bool:
+    """Whether a path was given that nobody would read: no data set is named, or a recipe's comes with the package.
+
+    Raises:
+        UserError: path and embedded data set were given side by side.
+    """
+    path, dataset = known.get("DATA.DATA_PATH"), known.get("DATA.DATASET")
+    if values.DATA.DATA_PATH is None or path is None:
+        return False
+    if dataset is None:
+        return True
+    if dataset.value not in registry.EMBEDDED:
+        return False
+    if dataset.source == path.source:
+        raise UserError(
+            f"DATA.DATA_PATH {path.value} ({path.place}): data set {dataset.value} comes with the package and reads no "
+            "path: leave it out, or name the data set that lies there"
+        )
+    return True
+
+
 def _with_guessed_dataset(known: dict[str, Setting], values: CfgNode) -> tuple[dict[str, Setting], list[str]]:
-    """No data set is named: look at what lies at DATA.DATA_PATH, if that is."""
-    path = values.DATA.DATA_PATH
-    if path is None:
-        return known, []
+    """Look at what lies at DATA.DATA_PATH."""
+    path, named = values.DATA.DATA_PATH, known.get("DATA.DATASET")
+    instead = f" instead of {named.value} ({named.place}), which reads no path" if named else ""
     guess = registry.guess_dataset(path)
-    place = known["DATA.DATA_PATH"].place
     if guess is None:
         raise UserError(
-            f"DATA.DATA_PATH {path} ({place}): no data set is named, and what lies there is not recognised: name one "
-            f"with -dataset=NAME: {', '.join(sorted(registry.DATASETS))}"
+            f"DATA.DATA_PATH {path} ({known['DATA.DATA_PATH'].place}): no data set that reads it is named, and what "
+            f"lies there is not recognised: name one with -dataset=NAME: {', '.join(sorted(registry.DATASETS))}"
         )
     values.DATA.DATASET = guess.dataset
     setting = Setting("DATA.DATASET", guess.dataset, "guessed from DATA.DATA_PATH", f"guessed: {guess.reason}")
-    return {**known, setting.name: setting}, [f"data set: {guess.dataset}, since {guess.reason}"]
+    return {**known, setting.name: setting}, [f"data set: {guess.dataset}{instead}, since {guess.reason}"]
 
 
 def _recipe_epochs(settings: list[Setting]) -> int:

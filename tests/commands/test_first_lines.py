@@ -36,6 +36,18 @@ def test_a_data_set_that_nothing_names_is_recognised_and_told(tmp_path):
     assert "data set: folder, since " in ended.out
 
 
+def test_a_path_that_a_recipes_embedded_data_set_would_not_read_is_looked_at(tmp_path):
+    pictures = write_pictures(tmp_path / "pictures")
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(f"BASE: {PLAIN.partition('=')[2]}\nDATA: {{DATASET: digits}}\n")
+    arguments = [f"-cfg={recipe}", *TINY, f"-data_path={pictures}", "-batch_size=4", "-num_workers=0", "-epochs=1"]
+    ended = well(run_main(f"-output={tmp_path / 'output'}", *arguments))
+    assert ended.out.splitlines()[0] == f"data: folder ({pictures})"
+    assert f"data set: folder instead of digits ({recipe}:2), which reads no path, since " in ended.out
+    message = refused(f"-output={tmp_path / 'output'}", *arguments, "-dataset=digits")
+    assert "digits comes with the package and reads no path" in message
+
+
 def test_a_path_where_nothing_is_recognised_stops_the_run(tmp_path):
     (tmp_path / "notes.txt").write_text("nothing")
     message = refused(f"-output={tmp_path / 'output'}", PLAIN, f"-data_path={tmp_path}")

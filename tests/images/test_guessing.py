@@ -134,6 +134,17 @@ def arrays(root):
     touch(root, "train/one.npy", "train/one.json")
 
 
+def series(root):
+    touch(root, "train/anna/1.dcm", "train/anna/2.dcm", "train/anna.fcsv", "val/ben/1.dcm", "val/ben.csv")
+
+
+def series_without_suffix(root):
+    series(root)
+    for old in sorted(root.rglob("*.dcm")):
+        old.with_name(f"IM{old.stem}").write_bytes(bytes(128) + b"DICM")
+        old.unlink()
+
+
 @pytest.mark.parametrize(
     "write, dataset, reason",
     [
@@ -162,6 +173,8 @@ def arrays(root):
             "volumes below train such as one.nii.gz, for recipes such as configs/landmark_unet3d.yaml",
         ),
         (arrays, "landmarks", "volumes below train such as one.npy"),
+        (series, "landmarks", "volumes below train such as anna/*.dcm"),
+        (series_without_suffix, "landmarks", "volumes below train such as anna/*.dcm"),
     ],
 )
 def test_what_lies_there_names_the_data_set(write, dataset, reason, tmp_path, monkeypatch):

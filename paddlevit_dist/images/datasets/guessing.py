@@ -30,7 +30,8 @@ _NO_CLASS = re.compile(
 )
 _VOLUME_SUFFIXES = (".nii", ".nii.gz", ".mha", ".mhd", ".nrrd", ".nhdr")
 _ARRAY_SUFFIXES = (".npy", ".npz")  # volumes only where landmarks lie beside them
-_LANDMARK_SUFFIXES = (".csv", ".json")
+_LANDMARK_SUFFIXES = (".csv", ".json", ".fcsv")
+_DICOM_SUFFIXES = (".dcm", ".dicom", ".ima")
 # The first labels of the published files, by which the two data sets of one form can be told apart.
 _FIRST_LABELS = {
     bytes((5, 0, 4, 1, 9, 2, 1, 3, 1, 4)): "mnist",
@@ -111,6 +112,8 @@ def _has_picture(folder: str, deepest: int) -> bool:
     names = _entries(folder)
     for entry in names:
         suffix = suffix_of(os.fsencode(entry.name))
+        if entry.name.lower().endswith(_DICOM_SUFFIXES):  # slices of a volume
+            continue
         if (suffix in readable_suffixes() or hint_of(suffix.decode("ascii"))) and not entry.is_dir():
             return True
     return deepest > 0 and any(_has_picture(entry.path, deepest - 1) for entry in names if entry.is_dir())
@@ -195,12 +198,28 @@ def _volumes(root: str, shown: str) -> Optional[Guess]:
     for split in ("train", "val"):
         names = [entry.name.lower() for entry in _entries(os.path.join(root, split))]
         files = [name for name in names if name.endswith(_VOLUME_SUFFIXES)]
+        files += [f"{name}/*.dcm" for name in _sub_folders(os.path.join(root, split)) if _is_series(root, split, name)]
         if any(name.endswith(_LANDMARK_SUFFIXES) for name in names):
             files += [name for name in names if name.endswith(_ARRAY_SUFFIXES)]
         if files:
             recipe = "for recipes such as configs/landmark_unet3d.yaml"
             return Guess("landmarks", f"{shown} has volumes below {split} such as {min(files)}, {recipe}")
     return None
+
+
+def _is_series(*folder: str) -> bool:
+    """Whether the first file of a folder is a slice of a DICOM series, by its suffix or its first bytes."""
+    files = [entry for entry in _entries(os.path.join(*folder)) if entry.is_file()]
+    if not files:
+        return False
+    first = min(files, key=lambda entry: entry.name)
+    if first.name.lower().endswith(_DICOM_SUFFIXES):
+        return True
+    try:
+        with open(first.path, "rb") as stream:
+            return stream.read(132)[128:] == b"DICM"
+    except OSError:  # the data set tells the damage
+        return False
 
 
 def _refuse_point_clouds(root: str, shown: str) -> None:

@@ -33,18 +33,32 @@ def _devices(config: Any) -> str:
     kind = "GPU" if paddle.get_device().startswith("gpu") else "CPU process"
     devices = f"devices: {size} {kind}{'' if size == 1 else 's' if kind == 'GPU' else 'es'}"
     if config.EVAL:
-        return f"{devices}; batch {config.DATA.BATCH_SIZE_EVAL or config.DATA.BATCH_SIZE} per process"
+        batch = config.DATA.BATCH_SIZE_EVAL or config.DATA.BATCH_SIZE
+        return f"{devices}; effective batch {batch * size} = {batch} per process x {size} process(es)"
     return f"{devices}; {describe_rates(config, size)}"
 
 
-def describe_training(task: Task, model: paddle.nn.Layer, samples: int, updates: int, effective_batch: int) -> str:
-    """Size of the model, updates of an epoch, and what that leaves out."""
+def describe_training(config: Any, task: Task, model: paddle.nn.Layer, sampler: Any) -> str:
+    """Size of the model, updates of an epoch, and which samples that leaves out.
+
+    Args:
+        sampler: a ``TrainingSampler``.
+    """
     parameters = sum(math.prod(p.shape) for p in model.parameters())
-    left_out = samples - updates * effective_batch
+    samples, updates, batch = len(sampler.dataset), sampler.updates_per_epoch, sampler.global_batch_size
     said = f"training {parameters:,} parameters, {updates} updates per epoch"
+    left_out = samples - updates * batch
+    if sampler.repeats > 1:
+        read = -(-updates * batch // sampler.repeats)
+        return (
+            f"{said}; each reads {read:,} of {samples:,} {task.sample_name}, others each time, {sampler.repeats} times "
+            "(TRAIN.REPEATED_AUGMENT)"
+        )
+    if config.DATA.CLASS_BALANCED:
+        return f"{said}; {updates * batch:,} draws from {samples:,} {task.sample_name} (DATA.CLASS_BALANCED)"
     if left_out:
         said += (
             f"; {left_out:,} of {samples:,} {task.sample_name} are left out of each, others each time: they do not "
-            f"fill an effective batch of {effective_batch}"
+            f"fill an effective batch of {batch}"
         )
     return said

@@ -296,8 +296,7 @@ class Trainer:
         )
 
     def _describe_run(self) -> None:
-        samples, batch = len(self.datasets["train"]), self.sampler.global_batch_size
-        self.record.say(describe_training(self.task, self.model, samples, self.updates_per_epoch, batch))
+        self.record.say(describe_training(self.config, self.task, self.model, self.sampler))
         if self.precision.notice:
             self.record.say(self.precision.notice)
 

@@ -60,10 +60,9 @@ def compare(source: str, config: Any, task: Task, *, must_match: bool) -> List[s
     about = checkpoints.read_about(source)
     if about is None:
         return []
-    theirs = about.get("input")
-    if not isinstance(theirs, dict):
+    theirs, ours = about.get("input"), task.about_input()
+    if not isinstance(theirs, dict) or (ours and not theirs):  # written before it was, or before it said anything
         return task.notices_of_old_weights()
-    ours = task.about_input()
     different = [name for name in ours if name in theirs and _plain(ours[name]) != _plain(theirs[name])]
     if not different:
         return []

@@ -94,7 +94,7 @@ def describe_rates(config, processes: int) -> str:
     rule = f", TRAIN's rates x {batch / reference:g} = {batch} / LINEAR_SCALED_LR {reference}" if reference else ""
     return (
         f"effective batch {batch} = {data.BATCH_SIZE} per process x {processes} process(es) x {train.ACCUM_ITER} "
-        f"accumulated; learning rate {rates.base:g} (warm-up from {rates.warmup_start:g}, end {rates.end:g})" + rule
+        f"accumulated; learning rate {rates.base:g} ({_course(train, rates)})" + rule
     )
 
 
@@ -121,6 +121,14 @@ def with_fitting_warmup(run, processes: int, datasets):
         f"TRAIN.WARMUP_STEPS {train.WARMUP_STEPS} ({run.sources['TRAIN.WARMUP_STEPS']}) is as long as the run of "
         f"{updates:,} updates: shortened to {steps}",
     )
+
+
+def _course(train, rates: Rates) -> str:
+    """How the learning rate goes, in words: only what this run does."""
+    others = {"constant": "constant", "step": f"times {train.LR_SCHEDULER.GAMMA:g} at each milestone"}
+    end = others.get(train.LR_SCHEDULER.NAME, f"end {rates.end:g}")
+    warms_up = train.WARMUP_EPOCHS if train.WARMUP_STEPS is None else train.WARMUP_STEPS
+    return f"warm-up from {rates.warmup_start:g}, {end}" if warms_up else end
 
 
 def schedule_of(train, updates_per_epoch: int, effective_batch: int) -> Schedule:

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from paddlevit_dist.config import default_config
+from paddlevit_dist.config import default_config, load
 from paddlevit_dist.engine.schedule import Rates, Schedule, describe_rates, scaled_rates, schedule_of
 
 RATES = Rates(base=1.0, warmup_start=0.1, end=0.2)
@@ -52,3 +52,17 @@ def test_the_description_states_batch_and_scaling():
     config.TRAIN.BASE_LR, config.TRAIN.LINEAR_SCALED_LR = 5e-4, 512
     text = describe_rates(config, processes=4)
     assert "effective batch 128" in text and "0.000125" in text and "x 0.25" in text
+
+
+@pytest.mark.parametrize(
+    "words, course",
+    [
+        ("TRAIN.WARMUP_EPOCHS 2", "(warm-up from 1e-06, end 0)"),
+        ("", "(end 0)"),
+        ("TRAIN.LR_SCHEDULER.NAME constant", "(constant)"),
+        ("TRAIN.WARMUP_STEPS 5 TRAIN.LR_SCHEDULER.NAME constant", "(warm-up from 1e-06, constant)"),
+        ("TRAIN.LR_SCHEDULER.NAME step TRAIN.LR_SCHEDULER.MILESTONES [3]", "(times 0.1 at each milestone)"),
+    ],
+)
+def test_the_line_of_rates_tells_what_the_run_does(words, course):
+    assert f"learning rate 0.001 {course}" in describe_rates(load(words.split()).values, 1)

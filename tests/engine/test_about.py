@@ -1,0 +1,65 @@
+"""What a checkpoint says of its input against what the run that loads it makes of samples."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+import yaml
+
+from paddlevit_dist import UserError
+from paddlevit_dist.engine.about import compare
+from paddlevit_dist.engine.task import Task
+
+CONFIG = SimpleNamespace(ALLOW_CHANGES=False)
+
+
+class Turned(Task):
+    def about_input(self):
+        return {"orientation": "RAS", "spacing": (1.0, 2.0)}
+
+    def notices_of_old_weights(self):
+        return ["it is old"]
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+    """``checkpoint(content)`` writes a folder that looks like one, with this ``about.yaml``."""
+
+    def write(content):
+        (tmp_path / "state.json").write_text("{}")
+        if content is not None:
+            (tmp_path / "about.yaml").write_text(content if isinstance(content, str) else yaml.safe_dump(content))
+        return str(tmp_path)
+
+    return write
+
+
+@pytest.mark.parametrize("content", [None, {}, {"input": {}}, {"input": None}])
+def test_a_checkpoint_that_says_nothing_of_its_input_is_old(checkpoint, content):
+    assert compare(checkpoint(content), CONFIG, Turned(CONFIG), must_match=True) == ["it is old"]
+
+
+def test_equal_input_is_silent_also_as_lists_and_with_further_names(checkpoint):
+    source = checkpoint({"input": {"orientation": "RAS", "spacing": [1.0, 2.0], "of another version": 3}})
+    assert compare(source, CONFIG, Turned(CONFIG), must_match=True) == []
+    assert compare(source + "/model", CONFIG, Turned(CONFIG), must_match=True) == []
+
+
+def test_other_input_is_an_error_that_shows_both_sides_or_a_note(checkpoint):
+    source = checkpoint({"input": {"orientation": "LPS", "spacing": [1.0, 2.0]}})
+    with pytest.raises(UserError, match="orientation LPS there, RAS here; .*-allow_changes"):
+        compare(source, CONFIG, Turned(CONFIG), must_match=True)
+    for config, must_match in ((SimpleNamespace(ALLOW_CHANGES=True), True), (CONFIG, False)):
+        (note,) = compare(source, config, Turned(config), must_match=must_match)
+        assert "orientation LPS there, RAS here" in note
+
+
+def test_weights_from_elsewhere_are_not_compared(tmp_path):
+    assert compare(str(tmp_path / "weights.pth"), CONFIG, Turned(CONFIG), must_match=True) == []
+
+
+@pytest.mark.parametrize("content", ["[1, 2", "- a\n- b", "a: !!python/object/apply:os.getcwd []"])
+def test_a_damaged_description_is_named(checkpoint, content):
+    with pytest.raises(UserError, match="about.yaml"):
+        compare(checkpoint(content), CONFIG, Turned(CONFIG), must_match=True)

@@ -18,9 +18,9 @@ def main() -> None:
 
     from paddlevit_dist.engine.schedule import with_fitting_warmup
     from paddlevit_dist.observe.heartbeat import Heartbeat
-    from paddlevit_dist.observe.history import note_interruption
+    from paddlevit_dist.observe.history import note_end
     from paddlevit_dist.observe.progress import write_line
-    from paddlevit_dist.observe.record import cache_folder, prepare_folder
+    from paddlevit_dist.observe.record import cache_folder, prepare_folder, refuse_another_run
     from paddlevit_dist.parallel import launch_workers, plan_processes
 
     plan = plan_processes(run.values.NGPUS)
@@ -28,6 +28,7 @@ def main() -> None:
         show(run, plan)
         return
     folder = prepare_folder(run.values.SAVE)
+    refuse_another_run(folder, run.values)
     task = resolve("task", run.values.TASK)(run.values)
     splits = ("val",) if run.values.EVAL else ("train", "val")
     with Heartbeat(write_line, shown=plan.is_main).at("reading the data sets"):
@@ -38,8 +39,8 @@ def main() -> None:
     try:
         launch_workers(worker, (run.values, task, datasets), plan)
     except BaseException as error:
-        if plan.is_main and not run.values.EVAL:
-            note_interruption(folder, began, error)
+        if plan.is_main:
+            note_end(folder, began, error, is_training=not run.values.EVAL)
         raise
 
 

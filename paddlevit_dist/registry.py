@@ -140,8 +140,10 @@ SETTINGS: List[str] = [
     "paddlevit_dist.volumes.settings:KEYS",
 ]
 
-# A recipe of each room that messages name.
+# A recipe of each room, and of data sets that need their own, that messages name.
 RECIPES = {
+    **dict.fromkeys(("mnist", "fashion_mnist"), "./configs/vit_mnist.yaml"),
+    "digits": "./configs/vit_digits.yaml",
     "images": "./configs/vit_tiny_patch16_224.yaml",
     "points": "./configs/minkunet34c_scannet.yaml",
     "volumes": "./configs/landmark_unet3d.yaml",

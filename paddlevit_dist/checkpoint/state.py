@@ -202,7 +202,13 @@ def resolve(source: str, own_folder: Path, say: Callable[[str], None]) -> Option
         UserError: nothing usable is there.
     """
     if source == "auto":
-        return newest_good(own_folder, say)
+        good = newest_good(own_folder, say)
+        if good is None and _numbered(own_folder):
+            raise UserError(
+                f"-resume=auto: all checkpoints in {own_folder} are damaged; restore one, or choose another -output to "
+                "start again"
+            )
+        return good
     path = Path(source).expanduser()
     if not path.exists():
         path = path.with_name(path.name + Path(MODEL).suffix)
@@ -230,6 +236,11 @@ def resolve(source: str, own_folder: Path, say: Callable[[str], None]) -> Option
             raise UserError(f"-resume={source}: {error}, and there is no good checkpoint beside it") from error
         say(f"going on from {good} instead")
         return good
+
+
+def any_in(folder: Path) -> bool:
+    """Whether checkpoints lie in a run's ``checkpoints`` folder, good ones or not."""
+    return bool(_numbered(folder))
 
 
 def is_newest(directory: Path) -> bool:

@@ -54,7 +54,8 @@ def check(values: CfgNode, places: dict[str, str]) -> list[str]:
             f"{given['DATA.CLASS_BALANCED']} and {given['TRAIN.CLASS_WEIGHTS']}: "
             "both make up for rare classes; keep one"
         )
-    notices = _unused_settings(values.TRAIN, given, places)
+    notices = _never_reached(values, given)
+    notices += _unused_settings(values.TRAIN, given, places)
     if values.MODEL.PRETRAINED and values.MODEL.RESUME:
         notices.append(f"{given['MODEL.RESUME']} wins over {given['MODEL.PRETRAINED']} if it finds a checkpoint")
     return notices
@@ -106,6 +107,17 @@ def _check_evaluation(values: CfgNode, given: _Given) -> None:
         raise UserError(f"{given['EVAL']}: random weights are never evaluated: name a checkpoint with -pretrained=PATH")
     if pretrained and resume:
         raise UserError(f"{given['MODEL.PRETRAINED']} and {given['MODEL.RESUME']}: an evaluation takes one checkpoint")
+
+
+def _never_reached(values: CfgNode, given: _Given) -> list[str]:
+    """Parts of a training that its number of epochs leaves out."""
+    preparing = values.POINTS.INSTANCES.PREPARE_EPOCHS
+    if values.TASK == "pointgroup" and values.TRAIN.NUM_EPOCHS <= preparing:
+        return [
+            f"{given['POINTS.INSTANCES.PREPARE_EPOCHS']}: the network that scores clusters is never trained in "
+            f"{given['TRAIN.NUM_EPOCHS']}: set it lower, or train longer"
+        ]
+    return []
 
 
 def _check_epochs(values: CfgNode, given: _Given) -> None:

@@ -188,6 +188,8 @@ def _is_flag(word: str) -> bool:
 
 def _typed(name: str, value: str) -> Any:
     """Texts and numbers are read by their key; what else a word may stand for (true, a list) YAML knows."""
+    if name in KEYS and KEYS[name].kind == "path" and KEYS[name].optional and not value.strip():
+        raise UserError(f"command line: {name} is empty: is a shell variable not set? Leave it out, or write None")
     if name in KEYS and KEYS[name].kind == "path" and value == "~":  # a path on a command line, nothing in a file
         return os.path.expanduser(value)
     if name in KEYS and KEYS[name].kind not in ("bool", "switch"):

@@ -103,15 +103,17 @@ def _example_unless_data(settings: list[Setting], example: str) -> str | None:
         return example
     room: str | None = "images"
     if named.name == "DATA.DATASET":
-        room = registry.room_of("dataset", registry.known_name("dataset", str(named.value)))
+        name = registry.known_name("dataset", str(named.value))
+        room = registry.room_of("dataset", name)
         if room is None:
             return None
     else:
         guess = registry.guess_dataset(os.path.expanduser(str(named.value)))
-        room = registry.room_of("dataset", guess.dataset) if guess else room
+        name = guess.dataset if guess else ""
+        room = registry.room_of("dataset", name) if guess else room
+    recipe = registry.RECIPES.get(name, registry.RECIPES[room])
     raise UserError(
-        f"{named.place} {show(named.value)}: no recipe is named: add -cfg={registry.RECIPES[room]}, for example, or "
-        "another of configs/"
+        f"{named.place} {show(named.value)}: no recipe is named: add -cfg={recipe}, for example, or another of configs/"
     )
 
 
@@ -144,7 +146,9 @@ def _with_guessed_dataset(known: dict[str, Setting], values: CfgNode) -> tuple[d
     if guess is None:
         raise UserError(
             f"DATA.DATA_PATH {path} ({known['DATA.DATA_PATH'].place}): no data set that reads it is named, and what "
-            f"lies there is not recognised: name one with -dataset=NAME: {', '.join(sorted(registry.DATASETS))}"
+            "lies there is not recognised (class folders below train and val, train_list.txt, IDX files, tars, "
+            "prepared scenes, volumes below train): name one with -dataset=NAME: "
+            + ", ".join(sorted(registry.DATASETS))
         )
     values.DATA.DATASET = guess.dataset
     setting = Setting("DATA.DATASET", guess.dataset, "guessed from DATA.DATA_PATH", f"guessed: {guess.reason}")
@@ -159,7 +163,7 @@ def _recipe_epochs(settings: list[Setting]) -> int:
 
 
 def _shorten_warmup(values: CfgNode, known: dict[str, Setting], settings: list[Setting]) -> list[str]:
-    """A recipe's warm-up that is as long as the run, because something else made the run shorter, keeps its share."""
+    """A recipe's warm-up keeps its share of the run where something else made the run no longer than it."""
     train = values.TRAIN
     warmup, epochs = known.get("TRAIN.WARMUP_EPOCHS"), known.get("TRAIN.NUM_EPOCHS")
     if values.EVAL or train.WARMUP_EPOCHS < train.NUM_EPOCHS or warmup is None or epochs is None:
@@ -174,9 +178,9 @@ def _shorten_warmup(values: CfgNode, known: dict[str, Setting], settings: list[S
         return []
     train.WARMUP_EPOCHS = round(before / recipe_epochs * train.NUM_EPOCHS, 4)
     return [
-        f"TRAIN.WARMUP_EPOCHS {before} ({warmup.place}) is as long as the run of {train.NUM_EPOCHS} epochs "
-        f"({epochs.place}): shortened in proportion, from {before} of {recipe_epochs} to {train.WARMUP_EPOCHS:g} of "
-        f"{train.NUM_EPOCHS}"
+        f"TRAIN.WARMUP_EPOCHS {before} ({warmup.place}) is not shorter than the run, TRAIN.NUM_EPOCHS "
+        f"{train.NUM_EPOCHS} ({epochs.place}): shortened in proportion, from {before} of {recipe_epochs} to "
+        f"{train.WARMUP_EPOCHS:g} of {train.NUM_EPOCHS}"
     ]
 
 

@@ -12,18 +12,57 @@ from .. import __version__
 from ..checkpoint import state as checkpoints
 from ..config import dump_yaml
 from ..errors import UserError
+from .changes import Change
 from .task import Task
 
 
-def describe(config: Any, task: Task) -> Dict[str, Any]:
+def describe(config: Any, task: Task, datasets: Dict[str, Any]) -> Dict[str, Any]:
     """The content of ``about.yaml``: plain values."""
     return {
         "task": config.TASK,
         "model": config.MODEL.NAME,
         "input": task.about_input(),
+        "data": {split: task.about_data(samples) for split, samples in datasets.items()},
         "versions": {"paddlevit_dist": __version__, "paddle": paddle.__version__},
         "settings": settings_of(config),
     }
+
+
+def require_same_classes(source: str, config: Any, task: Task, samples: Any) -> List[str]:
+    """Before an evaluation: the weights' classes have to be those of the data, in the same order.
+
+    Compared where both sides have names; returns a line for the log if they differ and that is allowed.
+
+    Raises:
+        UserError: they differ, and -allow_changes was not given.
+    """
+    data = (checkpoints.read_about(source) or {}).get("data")
+    theirs = next((facts.get("classes") for facts in (data or {}).values() if facts.get("classes")), None)
+    ours = task.about_data(samples).get("classes")
+    if theirs is None or ours is None or theirs == ours:
+        return []
+    different = [f"{number}: {a} there, {b} here" for number, (a, b) in enumerate(zip(theirs, ours)) if a != b]
+    said = f"{len(theirs)} classes there, {len(ours)} here"
+    if different:
+        more = f" and {len(different) - 3} more" if len(different) > 3 else ""
+        said = f"class {'; '.join(different[:3])}{more}"
+    if not config.ALLOW_CHANGES:
+        raise UserError(f"{source} was trained on other classes: {said}; name them alike, or add -allow_changes")
+    return [f"note: {source} was trained on other classes: {said}"]
+
+
+def changed_data(source: str, task: Task, datasets: Dict[str, Any]) -> List[Change]:
+    """What differs between the data that a checkpoint was trained on and this run's, whatever folder they lie in."""
+    data = (checkpoints.read_about(source) or {}).get("data")
+    changes = []
+    for split, samples in datasets.items():
+        before, now = (data or {}).get(split) or {}, task.about_data(samples)
+        changes += [
+            Change(f"{split} {name}", before[name], now[name], alters=True)
+            for name in now
+            if name in before and before[name] != now[name]
+        ]
+    return changes
 
 
 def settings_of(config: Any) -> Dict[str, Any]:

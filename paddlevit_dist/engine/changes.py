@@ -51,7 +51,7 @@ def changed_settings(before: Mapping[str, Any], now: Mapping[str, Any]) -> List[
 def table_of(changes: List[Change]) -> List[str]:
     """Lines that show old and new side by side."""
     rows = [("setting", "before", "now", "")]
-    rows += [(c.name, _shown(c.before), _shown(c.now), "alters the run" if c.alters else "") for c in changes]
+    rows += [(c.name, shown(c.before), shown(c.now), "alters the run" if c.alters else "") for c in changes]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     return ["  " + "  ".join(text.ljust(width) for text, width in zip(row, (*widths, 0))).rstrip() for row in rows]
 
@@ -64,7 +64,8 @@ def _leaves(tree: Mapping[str, Any], above: str = "") -> Iterator[Tuple[str, Any
             yield f"{above}{name}", list(value) if isinstance(value, tuple) else value
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
+    """A value on one line, not long."""
     text = str(value)
     return text if len(text) <= 60 else text[:57] + "..."
 

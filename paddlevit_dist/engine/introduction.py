@@ -46,7 +46,7 @@ def describe_training(config: Any, task: Task, model: paddle.nn.Layer, sampler: 
     """
     parameters = sum(math.prod(p.shape) for p in model.parameters())
     samples, updates, batch = len(sampler.dataset), sampler.updates_per_epoch, sampler.global_batch_size
-    said = f"training {parameters:,} parameters, {updates} updates per epoch"
+    said = f"training {parameters:,} parameters, {updates} update{'s' if updates > 1 else ''} per epoch"
     left_out = samples - updates * batch
     if sampler.repeats > 1:
         read = -(-updates * batch // sampler.repeats)

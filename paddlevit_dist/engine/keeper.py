@@ -16,7 +16,7 @@ from ..observe.record import RunRecord
 from ..parallel import all_gather, broadcast_object, is_main
 from . import about
 from .averaging import AveragedWeights
-from .changes import Change, as_event, changed_settings, table_of
+from .changes import Change, as_event, changed_settings, shown, table_of
 from .optimizer import optimizer_state, restore_optimizer
 from .precision import Precision
 from .steps import not_finite, weights_digest
@@ -38,7 +38,7 @@ class Keeper:
         model: the inner model, not its data-parallel wrapper.
         averaged: its averaged weights, if the run has any.
         global_batch_size: samples of one update.
-        training_samples: of the training set.
+        datasets: samples of each split.
         updates_per_epoch: of a whole epoch.
     """
 
@@ -54,7 +54,7 @@ class Keeper:
         averaged: Optional[AveragedWeights],
         *,
         global_batch_size: int,
-        training_samples: int,
+        datasets: Dict[str, Any],
         updates_per_epoch: int,
     ) -> None:
         self.config = config
@@ -66,7 +66,7 @@ class Keeper:
         self.precision = precision
         self.averaged = averaged
         self.global_batch_size = global_batch_size
-        self.training_samples = training_samples
+        self.datasets = datasets
         self.updates_per_epoch = updates_per_epoch
         self.best: Optional[Dict[str, Any]] = None
         self._resumed: Optional[Tuple[Path, Dict[str, int], List[Change]]] = None
@@ -137,18 +137,16 @@ class Keeper:
             self.record.say(f"note: {directory} does not tell its settings, so changes cannot be told either")
             before = {}
         changes = changed_settings(before, about.settings_of(self.config))
-        numbers = {"effective batch": ("global_batch_size", self.global_batch_size)}
-        numbers["training samples"] = ("training_samples", self.training_samples)
-        for name, (key, now) in numbers.items():
-            saved = state.extra.get(key, now)
-            if saved != now:
-                changes.append(Change(name, saved, now, alters=True))
+        saved = state.extra["global_batch_size"]
+        if saved != self.global_batch_size:
+            changes.append(Change("effective batch", saved, self.global_batch_size, alters=True))
+        changes += about.changed_data(str(directory), self.task, self.datasets)
         if not changes:
             return []
         self.record.say(f"settings that differ from those of {directory}:")
         for line in table_of(changes):
             self.record.say(line)
-        altering = [f"{c.name} {c.before} -> {c.now}" for c in changes if c.alters]
+        altering = [f"{c.name} {shown(c.before)} -> {shown(c.now)}" for c in changes if c.alters]
         if altering and not self.config.ALLOW_CHANGES:
             raise UserError(
                 f"-resume={directory}: {'; '.join(altering)}: a resumed training would take another course; set "
@@ -157,13 +155,17 @@ class Keeper:
         return changes
 
     def tell_resumption(self) -> None:
-        """Write down that a training goes on, what happened to it and what it will do again; nothing for a new one."""
-        if self._resumed is None or not self.record.writes:
+        """Write down that a training goes on or begins again, what happened to it and what it will do again; nothing
+        for a new one."""
+        if not self.record.writes:
             return
-        directory, position, changes = self._resumed
+        directory, position, changes = self._resumed or (None, {"epoch": 0, "update": 0}, [])
         epoch, update = position["epoch"], position["update"]
         history = supersede(self.record.folder, epoch, update)
-        if history.last_epoch > epoch and not history.was_told and checkpoints.is_newest(directory):
+        if directory is None and not history.last_epoch:
+            return
+        is_newest = directory is None or checkpoints.is_newest(directory)
+        if history.last_epoch > epoch and not history.was_told and is_newest:
             values = {"epoch": epoch, "reason": "found when resuming", "lost_updates": history.lost_updates}
             self.record.event("interruption", values)
             self.record.say(
@@ -173,7 +175,8 @@ class Keeper:
         if history.evaluations:
             epochs = ", ".join(map(str, history.evaluations))
             self.record.say(f"earlier evaluations of epoch(s) {epochs} are marked as superseded in metrics.jsonl")
-        self.record.event("resume", {"epoch": epoch, "from": str(directory), "changes": as_event(changes)})
+        source = None if directory is None else str(directory)
+        self.record.event("resume", {"epoch": epoch, "from": source, "changes": as_event(changes)})
 
     def _restore(self, directory: Path) -> Start:
         state = checkpoints.read(directory)
@@ -245,7 +248,6 @@ class Keeper:
             "scaler": self.precision.state(),
             "best": self.best,
             "global_batch_size": self.global_batch_size,
-            "training_samples": self.training_samples,
             "seed": self.config.SEED,
             "weights_digest": digest,
             "paddle": paddle.__version__,
@@ -254,7 +256,7 @@ class Keeper:
         state = checkpoints.RunState(position, optimizer_state(self.optimizer, self.model), extra)
         averages = None if self.averaged is None else self.averaged.state()
         directory = checkpoints.save(
-            self.folder, epoch, self.model, state, averages, about.describe(self.config, self.task)
+            self.folder, epoch, self.model, state, averages, about.describe(self.config, self.task, self.datasets)
         )
         checkpoints.link(self.folder, "last", directory)
         if is_new_best:

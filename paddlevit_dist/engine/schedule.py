@@ -118,8 +118,8 @@ def with_fitting_warmup(run, processes: int, datasets):
     return run.changed(
         "TRAIN.WARMUP_STEPS",
         steps,
-        f"TRAIN.WARMUP_STEPS {train.WARMUP_STEPS} ({run.sources['TRAIN.WARMUP_STEPS']}) is as long as the run of "
-        f"{updates:,} updates: shortened to {steps}",
+        f"TRAIN.WARMUP_STEPS {train.WARMUP_STEPS} ({run.sources['TRAIN.WARMUP_STEPS']}) is not shorter than the run of "
+        f"{updates:,} updates: {f'shortened to {steps}' if steps else 'left out'}",
     )
 
 

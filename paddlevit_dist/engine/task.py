@@ -131,6 +131,12 @@ class Task:
         resuming with other values is an error. Called on every rank, after ``build_model``."""
         return {}
 
+    def about_data(self, samples: Any) -> Dict[str, Any]:
+        """What identifies the samples of a split wherever they lie, as plain YAML values by name: "samples" (how many),
+        "classes" (names in the order of their numbers) and "labels" (a digest), each where it is known. It is kept in
+        each checkpoint; a resumed training with others takes another course, an evaluation must have the classes."""
+        return {"samples": len(samples)}
+
     def notices_of_old_weights(self) -> List[str]:
         """Lines for the log when a checkpoint of ours is loaded that says nothing about its input: it was written
         before ``about.yaml`` was, and may have seen other samples than this version makes."""

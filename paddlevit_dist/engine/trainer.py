@@ -109,6 +109,7 @@ class Trainer:
         source = evaluated_weights(source)
         differences = about.compare(str(source), self.config, self.task, must_match=True)
         report = load_weights(self.model, source, strict=True, part=self.config.MODEL.PRETRAINED_PART)
+        differences += about.require_same_classes(source, self.config, self.task, self.datasets["val"])
         self._compile()
         self._start_record()
         self.record.file("eval_load_report.json", report.json())
@@ -279,7 +280,7 @@ class Trainer:
             self.precision,
             self.averaged,
             global_batch_size=self.sampler.global_batch_size,
-            training_samples=len(self.datasets["train"]),
+            datasets=self.datasets,
             updates_per_epoch=self.updates_per_epoch,
         )
 

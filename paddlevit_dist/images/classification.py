@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
@@ -136,6 +137,17 @@ class Classification(Task):
             return f"{said} of {len(numbers):,} classes, {numbers.min():,} to {numbers.max():,} each"
         names = samples.class_names or range(len(numbers))
         return f"{said}: " + ", ".join(f"{name} {number:,}" for name, number in zip(names, numbers))
+
+    def about_data(self, samples: Any) -> Dict[str, Any]:
+        facts = super().about_data(samples)
+        if not isinstance(samples, ImageSamples):  # a program's own
+            return facts
+        labels = getattr(samples.dataset, "labels", None)
+        if labels is not None:
+            facts["labels"] = hashlib.sha256(np.ascontiguousarray(labels, dtype="<i8").tobytes()).hexdigest()[:16]
+        if samples.class_names is not None:
+            facts["classes"] = list(map(str, samples.class_names))
+        return facts
 
     def _apply_training_policies(self, samples: ImageSamples) -> None:
         """Class weights, class-balanced reading and the replacement of unreadable pictures; never in an evaluation."""

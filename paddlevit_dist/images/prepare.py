@@ -64,7 +64,9 @@ def _parse(words: List[str]) -> argparse.Namespace:
     add("shard_size", 1000, "pictures in a tar file")
     add("workers", len(os.sched_getaffinity(0)), "processes")
     add("on_bad_sample", "stop", "skip: leave unreadable pictures out and list them", str, choices=("stop", "skip"))
-    add("quarantine", None, "without OUT: write the list of unreadable pictures to this file; else it is printed", Path)
+    add(
+        "quarantine", None, "without OUT: write the list of unreadable pictures to this file; else it is printed", _path
+    )
     add("max_pixels", Reading().max_pixels, "a larger picture counts as unreadable")
     options = parser.parse_args(words)
     for name, high in (
@@ -123,6 +125,10 @@ def _left_out(datasets: Dict[str, Any]) -> List[LeftOut]:
     return [left_out for left_out in found if left_out is not None]
 
 
+def _path(text: str) -> Path:
+    return Path(text).expanduser()
+
+
 def _check(options: argparse.Namespace, datasets: Dict[str, Any]) -> int:
     left_out = _left_out(datasets)
     found = check_pictures(datasets, options.workers)
@@ -132,8 +138,10 @@ def _check(options: argparse.Namespace, datasets: Dict[str, Any]) -> int:
     for line in (line for place in left_out for line in place.lines()):
         print(printable(line))
     if not found:
-        print(printable(f"all {total:,} pictures of {options.input} can be read"))
-        return 1 if any(place.num_pictures for place in left_out) else 0
+        number = sum(place.num_pictures for place in left_out)
+        others = f", but {number:,} left out cannot" if number else ""
+        print(printable(f"all {total:,} pictures of {options.input} can be read{others}"))
+        return 1 if number else 0
     said = f"{len(found):,} of {total:,} pictures of {options.input} cannot be read"
     if options.quarantine:
         print(printable(f"{said}; they are listed in {options.quarantine}"))

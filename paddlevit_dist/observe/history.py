@@ -59,18 +59,19 @@ def supersede(folder: Path, epoch: int, update: int) -> History:
     return History(sorted(evaluations), max(updates) - update, last_epoch, was_told)
 
 
-def note_interruption(folder: Path, began: float, error: BaseException) -> None:
-    """Write into ``metrics.jsonl`` and ``log.txt`` that a training was stopped, and by what.
+def note_end(folder: Path, began: float, error: BaseException, is_training: bool) -> None:
+    """Write into ``log.txt`` that a run was stopped, and by what; of a training also into ``metrics.jsonl``.
 
-    Only once it had started in its folder (its ``run.json`` is newer than ``began``, in seconds since 1970): what is
-    refused before leaves another run's records alone. Called by the process that speaks for the run.
+    A training counts as begun once it has written its ``run.json``, which is then newer than ``began``, in seconds
+    since 1970. Called by the process that speaks for the run.
     """
-    facts = folder / "run.json"
-    if not facts.is_file() or facts.stat().st_mtime < began:
-        return
     reason = "asked to stop" if isinstance(error, KeyboardInterrupt) else str(error).partition("\n")[0]
     reason = reason or type(error).__name__
     record = RunRecord(folder, writes=True)
+    facts = folder / "run.json"
+    if not is_training or not facts.is_file() or facts.stat().st_mtime < began:
+        record.log(f"stopped: {reason}")
+        return
     file = folder / METRICS
     lines = file.read_text(encoding="utf-8", errors="replace").splitlines() if file.is_file() else []
     epochs = [

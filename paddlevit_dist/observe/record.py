@@ -101,6 +101,10 @@ def prepare_folder(path: str) -> Path:
     Raises:
         UserError: it cannot be made or written.
     """
+    if path.startswith("~"):  # what can be expanded has been
+        raise UserError(
+            f"-output={path} (SAVE): there is no such user; write ./{path} if the folder is to be called so"
+        )
     folder = Path(path)
     probe = folder / f".probe_{os.getpid()}"
     try:
@@ -110,6 +114,19 @@ def prepare_folder(path: str) -> Path:
     except OSError as error:
         raise UserError(f"-output={path} (SAVE) cannot be written: {error.strerror}; choose another folder") from error
     return folder
+
+
+def refuse_another_run(folder: Path, config: Any) -> None:
+    """Stop a training that would write into the folder of another one, before anything in it is touched.
+
+    Raises:
+        UserError: checkpoints lie there, and the training does not resume.
+    """
+    if not config.EVAL and not config.MODEL.RESUME and any((folder / "checkpoints").glob("epoch_*")):
+        raise UserError(
+            f"-output={config.SAVE} already holds a run's checkpoints; go on with -resume=auto, or choose another "
+            "-output"
+        )
 
 
 def cache_folder(output: Path) -> Path:

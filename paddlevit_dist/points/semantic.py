@@ -74,6 +74,9 @@ class SemanticSegmentation(Task):
     def describe_samples(self, samples: Any) -> str:
         return f"{super().describe_samples(samples)} of {len(self.class_names)} classes: {', '.join(self.class_names)}"
 
+    def about_data(self, samples: Any) -> Dict[str, Any]:
+        return {**super().about_data(samples), "classes": list(self.class_names)}
+
     def collate(self, samples: Sequence[PointSample]) -> Dict[str, Any]:
         batch: Dict[str, Any] = join_views(samples)
         coordinates = batch.pop("coordinates")

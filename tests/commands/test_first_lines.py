@@ -55,10 +55,18 @@ def test_a_path_where_nothing_is_recognised_stops_the_run(tmp_path):
     assert not (tmp_path / "output").exists()
 
 
-@pytest.mark.parametrize("dataset, room", [("folder", "images"), ("scenes", "points"), ("landmarks", "volumes")])
+@pytest.mark.parametrize(
+    "dataset, room",
+    [("folder", "images"), ("scenes", "points"), ("landmarks", "volumes"), ("digits", "digits"), ("MNIST", "mnist")],
+)
 def test_data_without_a_recipe_is_an_error_that_names_one(dataset, room, tmp_path):
-    message = refused(f"-output={tmp_path / 'output'}", f"-dataset={dataset}", f"-data_path={tmp_path}")
+    message = refused(f"-output={tmp_path / 'output'}", f"-dataset={dataset}")
     assert f"-cfg={RECIPES[room]}" in message
+
+
+def test_an_empty_path_is_a_shell_variable_that_is_not_set(tmp_path):
+    message = refused(f"-output={tmp_path / 'output'}", PLAIN, "-data_path=")
+    assert "DATA.DATA_PATH is empty: is a shell variable not set?" in message
 
 
 def test_data_of_another_kind_than_the_recipe_is_refused(tmp_path):
@@ -72,7 +80,7 @@ def test_a_recipes_warm_up_in_updates_is_shortened_to_the_data(tmp_path):
     arguments = [f"-cfg={recipe}", *TINY, "-dataset=digits", "DATA.IMAGE_CHANNELS", "1", "-batch_size=64"]
     ended = well(run_main(f"-output={tmp_path / 'output'}", *arguments, "-epochs=1", "-num_workers=0"))
     # 1,437 // 64 = 22 updates; 10000 x 1 / 300 = 33 does not fit either, so a tenth of the run
-    assert f"TRAIN.WARMUP_STEPS 10000 ({recipe}) is as long as the run of 22 updates: shortened to 2" in ended.out
+    assert f"TRAIN.WARMUP_STEPS 10000 ({recipe}) is not shorter than the run of 22 updates: shortened to 2" in ended.out
 
 
 @pytest.mark.parametrize("words", [["-show_config"], []], ids=["shown", "started"])

@@ -216,7 +216,7 @@ def test_pictures_that_cannot_be_opened_here_are_not_passed_over(pictures, tmp_p
     (pictures / "val" / "ant" / "notes.txt").write_text("words")
     told = f"left out below {pictures}/val: 1 .heic (pip install pillow-heif), 1 .txt"
     ended = prepare(pictures, "--workers=1")
-    assert (ended.code, ended.out) == (1, f"{told}\nall 23 pictures of {pictures} can be read\n")
+    assert (ended.code, ended.out) == (1, f"{told}\nall 23 pictures of {pictures} can be read, but 1 left out cannot\n")
     output = tmp_path / "output"
     assert told in refusal(prepare(pictures, output, "--workers=1")) and not output.exists()
     ended = well(prepare(pictures, output, "--workers=1", "--on_bad_sample=skip"))

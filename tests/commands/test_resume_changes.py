@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 from .conftest import EPOCHS
-from .runs import events, refused, run_main, well
+from .runs import PICTURES, contents, events, refused, run_main, well, write_pictures
 
 
 @pytest.fixture
@@ -64,6 +64,53 @@ def test_allowed_changes_are_a_table_and_repeated_epochs_are_marked(stopped):
     assert valid == list(range(1, EPOCHS + 1))
     assert [line["epoch"] for line in lines if line.get("superseded") and line["kind"] == "evaluation"] == [4, 5]
     assert [line["text"] for line in lines if line["kind"] == "unreadable"] == ['{"kind": "training", "epo']
+
+
+def test_other_data_alter_a_run_and_an_evaluation_has_the_classes(tmp_path):
+    """The same number of pictures: one has another label, or all classes have other names."""
+    pictures = write_pictures(tmp_path / "pictures")
+    arguments = [word for word in PICTURES if word != "-epochs=1"] + ["-epochs=2", f"-output={tmp_path / 'run'}"]
+    well(run_main(*arguments, f"-data_path={pictures}", "-stop_after_epoch=1"))
+    moved = shutil.copytree(pictures, tmp_path / "moved")
+    well(run_main(*arguments, f"-data_path={moved}", "-resume=auto", "-stop_after_epoch=1"))  # equal: nothing to do
+    (moved / "train" / "ant" / "00.jpg").rename(moved / "train" / "bee" / "other.jpg")
+    assert "train labels" in refused(*arguments, f"-data_path={moved}", "-resume=auto")
+    shutil.copy(pictures / "val" / "ant" / "00.jpg", pictures / "val" / "ant" / "more.jpg")
+    assert "val samples 8 -> 9" in refused(*arguments, f"-data_path={pictures}", "-resume=auto")
+    for split in ("train", "val"):
+        (moved / split / "ant").rename(moved / split / "cat")
+    evaluation = [word for word in arguments if not word.startswith(("-epochs", "-output"))]
+    evaluation += [f"-data_path={moved}", "-eval", f"-pretrained={tmp_path / 'run'}", f"-output={tmp_path / 'eval'}"]
+    message = refused(*evaluation)
+    assert "was trained on other classes: class 0: ant there, bee here; 1: bee there, cat here" in message
+    assert "was trained on other classes" in well(run_main(*evaluation, "-allow_changes")).out
+
+
+def test_a_training_that_begins_again_marks_what_was_there(stopped):
+    folder, arguments = stopped
+    shutil.rmtree(folder / "checkpoints")
+    ended = well(run_main(*arguments, "-epochs=1", "-resume=auto"))
+    assert "are marked as superseded" in ended.out
+    lines = events(folder)
+    assert [line["epoch"] for line in lines if line["kind"] == "evaluation" and "superseded" not in line] == [1]
+    (resume,) = [line for line in lines if line["kind"] == "resume"]
+    assert resume["from"] is None and resume["epoch"] == 0
+
+
+def test_a_run_whose_checkpoints_are_all_damaged_does_not_start_again(stopped):
+    folder, arguments = stopped
+    (folder / "checkpoints" / "epoch_0003" / "optimizer.npz").unlink()
+    message = refused(*arguments, "-resume=auto")
+    assert "all checkpoints" in message and "are damaged" in message and "choose another -output" in message
+
+
+def test_a_refused_start_leaves_the_other_runs_files_alone_and_its_reason_in_the_log(stopped):
+    folder, arguments = stopped
+    before = contents(folder)
+    message = refused(*arguments, "DATA.VAL_FRACTION", "0.1")
+    assert "already holds a run's checkpoints" in message and contents(folder) == before
+    message = refused(*arguments, "-resume=auto", "-seed=99")
+    assert (folder / "log.txt").read_text().splitlines()[-1].endswith(f"stopped: {message}")
 
 
 def test_an_undisturbed_run_says_nothing_of_interruptions(trained):

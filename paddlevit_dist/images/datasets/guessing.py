@@ -81,7 +81,9 @@ def _pictures(root: str, shown: str) -> Optional[Guess]:
     class_folders = _class_folders(root, shown)
     tars = _tars(root, shown, or_packed=class_folders is None and not lists)
     if lists and (tars is None or _lists_files(os.path.join(root, lists[0]), root)):
-        return Guess("imagenet2012", f"{shown} has {' and '.join(lists)}, lists of 'path label'")
+        return Guess(
+            "imagenet2012", f"{shown} has {' and '.join(lists)}, lists of 'path label' for ImageNet's 1,000 classes"
+        )
     _refuse_several([made for made in (class_folders, tars) if made is not None])
     return tars or class_folders
 

@@ -72,8 +72,9 @@ class LeftOut:
     def summary(self) -> str:
         """``left out below my_data/train: 12 .heic (pip install pillow-heif), 3 .txt, 1 without suffix``."""
         order = sorted(self.counts, key=lambda suffix: (-self.pictures.get(suffix, 0), -self.counts[suffix], suffix))
-        parts = [self._part(suffix) for suffix in order[:_SHOWN_SUFFIXES]]
-        rest = order[_SHOWN_SUFFIXES:]
+        shown = max(_SHOWN_SUFFIXES, sum(bool(self.pictures.get(suffix)) for suffix in order))  # every one of pictures
+        parts = [self._part(suffix) for suffix in order[:shown]]
+        rest = order[shown:]
         if rest:
             parts.append(f"{sum(self.counts[suffix] for suffix in rest):,} with {len(rest)} other suffixes")
         return f"left out below {self.place}: {', '.join(parts)}"

@@ -100,6 +100,9 @@ class InstanceSegmentation(Task):
     def describe_samples(self, samples: Any) -> str:
         return f"{super().describe_samples(samples)} of {len(self.class_names)} classes: {', '.join(self.class_names)}"
 
+    def about_data(self, samples: Any) -> Dict[str, Any]:
+        return {**super().about_data(samples), "classes": list(self.class_names)}
+
     def collate(self, samples: Sequence[InstanceSample]) -> Dict[str, Any]:
         batch = network_batch(samples, self.plan_spec, self.keys.USE_POSITIONS, self.voxel_features)
         if self.predictions is not None:

@@ -40,7 +40,7 @@ def find(folder: str, case: str) -> str:
     Raises:
         UserError: there is none, or several.
     """
-    found = [path for path in (os.path.join(folder, case + suffix) for suffix in SUFFIXES) if os.path.exists(path)]
+    found = files_of(folder, case)
     if len(found) != 1:
         state = f"{len(found)} files of landmarks ({', '.join(map(os.path.basename, found))})"
         raise UserError(
@@ -50,14 +50,26 @@ def find(folder: str, case: str) -> str:
     return found[0]
 
 
+def files_of(folder: str, case: str) -> List[str]:
+    """Paths of the landmark files of a volume; the suffix may be in capitals."""
+    spellings = [case + suffix for suffix in SUFFIXES] + [case + suffix.upper() for suffix in SUFFIXES]
+    found = [path for path in (os.path.join(folder, name) for name in spellings) if os.path.exists(path)]
+    if not found and os.path.isdir(folder):
+        found = [os.path.join(folder, name) for name in list_files(folder) if case_of(name) == case]
+    # Where capitals do not matter, both spellings are one file.
+    return [
+        path for number, path in enumerate(found) if not any(map(os.path.samefile, found[:number], [path] * number))
+    ]
+
+
 def list_files(folder: str) -> List[str]:
     """Names of the visible landmark files in a folder, sorted."""
-    return sorted(name for name in os.listdir(folder) if name.endswith(SUFFIXES) and not name.startswith("."))
+    return sorted(name for name in os.listdir(folder) if name.lower().endswith(SUFFIXES) and name[0] != ".")
 
 
 def case_of(name: str) -> str:
     """The volume that a landmark file belongs to."""
-    suffix = max((suffix for suffix in SUFFIXES if name.endswith(suffix)), key=len)
+    suffix = max((suffix for suffix in SUFFIXES if name.lower().endswith(suffix)), key=len)
     return name[: -len(suffix)]
 
 
@@ -72,8 +84,12 @@ def read(file: str) -> Listed:
     try:
         with open(file, encoding="utf-8-sig", newline="") as content:
             text = content.read()
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
         raise UserError(f"{file} cannot be read: {error}") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"{file} is no text in UTF-8; save it as UTF-8") from error
+    if "\0" in text:  # UTF-16 without a mark
+        raise UserError(f"{file} is no text in UTF-8; save it as UTF-8")
     try:
         rows = _rows(file, text)
     except csv.Error as error:
@@ -95,16 +111,19 @@ def read(file: str) -> Listed:
 
 
 def _rows(file: str, text: str) -> List[Row]:
-    if file.endswith(".fcsv"):
+    lowered = file.lower()
+    if lowered.endswith(".fcsv"):
         return fcsv_rows(file, text)
-    if not file.endswith(".json"):
+    if not lowered.endswith(".json"):
         return _csv_rows(file, text)
     try:
         stored = json.loads(text, object_pairs_hook=lambda pairs: _without_repeats(file, pairs))
     except json.JSONDecodeError as error:
         raise UserError(f"{file}, line {error.lineno}: no JSON: {error.msg}") from error
+    except RecursionError:
+        raise UserError(f"{file}: lists in lists, too deep to be read; expected {_JSON_FORM}") from None
     is_slicers = isinstance(stored, dict) and isinstance(stored.get("markups"), list)
-    return markups_rows(file, stored) if is_slicers or file.endswith(".mrk.json") else _json_rows(file, stored)
+    return markups_rows(file, stored) if is_slicers or lowered.endswith(".mrk.json") else _json_rows(file, stored)
 
 
 def _without_repeats(file: str, pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
@@ -122,6 +141,12 @@ def _csv_rows(file: str, text: str) -> List[Row]:
     columns = [column.strip().lower() for column in reader.fieldnames or []]
     missing = [column for column in ("name", "x", "y", "z") if column not in columns]
     if missing:
+        separator = next((mark for mark in ";\t" if mark in "".join(reader.fieldnames or [])), None)
+        if separator is not None:
+            name = "tabs" if separator == "\t" else f"'{separator}'"
+            raise UserError(
+                f"{file}, line 1: columns are separated by {name}: save it with commas, and decimals with a point"
+            )
         raise UserError(f"{file}, line 1: no column {', '.join(missing)}; expected the header name,x,y,z")
     reader.fieldnames = columns
     rows = []
@@ -151,8 +176,10 @@ def _position(where: str, name: str, values: Any) -> Optional[np.ndarray]:
         if value is None or (isinstance(value, str) and not value.strip()):
             return None
         try:
+            if isinstance(value, bool):
+                raise TypeError
             number = float(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise UserError(f"{where}: {axis} of landmark '{name}' is {value!r}, expected a number") from None
         if math.isnan(number):
             return None

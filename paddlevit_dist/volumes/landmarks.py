@@ -11,6 +11,7 @@ import numpy as np
 from ..errors import UserError
 from . import dicom, landmark_files
 from .geometry import Geometry, convert, nearest_axes
+from .mirroring import propose_pairs
 from .reading import Header, case_name, list_volumes, read_header
 from .store import Decoded, DecodedStore
 
@@ -18,6 +19,7 @@ _LAYOUT = (
     "with the folders train and val, each with volumes (files, or a folder for each DICOM series) and, beside each, "
     "its landmarks as <name>.csv, .json, .fcsv or .mrk.json"
 )
+_NEARLY_ALL = 0.9  # share of the volumes whose left and right are noticed
 _LOOSE = "loose DICOM files (put each series into a folder of its own)"
 
 
@@ -82,7 +84,7 @@ class Landmarks:
         self.names = list(options.landmarks or _all_names(data_path, split, listed.values()))
         self.cases = [_case(file, headers[file], listed[file], self.names, options, folder) for file in files]
         self.has_lps = any(case.is_lps for case in self.cases)
-        self.notices = _notices(folder, split, self.cases, self.names)
+        self.notices = [*_remarks(headers), *_notices(folder, split, self.cases, self.names)]
 
     def __len__(self) -> int:
         return len(self.cases)
@@ -218,6 +220,38 @@ def _rounded(point: np.ndarray) -> str:
     return ", ".join(f"{index:.1f}" for index in point[::-1])
 
 
+def _remarks(headers: Dict[str, Header]) -> List[str]:
+    """Each remark once, with the first file that it is about and the number of others."""
+    files: Dict[str, List[str]] = {}
+    for file, header in headers.items():
+        for remark in header.remarks:
+            files.setdefault(remark, []).append(file)
+    return [f"note: {found[0]}{_more(len(found) - 1)}: {remark}" for remark, found in files.items()]
+
+
+def _more(count: int) -> str:
+    return f" and {count:,} more {'file' if count == 1 else 'files'}" if count else ""
+
+
+def _exchanged(folder: str, cases: List[Case], names: List[str]) -> List[str]:
+    """A notice if nearly all volumes have the left one of two landmarks to the right of the right one."""
+    pairs = [pair.partition(":")[::2] for pair in propose_pairs(names)]
+    rows = [(names.index(left), names.index(right)) for left, right in pairs]
+    known = exchanged = 0
+    for case in cases:
+        ahead = np.array([case.world[left, 0] - case.world[right, 0] for left, right in rows])  # x grows to the right
+        ahead = ahead[np.isfinite(ahead)]
+        known += len(ahead) > 0
+        exchanged += len(ahead) > 0 and bool((ahead > 0).mean() > 0.5)
+    if not known or exchanged < _NEARLY_ALL * known:
+        return []
+    return [
+        f"note: {folder}: in {exchanged:,} of {known:,} volumes landmarks named left lie to the right of those named "
+        f"right ({', '.join(map(':'.join, pairs))}); check VOLUMES.WORLD (ras or lps), the names, and the orientation "
+        "of the volumes"
+    ]
+
+
 def _notices(folder: str, split: str, cases: List[Case], names: List[str]) -> List[str]:
     """What is probably not as it was meant, yet may be."""
     notices = []
@@ -232,4 +266,4 @@ def _notices(folder: str, split: str, cases: List[Case], names: List[str]) -> Li
     never = [name for name, is_placed in zip(names, placed) if not is_placed]
     if never and split == "train":
         notices.append(f"note: {folder}: no volume has a position of {', '.join(never)}: nothing is learned of it")
-    return notices
+    return [*notices, *_exchanged(folder, cases, names)]

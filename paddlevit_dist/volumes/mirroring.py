@@ -11,6 +11,7 @@ NO_PAIRS = "none"  # VOLUMES.MIRROR_PAIRS: the user has looked, and no landmark 
 
 # Sides in names: words anywhere; single letters that stand alone, and capitals at either end (eyeL, LEye).
 _SIDES = re.compile(r"(?i:left|right)|(?<![A-Za-z])[lLrR](?![A-Za-z])|^[LR](?=[A-Z])|(?<=[A-Za-z0-9])[LR]$")
+_ONE_WORD = re.compile(r"[\w.:,+@%/\[\]-]+")  # what a shell leaves as it is
 _OTHER = {"left": "right", "right": "left", "l": "r", "r": "l"}
 
 
@@ -21,18 +22,40 @@ def chosen_pairs(flip: float, pairs: Union[str, Sequence[str]], names: Sequence[
         flip: VOLUMES.FLIP.
         pairs: VOLUMES.MIRROR_PAIRS, pairs as left_name:right_name, or "none".
         names: of all landmarks.
+    Returns:
+        The pairs, not checked yet; none where nothing is mirrored.
     Raises:
-        UserError: crops are mirrored and nobody said which names change.
+        UserError: crops are mirrored and nobody said which names change, or "none" stands among pairs.
     """
-    if flip and not pairs:
-        proposed = propose_pairs(names)
-        choice = f"[{','.join(proposed)}] (proposed by the names, check them)" if proposed else "[left_name:right_name]"
+    if not flip or pairs in (NO_PAIRS, [NO_PAIRS]):
+        return []
+    if not pairs:
         raise UserError(
             f"VOLUMES.FLIP {flip:g} exchanges left and right, but VOLUMES.MIRROR_PAIRS names no landmarks that change "
-            f"their names: set VOLUMES.MIRROR_PAIRS {choice}, or VOLUMES.MIRROR_PAIRS none if no landmark has a "
-            f"counterpart, or VOLUMES.FLIP 0; landmarks: {', '.join(names)}"
+            f"their names: {choices(names)}; landmarks: {', '.join(names)}"
         )
-    return [] if pairs in (NO_PAIRS, [NO_PAIRS]) else list(pairs)
+    if NO_PAIRS in pairs:
+        raise UserError(
+            f"VOLUMES.MIRROR_PAIRS [{','.join(pairs)}]: {NO_PAIRS} stands alone and means that no landmark has a "
+            f"counterpart; take {NO_PAIRS} out, or the pairs"
+        )
+    return list(pairs)
+
+
+def choices(names: Sequence[str]) -> str:
+    """What to set where the pairs of these landmarks are not said, as it is typed in a shell."""
+    proposed = propose_pairs(names)
+    choice = f"{_typed(proposed)} (proposed by the names, check them)" if proposed else "[left_name:right_name]"
+    return (
+        f"set VOLUMES.MIRROR_PAIRS {choice}, or VOLUMES.MIRROR_PAIRS {NO_PAIRS} if no landmark has a counterpart, or "
+        "VOLUMES.FLIP 0"
+    )
+
+
+def _typed(pairs: Sequence[str]) -> str:
+    """A list as one word of a command line."""
+    written = f"[{','.join(pairs)}]"
+    return written if _ONE_WORD.fullmatch(written) else f'"{written}"'
 
 
 def forgotten_pairs(flip: float, pairs: Sequence[str], names: Sequence[str]) -> List[str]:

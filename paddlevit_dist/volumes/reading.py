@@ -17,6 +17,15 @@ from .geometry import Geometry, affine_from, checked, spatial
 
 _INSTALL = "pip install '.[volumes]' in the folder of paddlevit_dist's setup.py"
 _DETACHED = (".mhd", ".nhdr")  # headers whose voxels are in other files
+_NO_NIFTI_PLACE = (
+    "no orientation in the header (sform_code and qform_code are 0): laid with x to the left, y to the front, z "
+    "upwards and the middle at 0; check left and right"
+)
+_NO_NRRD_PLACE = (
+    "no orientation in the header (no line 'space:'): laid as LPS, x to the left, y to the back, z upwards; check left "
+    "and right"
+)
+_NIFTI_UNITS = {1: ("metres", 1000.0), 3: ("microns", 0.001)}  # code in xyzt_units; 2 is mm, 0 is unknown
 
 
 class Header(NamedTuple):
@@ -26,10 +35,12 @@ class Header(NamedTuple):
         geometry: shape (depth, height, width) and affine to the world; axes are as in the file, only in the order
             z, y, x.
         convention: "ras" or "lps", in which its format counts millimetres, and so a CSV or JSON file beside it.
+        remarks: what was assumed of the file or changed, and the user should know.
     """
 
     geometry: Geometry
     convention: str
+    remarks: Tuple[str, ...] = ()
 
 
 class _Opened(NamedTuple):
@@ -37,6 +48,7 @@ class _Opened(NamedTuple):
     affine: np.ndarray  # to millimetres in the convention
     convention: str
     load: Callable[[], np.ndarray]
+    remarks: Tuple[str, ...] = ()
 
 
 def read_header(path: str) -> Header:
@@ -94,26 +106,29 @@ def list_volumes(folder: str) -> List[str]:
 
 
 def _has_landmarks(path: str) -> bool:
-    return any(os.path.isfile(path + suffix) for suffix in landmark_files.SUFFIXES)
+    return bool(landmark_files.files_of(os.path.dirname(path), os.path.basename(path)))
 
 
 def parts_of(path: str) -> List[str]:
     """All files that hold a volume: itself, the voxels beside a detached header, or the files of a folder."""
     if os.path.isdir(path):
         return dicom.files_in(path)
-    return [path, *(_named_by(path) if path.lower().endswith(_DETACHED) else [])]
+    named = _named_by(path) if path.lower().endswith(_DETACHED) else []
+    return [path, *(part for part in named if os.path.isfile(part))]
 
 
 def _named_by(header: str) -> List[str]:
-    """Existing files that the text of a detached header names."""
+    """Files that the text of a detached header names, there or not."""
     with open(header, "rb") as content:
         text = content.read(1 << 20).split(b"\n\n")[0].decode("utf-8", errors="replace")
     found = re.search(r"^(?:ElementDataFile\s*=|data ?file:)\s*(.*)", text, re.IGNORECASE | re.MULTILINE | re.DOTALL)
     if found is None:
         return []
     folder = os.path.dirname(header)
-    names = [name.strip() for name in found.group(1).splitlines()]  # after LIST, one per line
-    return [path for path in (os.path.join(folder, name) for name in names if name) if os.path.isfile(path)]
+    first, *more = [line.strip() for line in found.group(1).splitlines()] or [""]
+    names = more if first.split(" ")[0] == "LIST" else [first]  # after LIST, one per line
+    is_name = [bool(name) and name.upper() != "LOCAL" and "%" not in name for name in names]  # %: of numbered files
+    return [os.path.join(folder, name) for name, is_one in zip(names, is_name) if is_one]
 
 
 def case_name(path: str) -> str:
@@ -126,6 +141,7 @@ def _header(file: str, opened: _Opened) -> Header:
     return Header(
         checked(opened.shape, affine_from(opened.affine, opened.convention), file),
         opened.convention,
+        opened.remarks,
     )
 
 
@@ -163,8 +179,20 @@ def _library(name: str, file: str) -> Any:
 
 
 def _open_nifti(file: str) -> _Opened:
-    image = _library("nibabel", file).load(file)
-    return _Opened(image.shape[::-1], image.affine, "ras", lambda: np.asanyarray(image.dataobj).T)
+    nibabel = _library("nibabel", file)
+    image = nibabel.load(file)
+    affine, remarks = image.affine, []
+    if isinstance(image.header, nibabel.Nifti1Header):  # NIfTI-2's too
+        if not image.header["sform_code"] and not image.header["qform_code"]:
+            remarks.append(_NO_NIFTI_PLACE)
+        unit = int(image.header["xyzt_units"]) & 7
+        if unit in _NIFTI_UNITS:
+            name, factor = _NIFTI_UNITS[unit]
+            affine = np.diag([factor] * 3 + [1.0]) @ affine
+            remarks.append(f"lengths in the header are in {name} (xyzt_units): converted to millimetres")
+        elif unit not in (0, 2):
+            raise UserError(f"{file}: xyzt_units names the unknown unit of length {unit}; write 2 (mm) into the header")
+    return _Opened(image.shape[::-1], affine, "ras", lambda: np.asanyarray(image.dataobj).T, tuple(remarks))
 
 
 def _open_npy(file: str) -> _Opened:
@@ -202,9 +230,14 @@ def _load_npz(file: str) -> np.ndarray:
 
 def _open_itk(file: str) -> _Opened:
     itk = _library("SimpleITK", file)
+    missing = [part for part in (_named_by(file) if _suffix(file) in _DETACHED else []) if not os.path.isfile(part)]
+    if missing:
+        raise UserError(f"{file}: its voxels are in {missing[0]}, which does not exist; copy it beside the header")
     reader = itk.ImageFileReader()
     reader.SetFileName(file)
-    reader.ReadImageInformation()
+    if _suffix(file) in (".mha", ".mhd") and not file.endswith(_suffix(file)):
+        reader.SetImageIO("MetaImageIO")  # by itself it knows only the suffix in small letters
+    _told_by_itk(file, "its header is damaged", reader.ReadImageInformation)
     size, parts = reader.GetSize(), reader.GetNumberOfComponents()
     shape = (*size[::-1], *([parts] if parts > 1 else []))
     axes = len(size)
@@ -214,7 +247,28 @@ def _open_itk(file: str) -> _Opened:
     directions = np.asarray(reader.GetDirection()).reshape(axes, axes)[:3, :3]  # a column for each of x, y, z
     affine[:3, :3] = directions * np.asarray(reader.GetSpacing()[:3])
     affine[:3, 3] = reader.GetOrigin()[:3]
-    return _Opened(shape, affine, "lps", lambda: itk.GetArrayFromImage(itk.ReadImage(file)))
+    says_place = _suffix(file) not in (".nrrd", ".nhdr") or reader.HasMetaDataKey("NRRD_space")
+    return _Opened(
+        shape,
+        affine,
+        "lps",
+        lambda: itk.GetArrayFromImage(
+            _told_by_itk(file, "there are fewer voxels than its header says", reader.Execute)
+        ),
+        () if says_place else (_NO_NRRD_PLACE,),
+    )
+
+
+def _told_by_itk(file: str, reason: str, read: Callable[[], Any]) -> Any:
+    """What ``read`` returns; SimpleITK's own messages speak of its source files."""
+    try:
+        return read()
+    except RuntimeError as error:
+        if "memory" in str(error).lower():
+            raise
+        raise UserError(
+            f"{file} cannot be read as a volume: probably {reason}; is it complete? Copy it again"
+        ) from error
 
 
 def _open_folder(folder: str) -> _Opened:

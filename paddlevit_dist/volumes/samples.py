@@ -8,6 +8,7 @@ import numpy as np
 
 from ..errors import UserError
 from .geometry import rotation
+from .mirroring import choices
 from .store import Decoded
 
 _NEAR_LANDMARK = 0.5  # share of the crops that are drawn around a landmark
@@ -205,9 +206,13 @@ def mirror_order(names: Sequence[str], pairs: Sequence[str]) -> List[int]:
     for pair in pairs:
         left, colon, right = pair.partition(":")
         unknown = [name for name in (left, right) if name not in names]
-        if not colon or left == right or unknown:
-            reason = f"'{unknown[0]}' is no landmark ({', '.join(names)})" if colon and unknown else "no pair"
-            raise UserError(f"VOLUMES.MIRROR_PAIRS '{pair}': {reason}; expected left_name:right_name")
+        if not colon or left == right:
+            raise UserError(f"VOLUMES.MIRROR_PAIRS '{pair}': no pair; expected left_name:right_name")
+        if unknown:
+            raise UserError(
+                f"VOLUMES.MIRROR_PAIRS '{pair}': '{unknown[0]}' is no landmark ({', '.join(names)}); expected "
+                f"left_name:right_name; are the pairs perhaps a recipe's, for other landmarks? {choices(names)}"
+            )
         first, second = names.index(left), names.index(right)
         if order[first] != first or order[second] != second:
             raise UserError(f"VOLUMES.MIRROR_PAIRS '{pair}': a landmark has one counterpart; name it in one pair")

@@ -15,7 +15,9 @@ from ..loading.atomic_file import atomic_file
 from .geometry import Geometry, canonical, resample
 from .reading import parts_of, read_volume
 
-_VERSION = 2  # 1 kept MetaImage and NRRD volumes along their own axes, turned by 180 degrees about z
+# 1 kept MetaImage and NRRD volumes along their own axes, turned by 180 degrees about z; 2 took NIfTI's metres and
+# microns for millimetres
+_VERSION = 3
 _SMALL = ("uint8", "int8", "uint16", "int16", "bool")  # kept as they are; others become float32
 _PERCENTILES = (0.5, 99.5)
 _SAMPLED_VOXELS = 1 << 20  # enough to place the percentiles

@@ -187,3 +187,47 @@ def test_what_earlier_versions_decoded_is_not_taken(tmp_path):
     np.save(stem.with_suffix(".npy"), voxels()[:, ::-1, ::-1])
     stem.with_suffix(".json").write_text(json.dumps({"affine": np.eye(4).tolist(), "window": [0, 1]}))
     assert np.array_equal(built(tmp_path).volume(0).array, voxels())
+
+
+def with_eyes(folder, count, exchanged, names=("eye_left", "eye_right")):
+    """Volumes in which the first name's landmark lies to the right of the second one's in the first ``exchanged``."""
+    for number in range(count):
+        write_volume(folder / "train" / f"case{number:02d}.npz")
+        places = [world((9.0, 4.0, 5.0)), world((3.0, 4.0, 5.0))][:: 1 if number < exchanged else -1]
+        write_landmarks(folder / "train" / f"case{number:02d}.csv", dict(zip(names, places)))
+    return folder
+
+
+@pytest.mark.parametrize("count, exchanged, is_told", [(10, 9, True), (1, 1, True), (10, 8, False), (2, 0, False)])
+def test_landmarks_on_the_wrong_side_are_noticed(tmp_path, count, exchanged, is_told):
+    notices = built(with_eyes(tmp_path, count, exchanged)).notices
+    assert len(notices) == is_told
+    if is_told:
+        assert f"in {exchanged} of {count} volumes landmarks named left lie to the right" in notices[0]
+        assert "(eye_left:eye_right); check VOLUMES.WORLD" in notices[0]
+
+
+def test_names_without_sides_lie_on_no_wrong_side(tmp_path):
+    assert built(with_eyes(tmp_path, 2, 2, ("chin", "nose"))).notices == []
+
+
+def test_landmarks_of_the_other_world_that_lie_inside_are_noticed(tmp_path):
+    """Voxels around the origin hold a head in either convention."""
+    around = np.diag([1.0, 1.0, 1.0, 1.0])
+    around[:3, 3] = -(np.array(voxels().shape[::-1]) - 1) / 2
+    write_volume(tmp_path / "train" / "case.mha", voxels(), around)
+    write_landmarks(tmp_path / "train" / "case.csv", {"ear_l": (-5.0, 1.0, 0.0), "ear_r": (5.0, 1.0, 0.0)})
+    assert ["VOLUMES.WORLD" in notice for notice in built(tmp_path).notices] == [True]
+    assert built(tmp_path, world="ras").notices == []
+
+
+def test_a_remark_names_the_first_file_and_counts_the_others(tmp_path):
+    import nibabel
+
+    folder = folder_of(tmp_path, nose=NOSE, chin=CHIN)
+    for name in ("case", "other"):
+        image = nibabel.Nifti1Image(voxels().T, None)
+        image.to_filename(folder / "train" / f"{name}.nii.gz")
+        write_landmarks(folder / "train" / f"{name}.csv", {"nose": NOSE, "chin": CHIN})
+    (notice,) = built(folder, landmark_units="voxel").notices
+    assert notice.startswith(f"note: {folder / 'train' / 'case.nii.gz'} and 1 more file: no orientation in the header")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+
 import numpy as np
 import pytest
 from distributed.harness import ROOT, run_main
@@ -70,9 +73,34 @@ def test_pairs_that_others_leave_out_are_noticed(data):
 
 def test_nothing_is_asked_where_nothing_is_mirrored(data):
     for split, more in (("train", ["VOLUMES.FLIP", "0"]), ("val", [])):
-        task, _ = built(data, split, "VOLUMES.MIRROR_PAIRS", "[]", *more)
-        assert task.notices == []
-    built(data, "val")  # the recipe's own pairs are of other landmarks
+        for pairs in (["VOLUMES.MIRROR_PAIRS", "[]"], []):  # the recipe's own pairs are of other landmarks
+            task, _ = built(data, split, *pairs, *more)
+            assert task.notices == []
+
+
+def test_pairs_of_other_landmarks_are_told_with_those_of_these(data):
+    with pytest.raises(UserError) as error:
+        built(data, "train")
+    message = str(error.value)
+    assert "\n" not in message and "'ear_left' is no landmark (eye_left, eye_right, nose)" in message
+    assert "perhaps a recipe's" in message and "set VOLUMES.MIRROR_PAIRS [eye_left:eye_right] (proposed" in message
+    assert "VOLUMES.MIRROR_PAIRS none if no landmark" in message and message.endswith("VOLUMES.FLIP 0")
+
+
+def test_a_proposal_can_be_pasted_into_a_shell(data):
+    for split in ("train", "val"):
+        write_landmarks(data / split / "case.csv", {"left eye": (3.0, 4.0, 5.0), "right eye": (9.0, 4.0, 5.0)})
+    for pairs in ([], ["VOLUMES.MIRROR_PAIRS", "[]"]):
+        with pytest.raises(UserError) as error:
+            built(data, "train", *pairs)
+        typed = re.search("(VOLUMES.MIRROR_PAIRS .*) [(]proposed", str(error.value).split("set ")[-1]).group(1)
+        assert typed == 'VOLUMES.MIRROR_PAIRS "[left eye:right eye]"'
+    built(data, "train", *shlex.split(typed))
+
+
+def test_none_stands_alone(data):
+    with pytest.raises(UserError, match="none stands alone"):
+        built(data, "train", "VOLUMES.MIRROR_PAIRS", "[none,eye_left:eye_right]")
 
 
 @pytest.mark.parametrize(

@@ -125,6 +125,10 @@ def test_other_forms_of_the_same(tmp_path):
         ("case.json", '{"nose": [1, 2', "line 1: no JSON"),
         ("case.json", '{"nose": [1, 2]}', "landmark 'nose' is [1, 2], expected three numbers"),
         ("case.json", "[1, 2]", "expected {"),
+        ("case.json", "[" * 100_000, "lists in lists, too deep to be read; expected {"),
+        ("case.json", '{"nose": [true, 2, 3]}', "x of landmark 'nose' is True, expected a number"),
+        ("case.csv", "name;x;y;z\nnose;1;2;3\n", "columns are separated by ';': save it with commas"),
+        ("case.csv", "name\tx\ty\tz\nnose\t1\t2\t3\n", "columns are separated by tabs: save it with commas"),
         ("case.json", '{"nose": [1, 2, 3], "nose": [4, 5, 6]}', "'nose' comes twice"),
     ],
 )
@@ -132,6 +136,101 @@ def test_bad_landmark_files_are_told_with_the_line(tmp_path, name, text, message
     (tmp_path / name).write_text(text)
     told_message = told(landmark_files.read, str(tmp_path / name))
     assert str(tmp_path / name) in told_message and message in told_message
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16", "utf-16-le"])
+def test_text_in_another_encoding_is_told(tmp_path, encoding):
+    file = tmp_path / "case.csv"
+    file.write_text("name,x,y,z\nn\u00e4se,1,2,3\n", encoding)
+    assert told(landmark_files.read, str(file)) == f"{file} is no text in UTF-8; save it as UTF-8"
+
+
+@pytest.mark.parametrize("suffix", [".CSV", ".JSON", ".Csv"])
+def test_landmark_files_in_capitals_are_found(tmp_path, suffix):
+    written = write_landmarks(tmp_path / f"written{suffix.lower()}", {"nose": (1, 2, 3)})
+    file = written.rename(tmp_path / f"case{suffix}")
+    assert landmark_files.find(str(tmp_path), "case") == str(file)
+    assert landmark_files.list_files(str(tmp_path)) == [file.name] and landmark_files.case_of(file.name) == "case"
+    assert landmark_files.read(str(file)).positions["nose"].tolist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("name", ["case.NII", "case.NII.GZ", "case.MHA", "case.MHD", "case.NRRD", "case.NHDR"])
+def test_volumes_in_capitals_are_read(tmp_path, name):
+    path = write_volume(tmp_path / name.lower()).rename(tmp_path / name)
+    array, header = read_volume(path)
+    assert np.array_equal(array, voxels())
+    np.testing.assert_allclose(header.geometry.affine, AFFINE, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["case.mhd", "case.nhdr"])
+def test_missing_voxels_of_a_header_are_named_before_they_are_read(tmp_path, name):
+    path = write_volume(tmp_path / name)
+    (data,) = [file for file in tmp_path.iterdir() if file != path]
+    data.unlink()
+    assert f"{path}: its voxels are in {data}, which does not exist" in told(read_header, path)
+
+
+@pytest.mark.parametrize("name", ["case.mha", "case.mhd", "case.nrrd"])
+def test_too_few_voxels_are_told_in_words_of_the_file(tmp_path, name):
+    path = write_volume(tmp_path / name)
+    longest = max(tmp_path.iterdir(), key=lambda file: file.stat().st_size)
+    longest.write_bytes(longest.read_bytes()[:-500])
+    message = told(read_volume, path)
+    assert message.startswith(
+        f"{path} cannot be read as a volume: probably there are fewer voxels than its header says"
+    )
+    assert "itk" not in message.replace(str(tmp_path), "").lower() and "Copy it again" in message
+
+
+def write_nifti(path, affine=AFFINE, unit="mm", code=1):
+    import nibabel
+
+    image = nibabel.Nifti1Image(voxels().T, affine)
+    image.header.set_xyzt_units(unit)
+    image.set_sform(affine, code)
+    image.set_qform(affine, code)
+    image.to_filename(path)
+    return path
+
+
+def test_a_nifti_without_an_orientation_is_remarked(tmp_path):
+    header = read_header(write_nifti(tmp_path / "case.nii", code=0))
+    (remark,) = header.remarks
+    assert remark.startswith("no orientation in the header (sform_code and qform_code are 0): laid with x to the left")
+    assert np.array_equal(np.sign(np.diag(header.geometry.affine)), [-1, 1, 1, 1])
+    np.testing.assert_allclose(header.geometry.world((np.array(SHAPE) - 1) / 2), 0.0, atol=1e-5)  # the middle
+
+
+@pytest.mark.parametrize("unit, factor", [("meter", 1000.0), ("micron", 0.001)])
+def test_lengths_of_a_nifti_in_other_units_are_converted(tmp_path, unit, factor):
+    header = read_header(write_nifti(tmp_path / "case.nii", np.diag([1 / factor] * 3 + [1.0]) @ AFFINE, unit))
+    np.testing.assert_allclose(header.geometry.affine, AFFINE, rtol=1e-5)
+    (remark,) = header.remarks
+    assert unit[:5] in remark.replace("metre", "meter") and "converted to millimetres" in remark
+
+
+def test_ordinary_niftis_stay_as_they_are(tmp_path):
+    for unit in ("mm", "unknown"):
+        header = read_header(write_nifti(tmp_path / "case.nii", unit=unit))
+        assert header.remarks == () and np.array_equal(header.geometry.affine, AFFINE.astype(np.float32))
+
+
+def test_an_unknown_unit_of_a_nifti_is_told(tmp_path):
+    path = write_nifti(tmp_path / "case.nii")
+    content = bytearray(path.read_bytes())
+    content[123] = 5  # xyzt_units
+    path.write_bytes(content)
+    assert f"{path}: xyzt_units names the unknown unit of length 5; write 2 (mm)" in told(read_header, path)
+
+
+def test_an_nrrd_without_a_space_is_remarked(tmp_path):
+    path = write_volume(tmp_path / "case.nrrd")
+    assert read_header(path).remarks == ()
+    content = path.read_bytes().replace(b"space: left-posterior-superior", b"space dimension: 3")
+    path.write_bytes(content)
+    header = read_header(path)
+    assert "(no line 'space:'): laid as LPS" in header.remarks[0]
+    np.testing.assert_allclose(header.geometry.affine, AFFINE, atol=1e-5)
 
 
 def test_a_volume_has_exactly_one_landmark_file(tmp_path):

@@ -98,6 +98,15 @@ def test_a_proposal_can_be_pasted_into_a_shell(data):
     built(data, "train", *shlex.split(typed))
 
 
+def test_the_order_within_a_pair_does_not_matter(data):
+    crops = []
+    for pair in ("eye_left:eye_right", "eye_right:eye_left"):
+        task, samples = built(data, "train", "VOLUMES.MIRROR_PAIRS", f"[{pair}]", "VOLUMES.FLIP", "1.0")
+        assert task.notices == []
+        crops.append(samples.sample(0, np.random.default_rng(0))["points"])
+    assert np.array_equal(*crops)
+
+
 def test_none_stands_alone(data):
     with pytest.raises(UserError, match="none stands alone"):
         built(data, "train", "VOLUMES.MIRROR_PAIRS", "[none,eye_left:eye_right]")

@@ -9,6 +9,7 @@ from ..registry import RECIPES, list_names, room_of
 from .defaults import KEYS
 
 _MIXING = ("TRAIN.MIXUP_ALPHA", "TRAIN.CUTMIX_ALPHA", "TRAIN.CUTMIX_MINMAX")  # each switches mixing on
+_LEAST_KEPT = 0.5  # a batch norm that keeps less in a step was hardly meant
 
 
 class _Given:
@@ -55,6 +56,12 @@ def check(values: CfgNode, places: dict[str, str]) -> list[str]:
             "both make up for rare classes; keep one"
         )
     notices = _unused_settings(values.TRAIN, given, places)
+    momentum = values.TRAIN.BATCH_NORM_MOMENTUM
+    if momentum is not None and momentum < _LEAST_KEPT:
+        notices.append(
+            f"{given['TRAIN.BATCH_NORM_MOMENTUM']}: a step keeps {momentum:.3g} of the running statistics, and not "
+            "more; PyTorch counts the other way round, its 0.02 is 0.98 here"
+        )
     if values.MODEL.PRETRAINED and values.MODEL.RESUME:
         notices.append(f"{given['MODEL.RESUME']} wins over {given['MODEL.PRETRAINED']} if it finds a checkpoint")
     return notices

@@ -56,15 +56,9 @@ def check(values: CfgNode, places: dict[str, str]) -> list[str]:
             "both make up for rare classes; keep one"
         )
     notices = _unused_settings(values.TRAIN, given, places)
-    momentum = values.TRAIN.BATCH_NORM_MOMENTUM
-    if momentum is not None and momentum < _LEAST_KEPT:
-        notices.append(
-            f"{given['TRAIN.BATCH_NORM_MOMENTUM']}: a step keeps {momentum:.3g} of the running statistics, and not "
-            "more; PyTorch counts the other way round, its 0.02 is 0.98 here"
-        )
     if values.MODEL.PRETRAINED and values.MODEL.RESUME:
         notices.append(f"{given['MODEL.RESUME']} wins over {given['MODEL.PRETRAINED']} if it finds a checkpoint")
-    return notices
+    return notices + _momentum_of_others(values.TRAIN, given)
 
 
 def check_rooms(values: CfgNode, places: dict[str, str]) -> None:
@@ -156,6 +150,17 @@ def _check_mixing(values: CfgNode, given: _Given) -> None:
             raise UserError(
                 f"{given[name]}: an image is mixed with another of its batch, but {given['DATA.BATCH_SIZE']}"
             )
+
+
+def _momentum_of_others(train: CfgNode, given: _Given) -> list[str]:
+    """A notice of a batch norm's momentum that looks like PyTorch's."""
+    momentum = train.BATCH_NORM_MOMENTUM
+    if momentum is None or momentum >= _LEAST_KEPT:
+        return []
+    return [
+        f"{given['TRAIN.BATCH_NORM_MOMENTUM']}: a step keeps {momentum:.3g} of the running statistics, and not more; "
+        "PyTorch counts the other way round, its 0.02 is 0.98 here"
+    ]
 
 
 def _unused_settings(train: CfgNode, given: _Given, places: dict[str, str]) -> list[str]:

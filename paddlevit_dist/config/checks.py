@@ -9,6 +9,7 @@ from ..registry import RECIPES, list_names, room_of
 from .defaults import KEYS
 
 _MIXING = ("TRAIN.MIXUP_ALPHA", "TRAIN.CUTMIX_ALPHA", "TRAIN.CUTMIX_MINMAX")  # each switches mixing on
+_LEAST_KEPT = 0.5  # a batch norm that keeps less in a step was hardly meant
 
 
 class _Given:
@@ -58,7 +59,7 @@ def check(values: CfgNode, places: dict[str, str]) -> list[str]:
     notices += _unused_settings(values.TRAIN, given, places)
     if values.MODEL.PRETRAINED and values.MODEL.RESUME:
         notices.append(f"{given['MODEL.RESUME']} wins over {given['MODEL.PRETRAINED']} if it finds a checkpoint")
-    return notices
+    return notices + _momentum_of_others(values.TRAIN, given)
 
 
 def check_rooms(values: CfgNode, places: dict[str, str]) -> None:
@@ -161,6 +162,17 @@ def _check_mixing(values: CfgNode, given: _Given) -> None:
             raise UserError(
                 f"{given[name]}: an image is mixed with another of its batch, but {given['DATA.BATCH_SIZE']}"
             )
+
+
+def _momentum_of_others(train: CfgNode, given: _Given) -> list[str]:
+    """A notice of a batch norm's momentum that looks like PyTorch's."""
+    momentum = train.BATCH_NORM_MOMENTUM
+    if momentum is None or momentum >= _LEAST_KEPT:
+        return []
+    return [
+        f"{given['TRAIN.BATCH_NORM_MOMENTUM']}: a step keeps {momentum:.3g} of the running statistics, and not more; "
+        "PyTorch counts the other way round, its 0.02 is 0.98 here"
+    ]
 
 
 def _unused_settings(train: CfgNode, given: _Given, places: dict[str, str]) -> list[str]:

@@ -9,6 +9,7 @@ Source: G. Turk, "The PLY Polygon File Format", 1994.
 from __future__ import annotations
 
 import io
+import re
 import warnings
 from pathlib import Path
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
@@ -41,6 +42,8 @@ _TYPES = {
 _NAMES = {dtype: name for name, dtype in reversed(list(_TYPES.items()))}
 _BYTE_ORDERS = {"ascii": "", "binary_little_endian": "<", "binary_big_endian": ">"}
 _LONGEST_HEADER = 1 << 16
+_WINDOWS_NAN = re.compile(rb"[-+]?(?:nan\([a-z]*\)|1\.#(?:QNAN|SNAN|IND)\d*)", re.IGNORECASE)
+_WINDOWS_INF = re.compile(rb"1\.#INF\d*", re.IGNORECASE)
 _KEPT_DIGITS = 1e-6  # a text's number that a float would move by more is kept as float64
 
 
@@ -196,10 +199,13 @@ def _read_ascii(content: bytes, position: int, element: Element, order: str) -> 
         raise Damaged("its vertices have a list among their properties, which is read in binary files only")
     if not element.count:
         return {item.name: np.empty(0, item.dtype) for item in plain}, position
+    text = content[position:]
+    if b"(" in text or b"#" in text:  # numbers that are none, as programs for Windows write them
+        text = _WINDOWS_INF.sub(b"inf", _WINDOWS_NAN.sub(b"nan", text))
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # no row at all: said below
-            rows = np.loadtxt(io.BytesIO(content[position:]), np.float64, max_rows=element.count, ndmin=2)
+            rows = np.loadtxt(io.BytesIO(text), np.float64, max_rows=element.count, ndmin=2)
     except (ValueError, IndexError) as error:
         raise Damaged(f"its vertices are not rows of {len(plain)} numbers ({' '.join(str(error).split())})") from error
     if rows.shape[0] < element.count:

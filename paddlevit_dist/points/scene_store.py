@@ -12,6 +12,7 @@ of the header itself.
 
 from __future__ import annotations
 
+import json
 import mmap
 import os
 import struct
@@ -32,10 +33,14 @@ HEADER_BYTES = 128
 SUFFIX = ".scene"
 CLASSES_FILE = "classes.txt"
 SCENES_FOLDER = "scenes"
+RECORD_FILE = "prepared.json"
+SPLITS = ("train", "val", "test")
 NO_KEY = bytes(32)
 _CHECKSUM = struct.Struct("<I")  # of the header, in its last four bytes
 _CENTRE_TOLERANCE = 0.01, 0.05  # share of the extent and metres: means of float32 sums are as far as that off
 _UPGRADE = "its coordinates are not centred: run the same 'python -m paddlevit_dist prepare' again, which makes it anew"
+_WIDE_M, _SPARSE_M = 500.0, 5.0  # extent and distance of neighbours that scenes in metres hardly have together
+_HIGH_M, _TALL_M, _TALL_SHARE = 1000.0, 200.0, 0.2  # heights, the lower one with the proportions of a room
 _REMEDY = "delete it and prepare the data again: what is there is kept"
 
 
@@ -82,6 +87,18 @@ class SceneHeader(NamedTuple):
     def spacing(self) -> float:
         """About how far neighbouring points of a surface lie apart, metres."""
         return self.extent / self.num_points**0.5
+
+    @property
+    def height(self) -> float:
+        """Side of the points' box along z, metres."""
+        return self.high[2] - self.low[2]
+
+    @property
+    def looks_too_large(self) -> bool:
+        """Whether the unit hardly is metres: rooms in millimetres or centimetres are far too high however dense they
+        are, and flat scenes too wide for their points."""
+        is_tall = self.height >= max(_TALL_M, _TALL_SHARE * self.extent)
+        return is_tall or self.height >= _HIGH_M or (self.extent >= _WIDE_M and self.spacing >= _SPARSE_M)
 
 
 def write_scene(path: Path, scene: Scene, labelled: bool = True, key: bytes = NO_KEY) -> SceneHeader:
@@ -254,6 +271,25 @@ def scene_file(root: Union[str, Path], name: str) -> str:
 def list_file(root: Union[str, Path], split: str) -> str:
     """Where a store keeps the names of a split's scenes."""
     return os.path.join(root, f"{split}.txt")
+
+
+def store_is_centred(root: Union[str, Path]) -> bool:
+    """Whether all scenes of a store are centred, of all its splits: as its preparation has noted, else as their headers
+    say; what cannot be read counts for nothing until its own split is opened."""
+    try:
+        with open(os.path.join(root, RECORD_FILE), encoding="utf-8") as stream:
+            noted = json.load(stream)["centred"]
+    except (OSError, ValueError, LookupError, TypeError):
+        noted = None
+    if isinstance(noted, bool):
+        return noted
+    for name in {name for split in SPLITS for name in read_lines(list_file(root, split)) or ()}:
+        try:
+            if not read_header(scene_file(root, name)).is_centred:
+                return False
+        except UserError:
+            continue
+    return True
 
 
 def read_lines(path: Union[str, Path]) -> Optional[List[str]]:

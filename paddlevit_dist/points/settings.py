@@ -23,7 +23,7 @@ KEYS = (
         [-1.0, 1.0],
         "float",
         "what colours of 0 and 255 become for the network; [-0.5, 0.5] for MinkowskiEngine's published weights",
-        None,
+        Range(low=-1e6, high=1e6),
         None,
         True,
         2,

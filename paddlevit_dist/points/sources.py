@@ -10,6 +10,9 @@ from ..registry import resolve
 from .samples import COLOR_RANGE
 from .scene import AS_GIVEN, CENTRED
 
+_UNIT_ADVICE = (
+    "if its coordinates are in millimetres, export the scenes in metres and prepare them again; else take larger voxels"
+)
 COORDINATES = "coordinates"  # what a checkpoint calls where the scenes lay that it was trained on
 
 
@@ -37,7 +40,8 @@ def coordinates_of(dataset: Any, others: Optional[str]) -> str:
     """Where the scenes of a data set lie, of which networks that are fed positions learn: ``CENTRED`` or ``AS_GIVEN``.
 
     Args:
-        dataset: one that says nothing has them as they are given.
+        dataset: one that says nothing has them as they are given; a prepared store says the same for all its splits,
+            so that an evaluation, which opens one, agrees with the training.
         others: the same of a split that was opened before; together with another kind they are as given.
     """
     own = getattr(dataset, "coordinates", AS_GIVEN)
@@ -45,9 +49,16 @@ def coordinates_of(dataset: Any, others: Optional[str]) -> str:
 
 
 def unit_notices(dataset: Any, voxel_size_m: float, before: List[str]) -> List[str]:
-    """What is new to say about the unit of a data set's coordinates; only prepared stores know their extents."""
-    notice = dataset.unit_notice(voxel_size_m) if hasattr(dataset, "unit_notice") else None
-    return [] if notice is None or notice in before else [notice]
+    """What to say about the unit of a data set's coordinates, once for all its splits; only prepared stores know their
+    extents.
+
+    Args:
+        before: what was said when other splits were opened.
+    """
+    if not hasattr(dataset, "unit_notice") or any(line.endswith(_UNIT_ADVICE) for line in before):
+        return []
+    notice = dataset.unit_notice(voxel_size_m)
+    return [] if notice is None else [f"note: {notice}: {_UNIT_ADVICE}"]
 
 
 def old_weights_notice(

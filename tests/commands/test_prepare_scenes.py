@@ -182,7 +182,8 @@ def test_a_store_of_other_data_is_not_overwritten(raw, tmp_path):
     before = contents(output)
     (raw / "scans").rename(tmp_path / "moved")
     message = refusal(prepare("scannet", tmp_path / "moved", output, f"--val_list={raw / 'scannetv2_val.txt'}"))
-    assert "was prepared from other data" in message and contents(output) == before
+    assert f"other data or by another version: source {raw} there and {tmp_path / 'moved'} here; choose" in message
+    assert "{" not in message and contents(output) == before
 
 
 def test_help_names_the_options():

@@ -23,8 +23,8 @@ from paddlevit_dist.points.prepare.scannet import ScanNetReader
 from paddlevit_dist.points.prepare.sources import Source
 from paddlevit_dist.points.prepare.store import prepare_store
 from paddlevit_dist.points.scene import AS_GIVEN, CENTRED
-from paddlevit_dist.points.scene_store import read_header, read_scene, write_scene
-from paddlevit_dist.points.sources import coordinates_of
+from paddlevit_dist.points.scene_store import SceneHeader, read_header, read_scene, write_scene
+from paddlevit_dist.points.sources import coordinates_of, unit_notices
 from paddlevit_dist.points.voxels import sparse_quantize
 from paddlevit_dist.registry import resolve
 
@@ -197,9 +197,9 @@ def test_millimetres_are_noticed_when_scenes_are_prepared_and_when_they_are_open
     assert Scenes(str(tmp_path / "m_out"), "train", tmp_path).unit_notice(0.02) is None
     millimetres = {name: xyz * 1000 for name, xyz in metres.items()}
     (remark,) = prepare(tmp_path / "mm", tmp_path / "mm_out", millimetres).remarks
-    assert "2 of 2 scenes look as if they were in millimetres (a spans 5," in remark
+    assert "2 of 2 scenes look as if they were in millimetres or centimetres (a spans 5," in remark
     notice = Scenes(str(tmp_path / "mm_out"), "train", tmp_path).unit_notice(0.05)
-    assert "scene a spans 100," in notice and "DATA.VOXEL_SIZE_M 0.05" in notice and "millimetres" in notice
+    assert "scene a spans 100," in notice and "DATA.VOXEL_SIZE_M 0.05" in notice
     assert Scenes(str(tmp_path / "mm_out"), "train", tmp_path).unit_notice(50.0) is None
 
 
@@ -283,5 +283,117 @@ def test_torch_files_that_are_not_centred_are_told_and_kept(tmp_path):
     splits = PthReader().sources(str(tmp_path), dict.fromkeys(("train", "val", "test")))
     (remark,) = prepare_store(PthReader(), splits, str(tmp_path), tmp_path / "out", workers=1).remarks
     assert "1 of 2 scenes do not lie around the origin" in remark and "(a has x from " in remark
-    places = [Scenes(str(tmp_path / "out"), split, tmp_path).coordinates for split in ("train", "val")]
-    assert places == [AS_GIVEN, CENTRED]
+
+
+@pytest.mark.parametrize("name", ("semantic_segmentation", "pointgroup"))
+@pytest.mark.parametrize("shifts, expected", (((3.0, 0.0), AS_GIVEN), ((0.0, 3.0), AS_GIVEN), ((0.0, 0.0), CENTRED)))
+def test_an_evaluation_agrees_with_the_training_on_the_same_store(tmp_path, name, shifts, expected):
+    """Whichever splits are opened, with the note of the preparation and without it."""
+    for split, shift in zip(("train", "val"), shifts):
+        xyz = room(200)[0]
+        xyz = xyz - xyz.mean(axis=0) + np.float32(shift)
+        (tmp_path / split).mkdir()
+        zipped(tmp_path / split / f"{split}_room.pth", (xyz, xyz * 0, np.zeros(200), np.zeros(200)))
+    splits = PthReader().sources(str(tmp_path), dict.fromkeys(("train", "val", "test")))
+    prepare_store(PthReader(), splits, str(tmp_path), tmp_path / "out", workers=1)
+    words = ["TASK", name, "-dataset=scenes", f"-data_path={tmp_path / 'out'}"]
+    words += ["MODEL.NAME", "pointgroup" if name == "pointgroup" else "minkunet_tutorial"]
+    record = json.loads((tmp_path / "out" / "prepared.json").read_text())
+    assert record.pop("centred") == (expected == CENTRED)
+    for _ in range(2):
+        for opened in (("train", "val"), ("val",), ("train",)):
+            task = resolve("task", name)(config.load(words).values)
+            for split in opened:
+                task.build_dataset(split, tmp_path)
+            assert task.about_input()["coordinates"] == expected
+        (tmp_path / "out" / "prepared.json").write_text(json.dumps(record))  # as versions before wrote it
+
+
+def stray(value, number=1, scale=1.0, points=1000):
+    xyz = room(points)[0].astype(np.float64) * scale
+    xyz[17 : 17 + number, 0] = value
+    return xyz
+
+
+@pytest.mark.parametrize("place", (coordinates.centred, coordinates.as_given, coordinates.centred_as_the_original))
+@pytest.mark.parametrize(
+    "xyz, message",
+    (
+        (stray(20_000.0), r"^a\.ply: point 17 lies 19,99\d m from the others, .* 8,192 m .*: remove stray points$"),
+        (stray(1e9), r"point 17 lies 1e\+09 m from the others|point 17 lies 999,999,99\d m from the others"),
+        (stray(1e11, 9), r"point 17 lies 1e\+11 m from the others"),
+        (stray(1e11)[17:], r"point 0 lies 1e\+11 m from the others"),
+        (stray(1e300), r"point 17 lies 1e\+300 m from the others"),
+        (stray(20_000.0, scale=2000.0), r"reaches .* if it is in millimetres, export it in metres"),  # 10 m wide
+        (stray(0.0, scale=4000.0), r"^a\.ply reaches 1.,... m from its middle, .* if it is in millimetres, export it"),
+    ),
+)
+def test_points_too_far_for_floats_are_refused_as_stray_ones_or_by_their_unit(place, xyz, message):
+    with pytest.raises(UserError, match=message) as error:
+        place("a.ply", xyz)
+    assert "\n" not in str(error.value)
+    assert ("millimetres" in str(error.value)) == ("millimetres" in message)
+
+
+def test_a_stray_point_ends_the_preparation_of_a_store(tmp_path):
+    with pytest.raises(UserError, match=r"b\.ply: point 17 lies .* from the others"):
+        prepare(tmp_path / "in", tmp_path / "out", {"a": room(1000)[0], "b": stray(1e9)})
+
+
+def box(width, height, points):
+    """What the header says of a scene that is centred, metres."""
+    low, high = (-width / 2, -width / 2, -height / 2), (width / 2, width / 2, height / 2)
+    return SceneHeader(points, points, 0, 0, low, high, (0.0, 0.0, 0.0), True, 1, bytes(32), 0)
+
+
+@pytest.mark.parametrize(
+    "width, height, points, expected",
+    (
+        *[(width, 3.0, points, False) for width in (4.0, 50.0) for points in (2_000, 1_500_000)],
+        *[(500.0, 60.0, points, False) for points in (250_000, 25_000_000)],  # outdoors, 1 m to 0.1 m between points
+        (2000.0, 300.0, 4_000_000, False),  # hills
+        *[(4000.0, 2500.0, points, True) for points in (2_000, 1_500_000, 100_000_000)],  # rooms in millimetres
+        *[(400.0, 250.0, points, True) for points in (2_000, 1_500_000)],  # and in centimetres
+        (4000.0, 50.0, 10_000, True),
+    ),
+)
+def test_other_units_are_noticed_however_dense_scenes_are(width, height, points, expected):
+    header = box(width, height, points)
+    assert header.looks_too_large == expected
+    remarks = coordinates.remarks_on("ply", ["a", "b"], [header, box(4.0, 3.0, 1000)])
+    assert len(remarks) == expected and all("1 of 2 scenes look as if they were in millimetres" in r for r in remarks)
+
+
+def test_a_run_asks_about_the_unit_once_for_all_splits_of_a_store(tmp_path):
+    prepare(tmp_path / "in", tmp_path / "out", {name: room(300, seed)[0] * 1000 for seed, name in enumerate("ab")})
+    lines = []
+    for split in ("train", "val"):
+        lines += unit_notices(Scenes(str(tmp_path / "out"), split, tmp_path), 0.05, lines)
+    (line,) = lines
+    assert line.startswith("note: scene a spans ") and "in millimetres, export the scenes in metres" in line
+
+
+def test_a_second_preparation_repeats_what_there_is_to_say_of_kept_scenes(tmp_path):
+    far = {name: (room(50, seed)[0] + np.float32(UTM)).astype(np.float32) for seed, name in enumerate("ab")}
+    first = prepare(tmp_path / "in", tmp_path / "out", far)
+    again = prepare(tmp_path / "in", tmp_path / "out", {})
+    assert first.kept == 0 and again.kept == 2 and again.remarks == first.remarks and len(first.remarks) == 2
+    assert "a.ply stores x, y and z up to 5,400,00" in first.remarks[0] and "b.ply" in first.remarks[1]
+
+
+def test_what_there_is_to_say_of_a_scene_outlives_a_preparation_that_another_ended(tmp_path):
+    far = (room(50)[0] + np.float32(UTM)).astype(np.float32)
+    with pytest.raises(UserError, match="point 17 lies"):
+        prepare(tmp_path / "in", tmp_path / "out", {"a": far, "b": stray(1e9)})
+    summary = prepare(tmp_path / "in", tmp_path / "out", {"b": room(50)[0]})
+    assert summary.kept == 1 and len(summary.remarks) == 1 and "a.ply stores x, y and z" in summary.remarks[0]
+
+
+def test_scannet_in_coarse_steps_is_told(tmp_path):
+    write_scannet(tmp_path / "test", "scene0000_00", labelled=False)
+    source = ScanNetReader().sources(str(tmp_path), dict.fromkeys(("train", "val", "test")))["test"][0]
+    columns = read_vertices(source.files[0])
+    write_points(tmp_path / "test" / "scene0000_00_vh_clean_2.ply", {**columns, "y": columns["y"] + np.float32(5.4e6)})
+    reader = ScanNetReader()
+    reader.read(source)
+    assert len(reader.remarks) == 1 and "in steps of 0.5 m" in reader.remarks[0]

@@ -112,6 +112,9 @@ def test_a_range_that_is_none_is_told():
             UserError, match=r"POINTS.COLOR_RANGE .*\(command line\): expected the smaller number first"
         ):
             semantic_task("POINTS.COLOR_RANGE", text)
+    for text in ("[0, 1e40]", "[-2e6, 0]"):
+        with pytest.raises(UserError, match=r"POINTS.COLOR_RANGE .*>= -1e\+06 and <= 1000000"):
+            semantic_task("POINTS.COLOR_RANGE", text)
     with pytest.raises(UserError, match="POINTS.VOXEL_FEATURES"):
         semantic_task("POINTS.VOXEL_FEATURES", "median")
 
@@ -150,6 +153,14 @@ def test_old_weights_are_told_when_this_run_sees_other_things(monkeypatch):
     task.build_dataset("val", None)
     (line,) = compare("weights", task.config, task, must_match=True)
     assert "POINTS.COLOR_RANGE [-1.0, 1.0] and POINTS.VOXEL_FEATURES first" in line and "[0.0, 1.0] and first" in line
+
+
+@pytest.mark.parametrize("momentum, expected", (("0.02", 1), ("0.49", 1), ("0.5", 0), ("0.98", 0)))
+def test_the_momentum_of_pytorch_is_noticed(momentum, expected):
+    words = ["TASK", "semantic_segmentation", "MODEL.NAME", "minkunet_tutorial", *ROOMS]
+    notices = config.load([*words, "TRAIN.BATCH_NORM_MOMENTUM", momentum]).notices
+    lines = [line for line in notices if "TRAIN.BATCH_NORM_MOMENTUM" in line]
+    assert len(lines) == expected and all("PyTorch" in line and "0.02 is 0.98 here" in line for line in lines)
 
 
 def batch_norms(model):

@@ -196,6 +196,24 @@ def test_a_ply_scene_with_label_and_instance_under_any_name(tmp_path):
     assert set(bare.instance) == {-100} and bare.semantic.tolist() == known.semantic.tolist()
 
 
+@pytest.mark.parametrize("name", ("scalar_Classification", "scalar_classification", "Classification", "classification"))
+def test_classes_as_lidar_programs_name_them(tmp_path, name):
+    write_points(tmp_path / "room.ply", {**points_of(3), name: np.array([2, 5, 1], np.uint8)})
+    reader = PlyReader()
+    assert reader.read(ply_source(tmp_path / "room.ply")).semantic.tolist() == [2, 5, 1] and reader.remarks == []
+
+
+def test_which_of_several_label_properties_was_taken_is_told(tmp_path):
+    labels = {"classification": np.array([2, 5, 1], np.uint8), "label": np.array([0, 1, 1], np.uint8)}
+    write_points(tmp_path / "room.ply", {**points_of(3), **labels})
+    reader = PlyReader()
+    assert reader.read(ply_source(tmp_path / "room.ply")).semantic.tolist() == [0, 1, 1]
+    (line,) = reader.remarks
+    assert "(label, classification): 'label' is taken; choose another with --label" in line
+    reader = PlyReader(label="classification")
+    assert reader.read(ply_source(tmp_path / "room.ply")).semantic.tolist() == [2, 5, 1] and reader.remarks == []
+
+
 def test_colors_of_other_names_and_types(tmp_path):
     path = tmp_path / "room.ply"
     columns = points_of(4)
@@ -236,6 +254,11 @@ def without(*names):
         (with_value("z", 3, np.inf), "the first is point 3"),
         (with_value("label", 4, 3), "point 4 has label 3, which is out of range; with 3 classes labels go from 0 to 2"),
         ({name: column[:0] for name, column in without().items()}, "has no points"),
+        (
+            {**without(), "red": np.full(5, 65535, np.uint16)},
+            "colours from .* to 65535; .*: colours of 16 bits are divided by 257 and stored as uchar",
+        ),
+        ({**without(), "red": np.full(5, 1e6, np.float32)}, r"to 1e\+06; expected .* as float; export it again"),
         ({**without(), "red": np.full(5, 300, np.int32)}, "has colours from 0|has colours from"),
         ({**without(), "label": np.full(5, np.inf, np.float32)}, "has label inf, which is no whole number"),
         ({**without(), "label": np.full(5, 1e30, np.float32)}, r"has label 1e\+30, which is no whole number"),

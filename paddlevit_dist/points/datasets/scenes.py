@@ -11,9 +11,18 @@ from ...errors import UserError
 from ...loading.path_index import PathIndex, ensure_path_index, make_batch
 from ..scannet_classes import CLASS_NAMES
 from ..scene import AS_GIVEN, CENTRED, IGNORED, Scene
-from ..scene_store import CLASSES_FILE, SceneHeader, list_file, read_header, read_lines, read_scene, scene_file
+from ..scene_store import (
+    CLASSES_FILE,
+    SPLITS,
+    SceneHeader,
+    list_file,
+    read_header,
+    read_lines,
+    read_scene,
+    scene_file,
+    store_is_centred,
+)
 
-SPLITS = ("train", "val", "test")
 _WIDE_VOXELS, _SPARSE_VOXELS = 5_000, 20  # beyond both, nearly every point is alone in its voxel and has no neighbours
 
 
@@ -37,8 +46,8 @@ class Scenes:
         class_names = self._class_names()
         names = self._names(split)
         headers = self._checked_headers(names, len(class_names))
-        #: where the scenes lie: CENTRED if all do so
-        self.coordinates = CENTRED if all(header.is_centred for header in headers) else AS_GIVEN
+        #: where the scenes of the whole store lie, so that all its splits say the same: CENTRED if all do so
+        self.coordinates = CENTRED if store_is_centred(self.root) else AS_GIVEN
         self._largest = max(zip(headers, names), key=lambda pair: pair[0].spacing)
         self._index = self._ensure_index(names, class_names, cache_folder)
         self._verified: Optional[bytearray] = None
@@ -77,15 +86,14 @@ class Scenes:
         return len(self.class_names)
 
     def unit_notice(self, voxel_size_m: float) -> Optional[str]:
-        """A line where voxels are far too small for the scenes, as those of scenes in millimetres are."""
+        """What to say where voxels are far too small for the scenes, as those of scenes in millimetres are."""
         header, name = self._largest
         extent, spacing = header.extent / voxel_size_m, header.spacing / voxel_size_m  # in voxels
-        if extent < _WIDE_VOXELS or spacing < _SPARSE_VOXELS:
+        if extent < _WIDE_VOXELS or (spacing < _SPARSE_VOXELS and not header.looks_too_large):
             return None
         return (
             f"scene {name} spans {extent:,.0f} voxels of DATA.VOXEL_SIZE_M {voxel_size_m:g}, with about {spacing:,.0f} "
-            "from one point to the next: if its coordinates are in millimetres, export the scenes in metres and "
-            "prepare them again; else take larger voxels"
+            "from one point to the next"
         )
 
     def _folder(self, data_path: Optional[str]) -> str:

@@ -15,7 +15,7 @@ from ..scene_store import SceneHeader
 
 _FAR_M = 8192.0  # from here on float32 is 1 mm off or more
 _COARSE_M = 0.002
-_WIDE_M, _SPARSE_M = 500.0, 5.0  # extent and distance of neighbours that scenes in metres hardly have
+_MOST_M, _STRAY_SHARE = 1000.0, 0.01  # stray are less than this share of the points, if the others lie closer together
 
 
 class Placed(NamedTuple):
@@ -37,7 +37,7 @@ def centred(path: str, xyz: np.ndarray) -> Placed:
         xyz: float (points, 3), at least one point.
 
     Raises:
-        UserError: what remains does not fit float32.
+        UserError: what remains lies so far apart that float32 would lose a millimetre.
     """
     first = xyz[0].astype(np.float64)
     placed = _around(path, xyz - first)  # near the origin sums and means lose nothing
@@ -62,11 +62,27 @@ def as_given(path: str, xyz: np.ndarray) -> Placed:
 
 def _around(path: str, xyz: np.ndarray) -> Placed:
     mean = xyz.mean(axis=0)  # of C-contiguous rows: numpy adds them one after the other
-    with np.errstate(over="ignore"):  # told below
+    with np.errstate(over="ignore", invalid="ignore"):  # told below
         moved = (xyz - mean).astype(np.float32)
-    if not np.isfinite(moved).all():
-        raise UserError(f"{path} has coordinates up to {np.abs(xyz).max():.3g}, far beyond metres; remove stray points")
+    if not np.abs(moved).max() < _FAR_M:  # or NaN
+        raise UserError(f"{path}{_too_far(xyz)}")
     return Placed(moved, tuple(float(length) for length in mean))
+
+
+def _too_far(xyz: np.ndarray) -> str:
+    """What is wrong with points that reach ``_FAR_M`` from their mean: a few stray ones, or the unit of all."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        distance = np.abs(xyz - np.median(xyz, axis=0)).max(axis=1)  # (points,), along the worst axis
+    distance = np.nan_to_num(distance, nan=np.inf)
+    farthest = int(distance.argmax())
+    length = f"{distance[farthest]:,.0f} m" if distance[farthest] < 1e9 else f"{distance[farthest]:.3g} m"
+    limit = f"from {_FAR_M:,.0f} m on 32-bit floats lose a millimetre"
+    if (distance >= _MOST_M).mean() < _STRAY_SHARE:
+        return f": point {farthest} lies {length} from the others, and {limit}: remove stray points"
+    return (
+        f" reaches {length} from its middle, and {limit}: if it is in millimetres, export it in metres; else cut it "
+        "into smaller scenes, or remove stray points"
+    )
 
 
 def coarse_steps(path: str, xyz: np.ndarray) -> List[str]:
@@ -86,13 +102,13 @@ def coarse_steps(path: str, xyz: np.ndarray) -> List[str]:
 def remarks_on(kind: str, names: Sequence[str], headers: Sequence[SceneHeader]) -> List[str]:
     """Lines on scenes that look as if their unit or their origin were not what networks expect."""
     lines = []
-    wide = [pair for pair in zip(names, headers) if pair[1].extent >= _WIDE_M and pair[1].spacing >= _SPARSE_M]
-    if wide:
-        name, header = wide[0]
+    large = [pair for pair in zip(names, headers) if pair[1].looks_too_large]
+    if large:
+        name, header = large[0]
         lines.append(
-            f"{len(wide)} of {len(names)} scenes look as if they were in millimetres ({name} spans "
-            f"{header.extent:,.0f} m with {header.num_points:,} points); if they are, export them in metres and "
-            "prepare them again"
+            f"{len(large)} of {len(names)} scenes look as if they were in millimetres or centimetres ({name} spans "
+            f"{header.extent:,.0f} m and is {header.height:,.0f} m high, with {header.num_points:,} points); if they "
+            "are, export them in metres and prepare them again; if a few stray points are that far, remove them"
         )
     shifted = [pair for pair in zip(names, headers) if kind == "pth" and not pair[1].is_centred]
     if shifted:

@@ -21,7 +21,18 @@ from .sources import (
     whole_labels,
 )
 
-LABEL_NAMES = ("label", "class", "semantic", "category", "scalar_label", "scalar_Label", "scalar_Classification")
+LABEL_NAMES = (
+    "label",
+    "class",
+    "semantic",
+    "category",
+    "scalar_label",
+    "scalar_Label",
+    "scalar_Classification",
+    "scalar_classification",
+    "Classification",
+    "classification",
+)
 INSTANCE_NAMES = ("instance", "instance_id", "object", "object_id", "scalar_instance", "scalar_Instance")
 WITHOUT = "none"
 
@@ -88,13 +99,18 @@ class PlyReader:
 
     def _label_of(self, path: str, columns: Dict[str, np.ndarray]) -> str:
         wanted = LABEL_NAMES if self.label is None else (self.label,)
-        name = next((name for name in wanted if name in columns), None)
-        if name is None:
+        found = [name for name in wanted if name in columns]
+        if not found:
             raise UserError(
                 f"{path} has no property {' or '.join(wanted)} with a class for each point, only {', '.join(columns)}; "
                 f"name it with --label, or give --label={WITHOUT} for scenes without labels"
             )
-        return name
+        if len(found) > 1:
+            self.remarks.append(
+                f"{path} has several properties that may hold the class ({', '.join(found)}): '{found[0]}' is taken; "
+                "choose another with --label"
+            )
+        return found[0]
 
     def _instance_of(self, path: str, columns: Dict[str, np.ndarray]) -> Optional[str]:
         if self.instance == WITHOUT:

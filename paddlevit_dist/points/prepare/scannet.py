@@ -13,7 +13,7 @@ from ...errors import UserError
 from ..ply import read_vertices
 from ..scannet_classes import CLASS_NAMES, NUM_NYU40, STUFF, from_nyu40
 from ..scene import CENTRED, IGNORED, Scene
-from .coordinates import centred_as_the_original
+from .coordinates import centred_as_the_original, coarse_steps
 from .sources import Source, check_classes, find_files, number_instances, points_of, split_scenes, whole_labels
 
 POINTS = "_vh_clean_2.ply"
@@ -30,8 +30,10 @@ class ScanNetReader:
     kind = "scannet"
     coordinates = CENTRED
     settings = ()
-    remarks = ()
     class_names = list(CLASS_NAMES)
+
+    def __init__(self) -> None:
+        self.remarks: List[str] = []  # on what was read
 
     def sources(self, root: str, lists: Dict[str, Optional[str]]) -> Dict[str, List[Source]]:
         """The scenes of each split.
@@ -53,6 +55,7 @@ class ScanNetReader:
     def read(self, source: Source) -> Scene:
         """A scene with its labels, if ``source`` has them."""
         xyz, rgb = points_of(source.files[0], read_vertices(source.files[0]))
+        self.remarks += coarse_steps(source.files[0], xyz)
         xyz, offset = centred_as_the_original(source.files[0], xyz)
         if not source.labelled:
             nothing = np.full(len(xyz), IGNORED, np.int16)

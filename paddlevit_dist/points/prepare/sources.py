@@ -147,8 +147,11 @@ def _colors(path: str, columns: Dict[str, np.ndarray], points: int, grey: bool) 
     if values.dtype.kind == "f" and values.max() <= 1.0:
         values = 255.0 * values
     if not (values.min() >= 0 and values.max() <= 255):
+        is_16_bit = values.min() >= 0 and 255 < values.max() <= np.iinfo(np.uint16).max
+        remedy = ": colours of 16 bits are divided by 257 and stored as uchar" if is_16_bit else ""
         raise UserError(
-            f"{path} has colours from {values.min():g} to {values.max():g}; expected 0 to 255, or 0 to 1 as float"
+            f"{path} has colours from {values.min():g} to {values.max():g}; expected 0 to 255, or 0 to 1 as "
+            f"float{remedy or '; export it again'}"
         )
     return np.rint(values).astype(np.uint8)
 

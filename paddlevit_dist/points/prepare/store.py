@@ -6,13 +6,14 @@ import hashlib
 import json
 import os
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple
+from typing import Any, Dict, List, NamedTuple, Tuple
 
 from ...errors import UserError
 from ...loading.atomic_file import atomic_file
 from ...loading.prepare_workers import check_stop, work
 from ..scene_store import (
     CLASSES_FILE,
+    RECORD_FILE,
     SCENES_FOLDER,
     SUFFIX,
     VERSION,
@@ -26,7 +27,7 @@ from ..scene_store import (
 from .coordinates import remarks_on
 from .sources import Source
 
-RECORD_FILE = "prepared.json"
+_DECIDING = ("version", "kind", "source")  # what a record must have alike to go on in its folder
 
 
 class Summary(NamedTuple):
@@ -50,19 +51,27 @@ def prepare_store(reader: Any, splits: Dict[str, List[Source]], root: str, outpu
     Raises:
         UserError: a source is bad, no point has a class, ``output`` holds something else, or the disk is full.
     """
-    remarks = _begin(output, reader, root)
+    record = {"version": VERSION, "kind": reader.kind, "source": root, "coordinates": reader.coordinates}
+    remarks, noted = _begin(output, record)
     sources = {source.name: source for scenes in splits.values() for source in scenes}
     keys = {name: _key(reader, source) for name, source in sources.items()}
     missing = [name for name in sources if not _is_there(scene_file(output, name), keys[name])]
     jobs = [(1, (reader, sources[name], scene_file(output, name), keys[name])) for name in missing]
-    for found in work(_write, jobs, workers, len(jobs), "preparing", "scene"):
-        remarks += found
+    noted = {name: noted[name] for name in sources if name in noted and name not in set(missing)}
+    try:
+        for name, found in work(_write, jobs, workers, len(jobs), "preparing", "scene"):
+            noted.update({name: found} if found else {})
+    finally:  # finished scenes are kept, and so is what there is to say of them
+        _write_record(output, {**record, "remarks": noted})
     for abandoned in Path(output, SCENES_FOLDER).glob(f"*{SUFFIX}.*.tmp"):  # of a run that was killed
         abandoned.unlink()
     headers = [read_header(scene_file(output, name)) for name in sources]
     write_lines(output / CLASSES_FILE, _class_names(reader, headers))
     for split, scenes in splits.items():
         write_lines(Path(list_file(output, split)), [source.name for source in scenes])
+    is_centred = all(header.is_centred for header in headers)
+    _write_record(output, {**record, "remarks": noted, "centred": is_centred})
+    remarks += [line for name in sources for line in noted.get(name, [])]
     return Summary(
         {split: len(scenes) for split, scenes in splits.items()},
         sum(header.num_points for header in headers),
@@ -84,10 +93,13 @@ def _class_names(reader: Any, headers: List[SceneHeader]) -> List[str]:
     return [str(number) for number in range(1 + highest)]
 
 
-def _begin(output: Path, reader: Any, root: str) -> List[str]:
-    """Make ``output``, or see that what it holds belongs to a preparation of the same data; returns a line if that was
-    one of an earlier version, whose scenes are all made anew."""
-    record = {"version": VERSION, "kind": reader.kind, "source": root, "coordinates": reader.coordinates}
+def _begin(output: Path, record: Dict[str, Any]) -> Tuple[List[str], Dict[str, List[str]]]:
+    """Make ``output``, or see that what it holds belongs to a preparation of the same data.
+
+    Returns:
+        A line if that was one of an earlier version, whose scenes are all made anew; and what there is to say of the
+        scenes that are there, by their names.
+    """
     try:
         Path(output, SCENES_FOLDER).mkdir(parents=True, exist_ok=True)
         others = [name for name in os.listdir(output) if name != SCENES_FOLDER]
@@ -101,18 +113,27 @@ def _begin(output: Path, reader: Any, root: str) -> List[str]:
         raise UserError(f"{output} cannot be made or read: {error.strerror}; choose another folder") from error
     except ValueError as error:
         raise UserError(f"{output / RECORD_FILE} is damaged ({error}); choose a new folder") from error
-    is_same = isinstance(before, dict) and all(before.get(name) == record[name] for name in ("kind", "source"))
-    is_earlier = is_same and before.get("version") in range(1, VERSION)
-    if before not in (None, record) and not is_earlier:
-        raise UserError(f"{output} was prepared from other data or by another version ({before}); choose a new folder")
-    if before != record:
-        with atomic_file(output / RECORD_FILE) as out:
-            out.write((json.dumps(record, indent=1) + "\n").encode("ascii"))
+    if before is None:
+        _write_record(output, record)
+        return [], {}
+    before = before if isinstance(before, dict) else {}
+    different = [name for name in _DECIDING if before.get(name) != record[name]]
+    is_earlier = different == ["version"] and before.get("version") in range(1, VERSION)
+    if different and not is_earlier:
+        sides = ", ".join(f"{name} {before.get(name, 'unknown')} there and {record[name]} here" for name in different)
+        raise UserError(f"{output} was prepared from other data or by another version: {sides}; choose a new folder")
     if not is_earlier:
-        return []
-    return [
+        return [], before.get("remarks", {})
+    _write_record(output, record)
+    line = (
         f"{output} was of version {before['version']}, with coordinates as in the files: all its scenes were made anew"
-    ]
+    )
+    return [line], {}
+
+
+def _write_record(output: Path, record: Dict[str, Any]) -> None:
+    with atomic_file(output / RECORD_FILE) as out:
+        out.write((json.dumps(record, indent=1) + "\n").encode("ascii"))
 
 
 def _key(reader: Any, source: Source) -> bytes:
@@ -131,7 +152,8 @@ def _is_there(path: str, key: bytes) -> bool:
         return False
 
 
-def _write(reader: Any, source: Source, path: str, key: bytes) -> List[str]:
+def _write(reader: Any, source: Source, path: str, key: bytes) -> Tuple[str, List[str]]:
     check_stop()
+    before = len(reader.remarks)
     write_scene(Path(path), reader.read(source), source.labelled, key)
-    return list(reader.remarks)
+    return source.name, list(reader.remarks[before:])

@@ -238,11 +238,6 @@ def resolve(source: str, own_folder: Path, say: Callable[[str], None]) -> Option
         return good
 
 
-def any_in(folder: Path) -> bool:
-    """Whether checkpoints lie in a run's ``checkpoints`` folder, good ones or not."""
-    return bool(_numbered(folder))
-
-
 def is_newest(directory: Path) -> bool:
     """Whether no checkpoint of a later epoch lies beside this one."""
     return all(path.name <= directory.resolve().name for _, path in _numbered(directory.resolve().parent))

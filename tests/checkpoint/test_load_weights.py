@@ -321,7 +321,9 @@ def test_a_checkpoint_directory_means_the_weights_in_it(saved):
     checkpoint.mkdir(parents=True)
     (folder / "vit_small.v2.pdparams").rename(checkpoint / "model.pdparams")
     assert list(read_state(checkpoint)) == list(model.state_dict())
-    with pytest.raises(UserError, match="holds no model.pdparams.*checkpoints"):
+    assert list(read_state(folder)) == list(model.state_dict())  # a run's folder means its checkpoint
+    (checkpoint / "model.pdparams").unlink()
+    with pytest.raises(UserError, match="epoch_0004 holds no model.pdparams.*is empty"):
         read_state(folder)
 
 

@@ -42,7 +42,7 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     packages=find_packages(include=["paddlevit_dist", "paddlevit_dist.*"]),
-    package_data={"paddlevit_dist.images.datasets": ["digits.npz"]},
+    package_data={"paddlevit_dist.images.data": ["digits.npz"]},
     python_requires=">=3.9,<3.14",
     install_requires=CORE,
     extras_require=EXTRAS,

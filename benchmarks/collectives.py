@@ -264,7 +264,7 @@ def measure_metrics() -> Dict[str, Any]:
     import paddle
 
     from paddlevit_dist import rank, reduce_dict, world_size
-    from paddlevit_dist.engine.task import Term
+    from paddlevit_dist.contracts.task import Term
     from paddlevit_dist.observe.meters import Meters
 
     names = ("loss", "top-1", "top-5")

@@ -18,7 +18,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.rounds import print_result  # noqa: E402
-from paddlevit_dist.points.rooms.dataset import SyntheticRooms  # noqa: E402
+from paddlevit_dist.points.data.rooms.dataset import SyntheticRooms  # noqa: E402
 
 HEIGHT_BIN_M = 0.05
 HEIGHT_BINS = 60

@@ -40,7 +40,7 @@ class Mapped:
     """Our data set object."""
 
     def __init__(self, list_file: Path) -> None:
-        from paddlevit_dist.images.datasets.imagenet import ImageNet2012
+        from paddlevit_dist.images.data.imagenet import ImageNet2012
 
         cache = list_file.parent / "cache"
         cache.mkdir(exist_ok=True)
@@ -58,7 +58,7 @@ def private_bytes() -> int:
 
 def receive(content_file: str, start: Any, answers: Any) -> None:
     """A receiver: unpickle, look entries up, report bytes of private memory and seconds. Waits so that all overlap."""
-    import paddlevit_dist.images.datasets.imagenet  # noqa: F401 - code is not what is measured
+    import paddlevit_dist.images.data.imagenet  # noqa: F401 - code is not what is measured
 
     numbers = np.random.default_rng(0).integers(0, IMAGES, 10_000).tolist()
     start.wait()

@@ -136,7 +136,7 @@ class Turns:
 
 def timed_task(config: Any, turns: Turns) -> Any:
     """The classification task, which gives the bare loop its turns."""
-    from paddlevit_dist.images.classification import Classification
+    from paddlevit_dist.images.classification.task import Classification
 
     class Timed(Classification):
         def train_step(self, model: Any, batch: Any, moment: Any) -> Any:

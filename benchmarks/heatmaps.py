@@ -272,7 +272,7 @@ def with_dense_labels(task: Any, make: Callable[[np.ndarray, Shape, int], np.nda
     def train_step(model: Any, batch: Dict[str, Any], moment: Any) -> Dict[str, Any]:
         import paddle
 
-        from paddlevit_dist.engine.task import Term
+        from paddlevit_dist.contracts.task import Term
 
         maps, target = model(batch["volume"]), batch["maps"]
         losses = ((1 + weight * target) * (maps - target) ** 2).sum(axis=[2, 3, 4]) / task.cost_of_nothing()

@@ -60,13 +60,13 @@ class NearestRandAugment:
     """RandAugment as PaddleViT does it: the same operations and magnitudes, geometry by the nearest neighbour."""
 
     def __init__(self) -> None:
-        from paddlevit_dist.images.augment import parse_rand_augment
+        from paddlevit_dist.images.transforms.policies import parse_rand_augment
 
         self.generator = np.random.default_rng(0)
         self.chosen = parse_rand_augment(RAND_AUGMENT)
 
     def __call__(self, image: Any) -> Any:
-        from paddlevit_dist.images.augment_operations import OPERATIONS
+        from paddlevit_dist.images.transforms.operations import OPERATIONS
 
         for name in self.chosen.choose(self.generator):
             if self.generator.random() < self.chosen.probability:
@@ -168,7 +168,7 @@ def decode_only(dataset: Any) -> Callable[[], float]:
 
 
 def contenders(folder: Path, shards: Path, cache: Path, all_workers: bool) -> Dict[str, Callable[[], float]]:
-    from paddlevit_dist.images.datasets.folder import ClassFolders
+    from paddlevit_dist.images.data.class_folders import ClassFolders
 
     dataset = ClassFolders(str(folder), "train", cache)
     augment = ["TRAIN.RAND_AUGMENT", RAND_AUGMENT]

@@ -110,7 +110,7 @@ def prepare(scene: PlainScene, max_points: int, generator: Any) -> Dict[str, Any
 
 def merge(scenes: Sequence[Dict[str, Any]]) -> Dict[str, np.ndarray]:
     """A batch with the fields of the original."""
-    from paddlevit_dist.points.instances.voxelization import voxelize
+    from paddlevit_dist.points.instances.batches import voxelize
 
     instances, before = [], 0
     for scene in scenes:

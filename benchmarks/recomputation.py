@@ -32,7 +32,7 @@ def work(name: str, way: str) -> None:
     import paddle
 
     from paddlevit_dist import config, create_model
-    from paddlevit_dist.images.classification import Classification
+    from paddlevit_dist.images.classification.task import Classification
     from paddlevit_dist.parallel import recompute_layers
 
     paddle.seed(1)

@@ -119,7 +119,7 @@ def our_batches(folder: Path, numbers: Sequence[int], spec: Any, rank: int = 0, 
     """Batches without end of our loader: with the original's fields, or what a network of this ``PlanSpec`` reads."""
     from paddlevit_dist.loading.loader import Loader
     from paddlevit_dist.loading.sampler import TrainingSampler
-    from paddlevit_dist.points.datasets.scenes import ScanNet
+    from paddlevit_dist.points.data.scenes import ScanNet
     from paddlevit_dist.points.instances.batches import collate_scenes, compile_loops, network_batch
     from paddlevit_dist.points.instances.samples import Changes, InstanceSamples
 
@@ -286,7 +286,7 @@ def measure_training(folder: Path, scenes: int) -> float:
     import paddle
 
     from paddlevit_dist import config
-    from paddlevit_dist.engine.task import Moment
+    from paddlevit_dist.contracts.task import Moment
     from paddlevit_dist.points.instances.task import InstanceSegmentation
 
     words = ["TASK", "pointgroup", "MODEL.NAME", "pointgroup", "-dataset=scannet", f"-data_path={folder}"]

@@ -30,12 +30,12 @@ Stage = Tuple[str, Callable[[], Any], Callable[[], Any]]  # name, plain, ours
 
 def stages(folder: Path) -> List[Stage]:
     """Each step with what the step before has given, plain and ours."""
-    from paddlevit_dist.points.augment import mapped
-    from paddlevit_dist.points.elastic import displace, grid_shape
-    from paddlevit_dist.points.instances import scene_parts
+    from paddlevit_dist.points.data.augment import mapped
+    from paddlevit_dist.points.data.elastic import displace, grid_shape
+    from paddlevit_dist.points.data.scene_store import read_scene, scene_file
+    from paddlevit_dist.points.instances import samples as scene_parts
     from paddlevit_dist.points.instances.batches import collate_scenes
     from paddlevit_dist.points.instances.samples import Changes, move_to_origin, prepare_scene
-    from paddlevit_dist.points.scene_store import read_scene, scene_file
 
     path = scene_file(folder, "scene00000")
     scene = read_scene(path, "scene00000")

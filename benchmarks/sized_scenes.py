@@ -29,10 +29,10 @@ def sizes() -> np.ndarray:
 
 def make_store(folder: Path, number: int) -> None:
     """A prepared store and, beside each scene, the pickled arrays of the plain ways."""
-    from paddlevit_dist.points.augment import crop_to_budget
-    from paddlevit_dist.points.rooms.generator import make_room
-    from paddlevit_dist.points.scannet_classes import CLASS_NAMES
-    from paddlevit_dist.points.scene_store import scene_file, write_lines, write_scene
+    from paddlevit_dist.points.data.augment import crop_to_budget
+    from paddlevit_dist.points.data.rooms.generator import make_room
+    from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES
+    from paddlevit_dist.points.data.scene_store import scene_file, write_lines, write_scene
 
     (folder / "scenes").mkdir(parents=True)
     (folder / "plain").mkdir()

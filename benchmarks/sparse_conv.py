@@ -25,8 +25,7 @@ from rounds import Spread
 from sparse_peers import NUM_CLASSES, TorchPeer, paddle_sparse, pairs_by_offset, products_alone, seconds
 from voxel_rooms import room
 
-from paddlevit_dist.points.sparse.coordinate_plan import CoordinatePlan
-from paddlevit_dist.points.sparse.plan_spec import MapKey
+from paddlevit_dist.points.sparse.coordinate_plan import CoordinatePlan, MapKey
 
 ROUNDS = 7
 SIZES, CHANNELS = (51_000, 151_000), (32, 64)

@@ -8,8 +8,7 @@ from typing import Any, Callable, Dict, List, Tuple
 
 import numpy as np
 
-from paddlevit_dist.points.sparse.coordinate_plan import CoordinatePlan
-from paddlevit_dist.points.sparse.plan_spec import MapKey
+from paddlevit_dist.points.sparse.coordinate_plan import CoordinatePlan, MapKey
 
 Timed = Callable[[], float]
 DEPTHS, WIDTHS = (1,) * 8, (32, 64, 128, 256, 128, 128, 96, 96)  # of MinkUNet14A

@@ -96,8 +96,8 @@ def train_by_hand(folder: str) -> None:
     import paddle
     from paddle import distributed as dist
 
-    from paddlevit_dist.images.datasets.digits import Digits
-    from paddlevit_dist.images.transforms import GlyphTransform
+    from paddlevit_dist.images.data.digits import Digits
+    from paddlevit_dist.images.transforms.crops import GlyphTransform
     from paddlevit_dist.models import create_model
 
     class Readings(paddle.io.Dataset):
@@ -166,7 +166,7 @@ def write_lists(folder: Path, samples: int) -> None:
 def hand_to_workers(samples: int, folder: Path) -> Dict[str, Handed]:
     """Build the data sets as the entry does and as the peer does, and pickle what a spawned process is given."""
     from paddlevit_dist import config as configuration
-    from paddlevit_dist.images.classification import Classification
+    from paddlevit_dist.images.classification.task import Classification
 
     write_lists(folder, samples)
     config = configuration.load(

@@ -33,8 +33,8 @@ Arrays = Tuple[np.ndarray, np.ndarray, np.ndarray]
 
 def scenes() -> List[Arrays]:
     """float32 xyz, float32 colours and int16 classes of each scene."""
-    from paddlevit_dist.points.augment import crop_to_budget
-    from paddlevit_dist.points.rooms.generator import make_room
+    from paddlevit_dist.points.data.augment import crop_to_budget
+    from paddlevit_dist.points.data.rooms.generator import make_room
 
     generator = np.random.default_rng(0)
     made = []

@@ -13,16 +13,19 @@ from .registry import closest
 from .version import versions
 
 COMMANDS = {
-    "doctor": ("paddlevit_dist.parallel.doctor:run", "what this machine and its Paddle can do"),
-    "inspect": ("paddlevit_dist.inspect_model:run", "a model's layers and cost by its name; --list: all names"),
+    "doctor": ("paddlevit_dist.commands.doctor:run", "what this machine and its Paddle can do"),
+    "inspect": (
+        "paddlevit_dist.commands.inspect_model:run",
+        "a model's layers and cost by its name; --list: all names",
+    ),
     "inspect data": (
-        "paddlevit_dist.inspect_data:run",
+        "paddlevit_dist.commands.inspect_data:run",
         "a picture of augmented training samples; takes the main flags",
     ),
-    "convert": ("paddlevit_dist.convert_weights:run", "weights of any origin as .pdparams or .safetensors"),
-    "export": ("paddlevit_dist.export_model:run", "a trained classifier as an inference model of Paddle"),
+    "convert": ("paddlevit_dist.commands.convert:run", "weights of any origin as .pdparams or .safetensors"),
+    "export": ("paddlevit_dist.commands.export:run", "a trained classifier as an inference model of Paddle"),
     "prepare images": (
-        "paddlevit_dist.images.prepare:run",
+        "paddlevit_dist.images.prepare.command:run",
         "check pictures, or pack them as tar files of smaller ones",
     ),
     "prepare scannet": (

@@ -11,12 +11,12 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Union
 
 from .errors import UserError
 
-_GUESS_DATASET = "paddlevit_dist.images.datasets.guessing:guess"
+_GUESS_DATASET = "paddlevit_dist.images.data.guessing:guess"
 
 Target = Union[str, Callable[..., Any]]
 
 _VIT = "paddlevit_dist.images.models.vit:build"
-_MINKUNET = "paddlevit_dist.points.models.minkunet:build"
+_MINKUNET = "paddlevit_dist.points.sparse.minkunet:build"
 
 MODELS: Dict[str, Target] = {
     "vit": _VIT,
@@ -46,8 +46,8 @@ MODELS: Dict[str, Target] = {
     "minkunet34a": _MINKUNET,
     "minkunet34b": _MINKUNET,
     "minkunet34c": _MINKUNET,
-    "minkunet_tutorial": "paddlevit_dist.points.models.minkunet:build_tutorial",
-    "pointgroup": "paddlevit_dist.points.models.pointgroup:build",
+    "minkunet_tutorial": "paddlevit_dist.points.sparse.minkunet:build_tutorial",
+    "pointgroup": "paddlevit_dist.points.instances.pointgroup:build",
 }
 
 _IMAGE_MODELS = {  # module of paddlevit_dist.images.models -> its variants
@@ -109,27 +109,27 @@ _OTHER_NAMES: Dict[str, Dict[str, str]] = {
 }
 
 DATASETS: Dict[str, Target] = {
-    "digits": "paddlevit_dist.images.datasets.digits:Digits",
-    "mnist": "paddlevit_dist.images.datasets.idx:Mnist",
-    "fashion_mnist": "paddlevit_dist.images.datasets.idx:FashionMnist",
-    "cifar10": "paddlevit_dist.images.datasets.cifar:Cifar10",
-    "cifar100": "paddlevit_dist.images.datasets.cifar:Cifar100",
-    "imagenet2012": "paddlevit_dist.images.datasets.imagenet:ImageNet2012",
-    "folder": "paddlevit_dist.images.datasets.folder:ClassFolders",
-    "tar": "paddlevit_dist.images.datasets.tar_images:TarImages",
+    "digits": "paddlevit_dist.images.data.digits:Digits",
+    "mnist": "paddlevit_dist.images.data.idx:Mnist",
+    "fashion_mnist": "paddlevit_dist.images.data.idx:FashionMnist",
+    "cifar10": "paddlevit_dist.images.data.cifar:Cifar10",
+    "cifar100": "paddlevit_dist.images.data.cifar:Cifar100",
+    "imagenet2012": "paddlevit_dist.images.data.imagenet:ImageNet2012",
+    "folder": "paddlevit_dist.images.data.class_folders:ClassFolders",
+    "tar": "paddlevit_dist.images.data.tar:TarImages",
     "landmarks": "paddlevit_dist.volumes.landmarks:Landmarks",
     "synthetic_landmarks": "paddlevit_dist.volumes.phantoms:SyntheticLandmarks",
-    "synthetic_rooms": "paddlevit_dist.points.rooms.dataset:SyntheticRooms",
-    "scenes": "paddlevit_dist.points.datasets.scenes:Scenes",
-    "scannet": "paddlevit_dist.points.datasets.scenes:ScanNet",
+    "synthetic_rooms": "paddlevit_dist.points.data.rooms.dataset:SyntheticRooms",
+    "scenes": "paddlevit_dist.points.data.scenes:Scenes",
+    "scannet": "paddlevit_dist.points.data.scenes:ScanNet",
 }
 
 EMBEDDED = ("digits", "synthetic_rooms", "synthetic_landmarks")  # data sets that come with the package and read no path
 
 TASKS: Dict[str, Target] = {
-    "classification": "paddlevit_dist.images.classification:Classification",
+    "classification": "paddlevit_dist.images.classification.task:Classification",
     "landmarks": "paddlevit_dist.volumes.detection:LandmarkDetection",
-    "semantic_segmentation": "paddlevit_dist.points.semantic:SemanticSegmentation",
+    "semantic_segmentation": "paddlevit_dist.points.segmentation.task:SemanticSegmentation",
     "pointgroup": "paddlevit_dist.points.instances.task:InstanceSegmentation",
 }
 

@@ -64,8 +64,8 @@ def find_fashion_mnist(folder: Path) -> Optional[str]:
 
 def write_digits_as_idx(folder: Path, train_size: int = 60_000) -> None:
     """The embedded digits in MNIST's files: ``train_size`` distorted copies of the 1,437 to train on, and the 360."""
-    from paddlevit_dist.images.datasets.digits import Digits
-    from paddlevit_dist.images.transforms import GlyphTransform
+    from paddlevit_dist.images.data.digits import Digits
+    from paddlevit_dist.images.transforms.crops import GlyphTransform
 
     target = folder / "data"
     target.mkdir()

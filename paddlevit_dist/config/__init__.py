@@ -9,8 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from .defaults import default_config
-from .merge import Configuration, load
-from .text import dump_yaml
+from .merge import Configuration, dump_yaml, load
 
 EXAMPLE = str(Path(__file__).resolve().parents[2] / "configs" / "vit_digits.yaml")
 

@@ -13,8 +13,7 @@ import yaml
 from ..errors import UserError
 from ..version import versions
 from .defaults import KEYS
-from .key import show
-from .setting import COMMAND_LINE, Setting
+from .key import COMMAND_LINE, Setting, show
 
 
 class Flag(NamedTuple):

@@ -12,8 +12,7 @@ import yaml
 from ..errors import UserError
 from . import paddlevit
 from .defaults import KEYS
-from .key import NONE_WORDS, show
-from .setting import Setting
+from .key import NONE_WORDS, Setting, show
 
 SECTIONS = frozenset(
     name[:dot] for name in (*KEYS, *paddlevit.NAMES) for dot, letter in enumerate(name) if letter == "."

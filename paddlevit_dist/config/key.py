@@ -209,3 +209,16 @@ _PARSERS: dict[str, Callable[[Any], Any]] = {
     "path": _parse_path,
     "switch": _parse_switch,
 }
+
+
+COMMAND_LINE = "command line"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """``source`` is "command line" or the file; ``place`` is for messages: file and line, or the flag."""
+
+    name: str
+    value: Any
+    source: str
+    place: str

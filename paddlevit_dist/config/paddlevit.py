@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .setting import Setting
+from .key import Setting
 
 RENAMED_KEYS = {
     "MODEL.STAGE_DEPTHS": "MODEL.DEPTHS",

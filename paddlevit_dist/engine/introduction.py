@@ -7,10 +7,10 @@ from typing import Any, Dict, List
 
 import paddle
 
+from ..contracts.task import Task
 from ..parallel import world_size
 from ..registry import room_of
 from .schedule import describe_rates
-from .task import Task
 
 
 def _data(config: Any, task: Task, datasets: Dict[str, Any]) -> List[str]:

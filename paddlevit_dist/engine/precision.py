@@ -84,3 +84,11 @@ class Precision:
 
 def _is_supported(dtype: str) -> bool:
     return paddle.amp.is_bfloat16_supported() if dtype == "bfloat16" else paddle.amp.is_float16_supported()
+
+
+def compile_passes(model: paddle.nn.Layer) -> None:
+    """Replace the model's forward pass by its program, in place; parameters, names and state stay as they are."""
+    # In the order of the program: side by side, dropout and stochastic depth would draw from the generator in an order
+    # that differs from step to step, and no step could be repeated.
+    paddle.set_flags({"FLAGS_new_executor_serial_run": True})
+    paddle.jit.to_static(model, full_graph=True)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any, Dict, Iterator, List, Optional, Sequence
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
 import paddle
 
-from ..parallel import all_reduce_sum, rank, synchronise_only_last, world_size
+from ..contracts.task import Moment, Number, Task, Term
+from ..parallel import all_reduce_sum, barrier, rank, reduce_dict, synchronise_only_last, world_size
 from .precision import Precision
-from .task import Moment, Number, Task, Term
 
 COUNTS = "__counts__"  # key of a batch's normalisers, float64 (terms,), in the order of the task's ``count_names``
 
@@ -139,3 +139,31 @@ def not_finite(model: paddle.nn.Layer) -> Optional[str]:
         if not bool(np.isfinite(tensor.numpy()).all()):
             return name
     return None
+
+
+@paddle.no_grad()
+def evaluate(
+    task: Task, model: paddle.nn.Layer, loader: Any, on_batch: Optional[Callable[[], None]] = None
+) -> Tuple[Dict[str, float], str]:
+    """Evaluate the inner model (not its data-parallel wrapper) in float32. Every rank must call this.
+
+    Ranks may have different numbers of batches: nothing is communicated before all have finished.
+
+    Args:
+        loader: batches of this rank's share.
+        on_batch: called after each batch, for a progress bar.
+    Returns:
+        Metric values, equal on every rank, and the line that tells them.
+    """
+    was_training = model.training
+    model.eval()
+    metrics = task.build_metrics()
+    for batch in loader:
+        task.eval_step(model, batch, metrics)
+        if on_batch is not None:
+            on_batch()
+    barrier()
+    values = metrics.compute(reduce_dict(metrics.state, average=False))
+    if was_training:
+        model.train()
+    return values, metrics.summary(values)

@@ -9,10 +9,11 @@ from typing import Any, Dict, Iterator
 
 import paddle
 
-from ..checkpoint import state as checkpoints
+from ..checkpoint import store as checkpoints
 from ..checkpoint.load import load_weights
 from ..checkpoint.weights import evaluated_weights
 from ..config import dump_yaml
+from ..contracts.task import Moment, Task
 from ..errors import UserError
 from ..loading.loader import Loader, default_workers
 from ..loading.sampler import EvaluationSampler, TrainingSampler
@@ -33,17 +34,14 @@ from ..parallel import (
 )
 from ..parallel.devices import cpu_cores
 from . import about
-from .averaging import AveragedWeights
-from .compilation import compile_passes
-from .evaluator import evaluate
+from .checkpointer import Keeper
 from .introduction import describe_training, first_lines
-from .keeper import Keeper
+from .model_ema import AveragedWeights
 from .optimizer import build_optimizer, freeze
-from .precision import Precision
+from .precision import Precision, compile_passes
 from .remaining import RemainingTime
 from .schedule import effective_batch_size, schedule_of
-from .steps import CountingCollate, Updater, accumulation_groups
-from .task import Moment, Task
+from .steps import CountingCollate, Updater, accumulation_groups, evaluate
 
 
 class Trainer:

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, Callable, Iterable, List, NamedTuple, Optional
 import numpy as np
 
 from ..errors import UserError
-from .atomic_file import atomic_file
+from ..files import atomic_file
 
 MAGIC = b"pathidx\0"
 VERSION = 1

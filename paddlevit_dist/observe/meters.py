@@ -21,7 +21,7 @@ class Meters:
         self._epoch_counts: Dict[str, float] = {}
 
     def add(self, terms: Dict[str, "object"]) -> None:
-        """Add one micro-batch's terms (see ``engine.task.Term``)."""
+        """Add one micro-batch's terms (see ``contracts.task.Term``)."""
         if not self._names:
             self._names = list(terms)
             self._host_counts = [0.0] * len(self._names)

@@ -19,7 +19,7 @@ _NAMES = {
     "broadcast_object": "collectives",
     "reduce_dict": "collectives",
     "data_parallel": "wrapping",
-    "recompute_layers": "recomputation",
+    "recompute_layers": "wrapping",
     "synchronise_only_last": "wrapping",
     "launch_workers": "launch",
     "plan_processes": "devices",

@@ -6,8 +6,8 @@ from ..lazy_names import lazy_names
 
 _NAMES = {
     "SparseTensor": "sparse",
-    "sparse_collate": "voxels",
-    "sparse_quantize": "voxels",
+    "sparse_collate": "data.voxels",
+    "sparse_quantize": "data.voxels",
 }
 __all__ = sorted(_NAMES)
 __getattr__, __dir__ = lazy_names(__name__, _NAMES)

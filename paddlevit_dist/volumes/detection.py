@@ -13,9 +13,9 @@ import paddle
 import paddle.nn.functional as F
 from PIL import Image
 
-from ..engine.task import Moment, Task, Term
+from ..contracts.task import Moment, Task, Term
 from ..errors import UserError
-from ..loading.atomic_file import atomic_file
+from ..files import atomic_file
 from ..models import create_model
 from ..parallel import all_gather, is_main
 from ..registry import resolve

@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Sequence
 
 import numpy as np
 
-from ..engine.task import Metrics
+from ..contracts.task import Metrics
 
 RADII_MM = (2.0, 2.5, 3.0, 4.0)
 _SUMS = 3  # columns before the hits: count, sum, sum of squares

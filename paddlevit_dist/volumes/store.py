@@ -11,7 +11,7 @@ from typing import NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
-from ..loading.atomic_file import atomic_file
+from ..files import atomic_file
 from .geometry import Geometry, canonical, resample
 from .reading import parts_of, read_volume
 

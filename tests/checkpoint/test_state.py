@@ -10,7 +10,7 @@ import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist.checkpoint import state as checkpoints
+from paddlevit_dist.checkpoint import store as checkpoints
 from paddlevit_dist.errors import UserError
 
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from paddlevit_dist.images.datasets.folder import ClassFolders
-from paddlevit_dist.images.opening import open_split
+from paddlevit_dist.images.data.class_folders import ClassFolders
+from paddlevit_dist.images.data.opening import open_split
 
 from .runs import DIGITS, PICTURES, PLAIN, TINY, contents, refused, write_pictures
 

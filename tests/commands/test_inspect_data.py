@@ -23,7 +23,7 @@ def test_the_sheet_shows_the_evaluated_and_the_trained_pictures(tmp_path):
     enlarged, cell = 7, 16 * 7 + 4  # 16 pixels by a whole factor to at least 112
     assert sheet.shape[1] == 7 * cell and sheet.shape[2] == 3
 
-    from paddlevit_dist.images.datasets.digits import Digits
+    from paddlevit_dist.images.data.digits import Digits
 
     digits = Digits(None, "train", None)
     first = int(np.random.default_rng(0).permutation(len(digits))[0])

@@ -9,8 +9,10 @@ import pytest
 from distributed.harness import ROOT, run_command
 from PIL import Image
 
-from paddlevit_dist import export_model, inspect_data, registry
-from paddlevit_dist.engine.task import Task
+from paddlevit_dist import registry
+from paddlevit_dist.commands import export as export_model
+from paddlevit_dist.commands import inspect_data
+from paddlevit_dist.contracts.task import Task
 from paddlevit_dist.errors import UserError
 
 from .runs import refusal, well

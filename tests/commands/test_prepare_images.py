@@ -16,9 +16,9 @@ import pytest
 from distributed.harness import ROOT, _wait_until_gone, run_command, start_command
 from PIL import Image
 
-from paddlevit_dist.images.datasets.folder import ClassFolders
-from paddlevit_dist.images.datasets.reading import Reading
-from paddlevit_dist.images.datasets.tar_images import TarImages
+from paddlevit_dist.images.data.class_folders import ClassFolders
+from paddlevit_dist.images.data.reading import Reading
+from paddlevit_dist.images.data.tar import TarImages
 
 from .runs import contents, refusal, well
 

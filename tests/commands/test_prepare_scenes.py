@@ -12,10 +12,10 @@ import pytest
 from distributed.harness import _wait_until_gone, run_command, start_command
 from points.raw_scenes import legacy, pointgroup_arrays, points_of, write_scannet, zipped
 
-from paddlevit_dist.points.datasets.scenes import ScanNet, Scenes
-from paddlevit_dist.points.ply import write_points
+from paddlevit_dist.points.data.ply import write_points
+from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES
+from paddlevit_dist.points.data.scenes import ScanNet, Scenes
 from paddlevit_dist.points.prepare.scannet import ScanNetReader
-from paddlevit_dist.points.scannet_classes import CLASS_NAMES
 
 from .runs import contents, refusal, well
 

@@ -12,7 +12,7 @@ import paddle.nn.functional as F
 import pytest
 
 from paddlevit_dist import Trainer, config
-from paddlevit_dist.engine.task import Metrics, Task, Term
+from paddlevit_dist.contracts.task import Metrics, Task, Term
 from paddlevit_dist.parallel import convert_batch_norm, data_parallel, rank, world_size, zero_of
 from paddlevit_dist.registry import register_task
 

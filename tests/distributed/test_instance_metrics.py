@@ -7,8 +7,7 @@ import paddle
 import pytest
 
 from paddlevit_dist.parallel import rank, reduce_dict, world_size
-from paddlevit_dist.points.instances.matching import Prediction
-from paddlevit_dist.points.instances.metrics import InstanceMetrics
+from paddlevit_dist.points.instances.metrics import InstanceMetrics, Prediction
 
 from .harness import run_workers, succeeded
 

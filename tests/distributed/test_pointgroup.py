@@ -7,13 +7,13 @@ import paddle
 import pytest
 
 from paddlevit_dist import config as configuration
+from paddlevit_dist.contracts.task import Moment
 from paddlevit_dist.engine.precision import Precision
 from paddlevit_dist.engine.steps import CountingCollate, Updater
-from paddlevit_dist.engine.task import Moment
 from paddlevit_dist.parallel import data_parallel, rank, world_size
+from paddlevit_dist.points.data.scene import Scene
 from paddlevit_dist.points.instances.samples import prepare_scene
 from paddlevit_dist.points.instances.task import InstanceSegmentation
-from paddlevit_dist.points.scene import Scene
 from paddlevit_dist.registry import register_dataset
 
 from .harness import run_workers, succeeded

@@ -6,9 +6,9 @@ import numpy as np
 import paddle
 import pytest
 
+from paddlevit_dist.contracts.task import Moment, Task, Term
 from paddlevit_dist.engine.precision import Precision
 from paddlevit_dist.engine.steps import COUNTS, Updater
-from paddlevit_dist.engine.task import Moment, Task, Term
 from paddlevit_dist.parallel import data_parallel, rank, world_size
 
 from .harness import run_workers, succeeded

@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from paddlevit_dist import UserError
+from paddlevit_dist.contracts.task import Task
 from paddlevit_dist.engine.about import compare
-from paddlevit_dist.engine.task import Task
 
 CONFIG = SimpleNamespace(ALLOW_CHANGES=False)
 

@@ -6,7 +6,7 @@ import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist.engine.averaging import AveragedWeights
+from paddlevit_dist.engine.model_ema import AveragedWeights
 
 DECAY = 0.75
 

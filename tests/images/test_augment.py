@@ -16,8 +16,8 @@ from yacs.config import CfgNode
 
 from paddlevit_dist.config.defaults import default_config
 from paddlevit_dist.errors import UserError
-from paddlevit_dist.images import augment
-from paddlevit_dist.images.augment import (
+from paddlevit_dist.images.transforms import policies as augment
+from paddlevit_dist.images.transforms.policies import (
     AutoAugment,
     Chain,
     ColorJitter,
@@ -31,7 +31,7 @@ from paddlevit_dist.images.augment import (
     parse_auto_augment,
     parse_rand_augment,
 )
-from paddlevit_dist.images.augment_policies import AUTO_AUGMENT
+from paddlevit_dist.images.transforms.policy_tables import AUTO_AUGMENT
 
 from .timm_peer import kolmogorov_distance, timm_module
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from paddlevit_dist.images.augment_operations import FULL_MAGNITUDE, OPERATIONS, grayscale
+from paddlevit_dist.images.transforms.operations import FULL_MAGNITUDE, OPERATIONS, grayscale
 
 from .timm_peer import timm_module
 

@@ -11,12 +11,12 @@ from distributed.harness import run_workers, succeeded
 from PIL import Image
 
 from paddlevit_dist import config
-from paddlevit_dist.engine.task import Moment
+from paddlevit_dist.contracts.task import Moment
 from paddlevit_dist.errors import UserError
-from paddlevit_dist.images.augment import build_augmentation
-from paddlevit_dist.images.classification import Classification, ImageSamples
-from paddlevit_dist.images.erasing import BOXES, COLOURS, ROWS, RandomErasing
-from paddlevit_dist.images.transforms import GlyphTransform, TrainingTransform
+from paddlevit_dist.images.classification.task import Classification, ImageSamples
+from paddlevit_dist.images.transforms.crops import GlyphTransform, TrainingTransform
+from paddlevit_dist.images.transforms.erasing import BOXES, COLOURS, ROWS, RandomErasing
+from paddlevit_dist.images.transforms.policies import build_augmentation
 from paddlevit_dist.loading.loader import Loader, sample_generator
 from paddlevit_dist.loading.sampler import TrainingSampler
 

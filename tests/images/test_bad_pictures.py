@@ -12,9 +12,9 @@ import pytest
 from PIL import Image, ImageOps
 
 from paddlevit_dist.errors import UserError
-from paddlevit_dist.images.datasets.folder import ClassFolders
-from paddlevit_dist.images.datasets.reading import Reading, UnreadablePicture, decode_image
-from paddlevit_dist.images.quarantine import Replacements, Unreadable, read_quarantine, write_quarantine
+from paddlevit_dist.images.data.class_folders import ClassFolders
+from paddlevit_dist.images.data.quarantine import Replacements, Unreadable, read_quarantine, write_quarantine
+from paddlevit_dist.images.data.reading import Reading, UnreadablePicture, decode_image
 
 # What the package silences for a run, pytest shows again.
 pytestmark = pytest.mark.filterwarnings("ignore:Palette images with Transparency", "ignore:Corrupt EXIF data")

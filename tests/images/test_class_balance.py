@@ -7,7 +7,7 @@ import paddle
 import pytest
 
 from paddlevit_dist.errors import UserError
-from paddlevit_dist.images.class_balance import class_weights, draw_balanced_order, weighted_cross_entropy
+from paddlevit_dist.images.data.class_balance import class_weights, draw_balanced_order, weighted_cross_entropy
 from paddlevit_dist.loading.sampler import TrainingSampler
 
 LABELS = np.random.default_rng(0).permutation(np.repeat([0, 1, 4], [700, 290, 10]))

@@ -6,9 +6,9 @@ import pytest
 from PIL import Image
 
 from paddlevit_dist.errors import UserError
-from paddlevit_dist.images.datasets.class_names import name_folders, read_class_names
-from paddlevit_dist.images.datasets.folder import ClassFolders
-from paddlevit_dist.images.datasets.imagenet import ImageNet2012
+from paddlevit_dist.images.data.class_folders import ClassFolders
+from paddlevit_dist.images.data.image_dataset import name_folders, read_class_names
+from paddlevit_dist.images.data.imagenet import ImageNet2012
 
 FOLDERS = ["n01", "n02", "n03"]
 

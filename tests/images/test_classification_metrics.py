@@ -6,7 +6,7 @@ import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist.images.metrics import ClassificationMetrics
+from paddlevit_dist.images.classification.metrics import ClassificationMetrics
 
 
 @pytest.mark.parametrize("num_classes", [2, 4, 5, 6, 10])

@@ -12,7 +12,7 @@ import paddle
 import pytest
 from distributed.harness import run_workers, succeeded
 
-from paddlevit_dist.engine.compilation import compile_passes
+from paddlevit_dist.engine.precision import compile_passes
 
 from .test_recomputation import FAMILIES, IMAGES, build, gradients
 

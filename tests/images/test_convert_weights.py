@@ -11,7 +11,7 @@ from distributed.harness import run_command
 
 from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.checkpoint.safetensors_files import read_safetensors, write_safetensors
-from paddlevit_dist.convert_weights import convert
+from paddlevit_dist.commands.convert import convert
 from paddlevit_dist.errors import UserError
 
 from .other_names import (

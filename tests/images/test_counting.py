@@ -10,10 +10,10 @@ import paddle
 import pytest
 from paddle.nn.initializer import Constant
 
+from paddlevit_dist.commands.inspect_model import listing, report, run
 from paddlevit_dist.errors import UserError
 from paddlevit_dist.images.models.counting import cost_of
 from paddlevit_dist.images.models.layers import TruncatedNormal
-from paddlevit_dist.inspect_model import listing, report, run
 from paddlevit_dist.models import create_model, list_models
 
 PUBLISHED_G = {  # the tables of the ViT, DeiT and Swin papers and of timm

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from paddlevit_dist.errors import UserError
-from paddlevit_dist.images.datasets.cifar import Cifar10, Cifar100
+from paddlevit_dist.images.data.cifar import Cifar10, Cifar100
 
 from .cifar_writer import (
     TEN,

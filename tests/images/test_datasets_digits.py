@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from paddlevit_dist.images.datasets import digits
-from paddlevit_dist.images.datasets.digits import Digits
+from paddlevit_dist.images.data import digits
+from paddlevit_dist.images.data.digits import Digits
 
 # The first line of optdigits.tes as published, without its label.
 FIRST_PUBLISHED_SAMPLE = [

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from paddlevit_dist.errors import UserError
-from paddlevit_dist.images.datasets.folder import ClassFolders
+from paddlevit_dist.images.data.class_folders import ClassFolders
 
 EXTENSIONS = ("jpg", "jpeg", "png", "bmp", "webp", "gif", "tif", "tiff", "ppm", "pgm", "jfif")
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from paddlevit_dist.errors import UserError
-from paddlevit_dist.images.datasets.idx import FashionMnist, Mnist
+from paddlevit_dist.images.data.idx import FashionMnist, Mnist
 
 DEBIAN_FOLDER = Path("/usr/share/datasets/fashion-mnist")
 

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from paddlevit_dist.errors import UserError
-from paddlevit_dist.images.datasets.imagenet import ImageNet2012
+from paddlevit_dist.images.data.imagenet import ImageNet2012
 
 
 @pytest.fixture

@@ -13,10 +13,10 @@ import pytest
 from PIL import Image
 
 from paddlevit_dist.errors import UserError
-from paddlevit_dist.images.datasets.reading import UnreadablePicture
-from paddlevit_dist.images.datasets.tar_images import TarImages
-from paddlevit_dist.images.datasets.tar_members import TarFile
-from paddlevit_dist.images.datasets.tar_scan import find_shards
+from paddlevit_dist.images.data.reading import UnreadablePicture
+from paddlevit_dist.images.data.tar import TarImages
+from paddlevit_dist.images.data.tar_members import TarFile
+from paddlevit_dist.images.data.tar_scan import find_shards
 
 
 def picture(shade):

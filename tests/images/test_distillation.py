@@ -9,10 +9,10 @@ from distributed.harness import run_main, succeeded
 from distributed.small_runs import DIGITS
 
 from paddlevit_dist import config, create_model
-from paddlevit_dist.engine.task import Moment
+from paddlevit_dist.contracts.task import Moment
 from paddlevit_dist.errors import UserError
-from paddlevit_dist.images.classification import Classification
-from paddlevit_dist.images.distillation import Teacher, distillation_loss
+from paddlevit_dist.images.classification.distillation import Teacher, distillation_loss
+from paddlevit_dist.images.classification.task import Classification
 
 SMALL = ["MODEL.EMBED_DIM", "16", "MODEL.DEPTH", "1", "MODEL.NUM_HEADS", "2", "MODEL.PATCH_SIZE", "8"]
 

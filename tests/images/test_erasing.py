@@ -9,8 +9,8 @@ import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist.images.boxes import box_masks
-from paddlevit_dist.images.erasing import BOXES, COLOURS, ROWS, RandomErasing
+from paddlevit_dist.images.transforms.crops import box_masks
+from paddlevit_dist.images.transforms.erasing import BOXES, COLOURS, ROWS, RandomErasing
 
 from .timm_peer import kolmogorov_distance, timm_module
 

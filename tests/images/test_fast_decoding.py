@@ -9,13 +9,13 @@ import pytest
 from PIL import Image
 
 from paddlevit_dist.errors import UserError
-from paddlevit_dist.images.datasets.folder import ClassFolders
-from paddlevit_dist.images.datasets.reading import UnreadablePicture
+from paddlevit_dist.images.data.class_folders import ClassFolders
+from paddlevit_dist.images.data.reading import UnreadablePicture
 
 cv2 = pytest.importorskip("cv2")
 
-from paddlevit_dist.images.fast_decoding import FastReader, FastTransform  # noqa: E402
-from paddlevit_dist.images.transforms import TrainingTransform  # noqa: E402
+from paddlevit_dist.images.transforms.crops import TrainingTransform  # noqa: E402
+from paddlevit_dist.images.transforms.decoding_opencv import FastReader, FastTransform  # noqa: E402
 
 
 def photograph(width=500, height=375, mode="RGB") -> Image.Image:

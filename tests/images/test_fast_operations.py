@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from paddlevit_dist.images.augment import parse_auto_augment, parse_rand_augment
-from paddlevit_dist.images.augment_operations import OPERATIONS
-from paddlevit_dist.images.augment_policies import RAND_AUGMENT, RAND_AUGMENT_INCREASING
+from paddlevit_dist.images.transforms.operations import OPERATIONS
+from paddlevit_dist.images.transforms.policies import parse_auto_augment, parse_rand_augment
+from paddlevit_dist.images.transforms.policy_tables import RAND_AUGMENT, RAND_AUGMENT_INCREASING
 
 pytest.importorskip("cv2")
 
-from paddlevit_dist.images.fast_operations import apply_fast  # noqa: E402
+from paddlevit_dist.images.transforms.operations_opencv import apply_fast  # noqa: E402
 
 FILL = (10, 120, 200)
 GEOMETRY = {"Rotate": 17.0, "ShearX": 0.21, "ShearY": -0.17, "TranslateXRel": 0.13, "TranslateYRel": -0.3}

@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 from paddlevit_dist.errors import UserError
-from paddlevit_dist.images.datasets.guessing import guess
+from paddlevit_dist.images.data.guessing import guess
 from paddlevit_dist.registry import DATASETS, resolve
 
 from .cifar_writer import write_cifar10, write_cifar100
@@ -306,7 +306,7 @@ def test_it_needs_no_paddle(tmp_path):
     split_folders(tmp_path)
     program = (
         "import sys; sys.modules['paddle'] = None\n"  # any import of paddle fails
-        "from paddlevit_dist.images.datasets.guessing import guess; print(guess(sys.argv[1]).dataset)"
+        "from paddlevit_dist.images.data.guessing import guess; print(guess(sys.argv[1]).dataset)"
     )
     run = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, timeout=60)
     assert run.stdout == "folder\n", run.stderr

@@ -14,10 +14,10 @@ import pytest
 from PIL import Image
 
 from paddlevit_dist.errors import UserError
-from paddlevit_dist.images.datasets import imagenet, listed_labels
-from paddlevit_dist.images.datasets.imagenet import ImageNet2012
-from paddlevit_dist.images.datasets.mat_file import read_structures
-from paddlevit_dist.images.datasets.tar_images import TarImages
+from paddlevit_dist.images.data import imagenet, listed_labels
+from paddlevit_dist.images.data.imagenet import ImageNet2012
+from paddlevit_dist.images.data.mat_file import read_structures
+from paddlevit_dist.images.data.tar import TarImages
 
 # Written by scipy.io.savemat(do_compression=True): a matrix 'other' and 'synsets' of three elements.
 META = Path(__file__).with_name("synsets.mat").read_bytes()

@@ -11,12 +11,12 @@ import pytest
 from PIL import Image, ImageFile
 
 from paddlevit_dist.errors import UserError
-from paddlevit_dist.images.datasets.folder import ClassFolders
-from paddlevit_dist.images.datasets.formats import readable_formats, readable_suffixes
-from paddlevit_dist.images.datasets.imagenet import ImageNet2012
-from paddlevit_dist.images.datasets.reading import UnreadablePicture, decode_image
-from paddlevit_dist.images.datasets.tar_images import TarImages
-from paddlevit_dist.images.inspection import Inspection
+from paddlevit_dist.images.data.class_folders import ClassFolders
+from paddlevit_dist.images.data.formats import readable_formats, readable_suffixes
+from paddlevit_dist.images.data.imagenet import ImageNet2012
+from paddlevit_dist.images.data.inspection import Inspection
+from paddlevit_dist.images.data.reading import UnreadablePicture, decode_image
+from paddlevit_dist.images.data.tar import TarImages
 
 Image.init()  # for what this Pillow can write
 HEIC_HEAD = b"\0\0\0\x18ftypheic\0\0\0\0" + bytes(40)

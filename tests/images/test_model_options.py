@@ -6,7 +6,7 @@ import pytest
 
 from paddlevit_dist import config
 from paddlevit_dist.errors import UserError
-from paddlevit_dist.images.model_options import configured_options
+from paddlevit_dist.images.models.options import configured_options
 
 # What PaddleViT's files say for these models.
 PUBLISHED = {

@@ -13,14 +13,15 @@ import pytest
 from PIL import Image
 
 from paddlevit_dist.errors import UserError
-from paddlevit_dist.images import identical, opening
-from paddlevit_dist.images.datasets.digits import Digits
-from paddlevit_dist.images.datasets.folder import ClassFolders
-from paddlevit_dist.images.datasets.held_out import hold_out
-from paddlevit_dist.images.datasets.imagenet import ImageNet2012
-from paddlevit_dist.images.datasets.reading import Reading
-from paddlevit_dist.images.datasets.tar_images import TarImages
-from paddlevit_dist.images.inspection import Inspection, classes_without_pictures
+from paddlevit_dist.images.data import inspection as identical
+from paddlevit_dist.images.data import opening
+from paddlevit_dist.images.data.class_folders import ClassFolders
+from paddlevit_dist.images.data.digits import Digits
+from paddlevit_dist.images.data.held_out import hold_out
+from paddlevit_dist.images.data.imagenet import ImageNet2012
+from paddlevit_dist.images.data.inspection import Inspection, classes_without_pictures
+from paddlevit_dist.images.data.reading import Reading
+from paddlevit_dist.images.data.tar import TarImages
 
 ORIENTATION = 0x0112
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from paddlevit_dist.images.prepare import _layout, _splits
+from paddlevit_dist.images.prepare.command import _layout, _splits
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from paddlevit_dist import config
 from paddlevit_dist.errors import UserError
-from paddlevit_dist.images.classification import Classification
+from paddlevit_dist.images.classification.task import Classification
 from paddlevit_dist.models import create_model
 from paddlevit_dist.parallel import recompute_layers
 

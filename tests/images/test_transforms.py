@@ -9,7 +9,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from paddlevit_dist.images.transforms import EvaluationTransform, GlyphTransform, TrainingTransform, build_transform
+from paddlevit_dist.images.transforms.crops import (
+    EvaluationTransform,
+    GlyphTransform,
+    TrainingTransform,
+    build_transform,
+)
 
 BICUBIC = Image.Resampling.BICUBIC
 

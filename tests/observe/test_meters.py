@@ -5,7 +5,7 @@ from __future__ import annotations
 import paddle
 import pytest
 
-from paddlevit_dist.engine.task import Term
+from paddlevit_dist.contracts.task import Term
 from paddlevit_dist.observe.meters import Meters
 
 

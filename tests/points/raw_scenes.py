@@ -8,7 +8,7 @@ import zipfile
 
 import numpy as np
 
-from paddlevit_dist.points.ply import write_points
+from paddlevit_dist.points.data.ply import write_points
 
 
 def points_of(points, seed=0):

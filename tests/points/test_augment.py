@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from paddlevit_dist.errors import UserError
-from paddlevit_dist.points.augment import (
+from paddlevit_dist.points.data.augment import (
     Affine,
     Augmentation,
     ColorContrast,
@@ -25,8 +25,8 @@ from paddlevit_dist.points.augment import (
     mix,
     select,
 )
-from paddlevit_dist.points.elastic import _blurred, displace, elastic_distortion, grid_shape
-from paddlevit_dist.points.scene import Scene
+from paddlevit_dist.points.data.elastic import _blurred, displace, elastic_distortion, grid_shape
+from paddlevit_dist.points.data.scene import Scene
 
 ALL = [
     Affine(0.1, 0.5, math.pi, 0.1, (0.8, 1.2)),

@@ -23,8 +23,8 @@ def compiled_for():
     return found
 
 from pathlib import Path
-from paddlevit_dist.points.rooms.generator import make_room
-from paddlevit_dist.points.scene_store import read_scene, write_scene
+from paddlevit_dist.points.data.rooms.generator import make_room
+from paddlevit_dist.points.data.scene_store import read_scene, write_scene
 path = Path(sys.argv[1])
 write_scene(path, make_room(0, (7, 0), 0.1, "room"))
 scene = read_scene(str(path), "room")
@@ -50,8 +50,8 @@ for changes in (Changes(max_points=5000), Changes(), None):
 
 SEMANTIC = """
 from paddlevit_dist.models import create_model
-from paddlevit_dist.points.augment import Strength
-from paddlevit_dist.points.samples import PointSamples, compile_loops, join_views
+from paddlevit_dist.points.data.augment import Strength
+from paddlevit_dist.points.data.samples import PointSamples, compile_loops, join_views
 from paddlevit_dist.points.sparse import build_plan
 spec = create_model("minkunet14a", num_classes=20).plan_spec()
 compile_loops()

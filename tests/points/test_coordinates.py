@@ -13,19 +13,18 @@ import pytest
 
 from paddlevit_dist import config
 from paddlevit_dist.errors import UserError
-from paddlevit_dist.points.datasets.scenes import Scenes
-from paddlevit_dist.points.export import write_coloured_ply
-from paddlevit_dist.points.ply import read_vertices, write_points
+from paddlevit_dist.points.data.ply import read_vertices, write_points
+from paddlevit_dist.points.data.scene import AS_GIVEN, CENTRED
+from paddlevit_dist.points.data.scene_store import SceneHeader, read_header, read_scene, write_scene
+from paddlevit_dist.points.data.scenes import Scenes, coordinates_of, unit_notices
+from paddlevit_dist.points.data.voxels import sparse_quantize
 from paddlevit_dist.points.prepare import coordinates
+from paddlevit_dist.points.prepare.listing import Source
 from paddlevit_dist.points.prepare.plain_ply import PlyReader
 from paddlevit_dist.points.prepare.pth import PthReader
 from paddlevit_dist.points.prepare.scannet import ScanNetReader
-from paddlevit_dist.points.prepare.sources import Source
 from paddlevit_dist.points.prepare.store import prepare_store
-from paddlevit_dist.points.scene import AS_GIVEN, CENTRED
-from paddlevit_dist.points.scene_store import SceneHeader, read_header, read_scene, write_scene
-from paddlevit_dist.points.sources import coordinates_of, unit_notices
-from paddlevit_dist.points.voxels import sparse_quantize
+from paddlevit_dist.points.segmentation.export import write_coloured_ply
 from paddlevit_dist.registry import resolve
 
 from .raw_scenes import write_scannet, zipped

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from paddlevit_dist.points.augment import affine_matrix
-from paddlevit_dist.points.elastic import displace, grid_shape
+from paddlevit_dist.points.data.augment import affine_matrix
+from paddlevit_dist.points.data.elastic import displace, grid_shape
 
 FOLDER = Path(os.environ.get("GOLDEN_DIR", Path(__file__).resolve().parents[1] / "golden"))
 

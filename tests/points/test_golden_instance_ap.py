@@ -9,14 +9,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from paddlevit_dist.points.instances.average_precision import (
+from paddlevit_dist.points.instances.metrics import (
+    IOU_THRESHOLDS,
+    MatchTable,
+    Prediction,
     ap,
     ap25,
     ap50,
     average_precisions,
+    match_scene,
     mean_over_classes,
 )
-from paddlevit_dist.points.instances.matching import IOU_THRESHOLDS, MatchTable, Prediction, match_scene
 
 FOLDER = Path(os.environ.get("GOLDEN_DIR", Path(__file__).resolve().parents[1] / "golden"))
 ABOUT = json.loads((FOLDER / "scannet_instance_ap.json").read_text())

@@ -10,7 +10,7 @@ import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist.points.semantic_metrics import SemanticMetrics
+from paddlevit_dist.points.segmentation.metrics import SemanticMetrics
 
 FOLDER = Path(os.environ.get("GOLDEN_DIR", Path(__file__).resolve().parents[1] / "golden"))
 ABOUT = json.loads((FOLDER / "semantic_miou.json").read_text())

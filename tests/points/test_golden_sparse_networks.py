@@ -13,7 +13,7 @@ import pytest
 
 from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.models import create_model
-from paddlevit_dist.points.models.pointgroup_backbone import PointGroupBackbone, PointGroupNetwork
+from paddlevit_dist.points.instances.pointgroup import PointGroupBackbone, PointGroupNetwork
 from paddlevit_dist.points.sparse import Plan, SparseTensor, build_plan
 
 FOLDER = Path(os.environ.get("GOLDEN_DIR", Path(__file__).resolve().parents[1] / "golden"))

@@ -7,13 +7,12 @@ import math
 import numpy as np
 import pytest
 
-from paddlevit_dist.points.augment import affine_matrix
-from paddlevit_dist.points.elastic import displace, grid_shape
+from paddlevit_dist.points.data.augment import affine_matrix
+from paddlevit_dist.points.data.elastic import displace, grid_shape
+from paddlevit_dist.points.data.rooms.dataset import SyntheticRooms
+from paddlevit_dist.points.data.scene import Scene
 from paddlevit_dist.points.instances.batches import collate_scenes, network_batch
-from paddlevit_dist.points.instances.samples import Changes, InstanceSamples, prepare_scene
-from paddlevit_dist.points.instances.scene_parts import crop
-from paddlevit_dist.points.rooms.dataset import SyntheticRooms
-from paddlevit_dist.points.scene import Scene
+from paddlevit_dist.points.instances.samples import Changes, InstanceSamples, crop, prepare_scene
 from paddlevit_dist.points.sparse import PlanSpec
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist.points.losses import lovasz_softmax, summed_cross_entropy
+from paddlevit_dist.points.segmentation.losses import lovasz_softmax, summed_cross_entropy
 
 CLASSES = 5
 

@@ -11,12 +11,12 @@ from paddlevit_dist import config
 from paddlevit_dist.engine.about import compare
 from paddlevit_dist.errors import UserError
 from paddlevit_dist.parallel import BatchNorm, set_batch_norm_momentum
+from paddlevit_dist.points.data.samples import PointSamples
+from paddlevit_dist.points.data.scene import AS_GIVEN
 from paddlevit_dist.points.instances.batches import network_batch
 from paddlevit_dist.points.instances.samples import Changes, prepare_scene
 from paddlevit_dist.points.instances.task import InstanceSegmentation
-from paddlevit_dist.points.samples import PointSamples
-from paddlevit_dist.points.scene import AS_GIVEN
-from paddlevit_dist.points.semantic import SemanticSegmentation
+from paddlevit_dist.points.segmentation.task import SemanticSegmentation
 from paddlevit_dist.points.sparse.layers import RowsBatchNorm
 
 from .test_semantic import Scenes, scene
@@ -124,7 +124,7 @@ def test_checkpoints_say_what_the_network_has_seen(make, monkeypatch):
     trained = make()
     trained.build_dataset("val", None)
     seen = trained.about_input()
-    monkeypatch.setattr("paddlevit_dist.checkpoint.state.read_about", lambda source: {"input": seen})
+    monkeypatch.setattr("paddlevit_dist.checkpoint.store.read_about", lambda source: {"input": seen})
     assert seen["coordinates"] == AS_GIVEN
     changes = {
         "DATA.VOXEL_SIZE_M": ["0.25"],
@@ -145,7 +145,7 @@ def test_checkpoints_say_what_the_network_has_seen(make, monkeypatch):
 
 
 def test_old_weights_are_told_when_this_run_sees_other_things(monkeypatch):
-    monkeypatch.setattr("paddlevit_dist.checkpoint.state.read_about", lambda source: {})
+    monkeypatch.setattr("paddlevit_dist.checkpoint.store.read_about", lambda source: {})
     task = semantic_task()
     task.build_dataset("val", None)
     assert compare("weights", task.config, task, must_match=True) == []

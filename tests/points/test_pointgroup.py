@@ -14,17 +14,17 @@ from PIL import Image
 
 from paddlevit_dist import config
 from paddlevit_dist.checkpoint.load import load_weights
-from paddlevit_dist.engine.task import Moment
+from paddlevit_dist.contracts.task import Moment
 from paddlevit_dist.errors import UserError
 from paddlevit_dist.models import create_model
+from paddlevit_dist.points.data.ply import read_vertices
+from paddlevit_dist.points.data.rooms.dataset import SyntheticRooms
+from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES, NYU40_NUMBERS
 from paddlevit_dist.points.instances.grouping import proposal_ious
 from paddlevit_dist.points.instances.metrics import InstanceMetrics
+from paddlevit_dist.points.instances.pointgroup import Grouping, group
 from paddlevit_dist.points.instances.proposals import select_predictions
 from paddlevit_dist.points.instances.task import InstanceSegmentation
-from paddlevit_dist.points.models.pointgroup import Grouping, group
-from paddlevit_dist.points.ply import read_vertices
-from paddlevit_dist.points.rooms.dataset import SyntheticRooms
-from paddlevit_dist.points.scannet_classes import CLASS_NAMES, NYU40_NUMBERS
 from paddlevit_dist.points.sparse import Plan, SparseTensor, build_plan
 
 FOLDER = Path(os.environ.get("GOLDEN_DIR", Path(__file__).resolve().parents[1] / "golden"))
@@ -194,7 +194,7 @@ class Oracle(paddle.nn.Layer):
         self.logits, self.offsets = logits, offsets
 
     def forward(self, voxels, inverse, grouping):
-        from paddlevit_dist.points.models.pointgroup import PointGroupOutput
+        from paddlevit_dist.points.instances.pointgroup import PointGroupOutput
 
         clusters = group(self.logits, self.offsets, grouping)
         sizes = np.diff(clusters.offsets).astype(np.float32)

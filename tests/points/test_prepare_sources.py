@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from paddlevit_dist.errors import UserError
-from paddlevit_dist.points.ply import write_points
+from paddlevit_dist.points.data.ply import write_points
+from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES, from_nyu40
+from paddlevit_dist.points.prepare.listing import Source
 from paddlevit_dist.points.prepare.plain_ply import PlyReader
 from paddlevit_dist.points.prepare.pth import PthReader, load_arrays
 from paddlevit_dist.points.prepare.scannet import ScanNetReader
-from paddlevit_dist.points.prepare.sources import Source
-from paddlevit_dist.points.scannet_classes import CLASS_NAMES, from_nyu40
 
 from .raw_scenes import legacy, pointgroup_arrays, points_of, write_scannet, zipped
 
@@ -26,7 +26,7 @@ BENCHMARK = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 16, 24, 28, 33, 34, 36, 
 
 def expected_scannet(folder, name):
     """Classes and instances point by point, walls and floors left out by the names of their objects."""
-    from paddlevit_dist.points.ply import read_vertices
+    from paddlevit_dist.points.data.ply import read_vertices
 
     numbers = read_vertices(folder / f"{name}_vh_clean_2.labels.ply")["label"].tolist()
     semantic = [BENCHMARK.index(number) if number in BENCHMARK else -100 for number in numbers]

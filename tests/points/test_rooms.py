@@ -11,10 +11,10 @@ import pytest
 
 from benchmarks.color_height_baseline import baseline
 from paddlevit_dist.errors import UserError
-from paddlevit_dist.points.rooms.dataset import SyntheticRooms
-from paddlevit_dist.points.rooms.generator import GENERATOR_VERSION, make_room
-from paddlevit_dist.points.rooms.surfaces import Surfaces, join, scatter
-from paddlevit_dist.points.scannet_classes import CLASS_NAMES
+from paddlevit_dist.points.data.rooms.dataset import SyntheticRooms
+from paddlevit_dist.points.data.rooms.generator import GENERATOR_VERSION, make_room
+from paddlevit_dist.points.data.rooms.surfaces import Surfaces, join, scatter
+from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES
 
 FLOOR, WALL = CLASS_NAMES.index("floor"), CLASS_NAMES.index("wall")
 

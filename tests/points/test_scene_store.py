@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from paddlevit_dist.errors import UserError
-from paddlevit_dist.points.datasets.scenes import ScanNet, Scenes
-from paddlevit_dist.points.scannet_classes import CLASS_NAMES
-from paddlevit_dist.points.scene import Scene
-from paddlevit_dist.points.scene_store import HEADER_BYTES, read_header, read_scene, scene_file, write_scene
+from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES
+from paddlevit_dist.points.data.scene import Scene
+from paddlevit_dist.points.data.scene_store import HEADER_BYTES, read_header, read_scene, scene_file, write_scene
+from paddlevit_dist.points.data.scenes import ScanNet, Scenes
 
 
 def scene_of(points=1000, classes=5, seed=0, name="room"):

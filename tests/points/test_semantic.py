@@ -7,12 +7,12 @@ import paddle
 import pytest
 
 from paddlevit_dist import config
-from paddlevit_dist.engine.task import Moment
+from paddlevit_dist.contracts.task import Moment
 from paddlevit_dist.errors import UserError
-from paddlevit_dist.points.samples import PointSample, PointSamples, join_views
-from paddlevit_dist.points.scannet_classes import NYU40_NUMBERS
-from paddlevit_dist.points.scene import Scene
-from paddlevit_dist.points.semantic import SemanticSegmentation
+from paddlevit_dist.points.data.samples import PointSample, PointSamples, join_views
+from paddlevit_dist.points.data.scannet_classes import NYU40_NUMBERS
+from paddlevit_dist.points.data.scene import Scene
+from paddlevit_dist.points.segmentation.task import SemanticSegmentation
 
 SMALL = ["TASK", "semantic_segmentation", "-dataset=synthetic_rooms", "MODEL.NAME", "minkunet_tutorial"]
 ROOMS = [

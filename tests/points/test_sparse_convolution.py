@@ -15,8 +15,8 @@ from paddlevit_dist.points.sparse import (
     build_plan,
     convolution,
 )
-from paddlevit_dist.points.sparse.plan_spec import PlanSpec
-from paddlevit_dist.points.sparse.spconv_layers import InverseConv3D, StridedConv3D, SubmanifoldConv3D
+from paddlevit_dist.points.sparse.coordinate_plan import PlanSpec
+from paddlevit_dist.points.sparse.layers import InverseConv3D, StridedConv3D, SubmanifoldConv3D
 
 from . import sparse_reference as reference
 

@@ -11,8 +11,7 @@ import pytest
 
 from paddlevit_dist.errors import UserError
 from paddlevit_dist.points.sparse.coordinate_levels import kernel_offsets
-from paddlevit_dist.points.sparse.coordinate_plan import CoordinatePlan, build_plan, read_header
-from paddlevit_dist.points.sparse.plan_spec import MapKey, PlanSpec
+from paddlevit_dist.points.sparse.coordinate_plan import CoordinatePlan, MapKey, PlanSpec, build_plan, read_header
 from paddlevit_dist.points.sparse.tensor import Plan
 
 from . import sparse_reference as reference
@@ -159,7 +158,7 @@ def test_the_header_of_something_else_is_refused():
 def test_plans_are_built_without_paddle():
     program = (
         "import sys, numpy; from paddlevit_dist.points.sparse.coordinate_plan import build_plan; "
-        "from paddlevit_dist.points.sparse.plan_spec import MapKey, PlanSpec; "
+        "from paddlevit_dist.points.sparse.coordinate_plan import MapKey, PlanSpec; "
         "build_plan(numpy.array([[0, 1, 2, 3]]), PlanSpec((MapKey(1, 1, 3),))); print('paddle' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)

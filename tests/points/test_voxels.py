@@ -11,7 +11,7 @@ import pytest
 
 from paddlevit_dist.errors import UserError
 from paddlevit_dist.points import sparse_collate, sparse_quantize
-from paddlevit_dist.points.voxels import first_occurrences
+from paddlevit_dist.points.data.voxels import first_occurrences
 
 
 def by_dictionary(voxels):

@@ -8,12 +8,12 @@ from typing import List, Sequence
 
 import numpy as np
 
-from ...loading.atomic_file import atomic_file
-from ..export import class_colours, write_coloured_ply
-from ..pictures import UNLABELLED, WIDTH_PX, draw
-from ..scannet_classes import CLASS_NAMES, NYU40_NUMBERS
-from ..scene import IGNORED
-from .matching import Prediction
+from ...files import atomic_file
+from ..data.pictures import UNLABELLED, WIDTH_PX, draw
+from ..data.scannet_classes import CLASS_NAMES, NYU40_NUMBERS
+from ..data.scene import IGNORED
+from ..segmentation.export import class_colours, write_coloured_ply
+from .metrics import Prediction
 
 MASKS_FOLDER = "predicted_masks"
 _NO_INSTANCE = np.array(UNLABELLED, np.uint8)

@@ -9,9 +9,9 @@ from typing import List, NamedTuple
 
 import numpy as np
 
-from ..voxels import first_occurrences
+from ..data.voxels import first_occurrences
 from .grouping import Clusters
-from .matching import Prediction
+from .metrics import Prediction
 
 _MARGIN = 0.001  # voxels between a cluster and the border of its grid
 

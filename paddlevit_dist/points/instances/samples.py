@@ -12,11 +12,131 @@ from typing import Any, NamedTuple, Optional, Tuple
 
 import numpy as np
 
-from ..augment import affine_matrix, mapped
-from ..elastic import elastic_distortion
-from ..samples import COLOR_RANGE
-from ..scene import Scene
-from .scene_parts import InstanceTable, crop, instance_table, without_gaps
+from ..compiled import compiled
+from ..data.augment import affine_matrix, mapped
+from ..data.elastic import elastic_distortion
+from ..data.samples import COLOR_RANGE
+from ..data.scene import IGNORED, Scene
+
+_STEP_VOXELS = 32  # by which the crop gets narrower, for each try
+_SLACK = 0.001
+
+
+class InstanceTable(NamedTuple):
+    """Where the instances of a scene lie.
+
+    Attributes:
+        rows: float32 (instances, 9): mean, minimum and maximum (x, y, z each, metres) of each instance's points.
+        sizes: int32 (instances,), points of each.
+    """
+
+    rows: np.ndarray
+    sizes: np.ndarray
+
+    def of_points(self, instance: np.ndarray, columns: int = 9) -> np.ndarray:
+        """The first columns for the instance that each point belongs to, -100 throughout where it belongs to none.
+
+        Args:
+            instance: integers (n,), as ``instance_table`` was given.
+
+        Returns:
+            float32 (n, columns).
+        """
+        last = np.full((1, columns), IGNORED, np.float32)  # where -1 points to
+        return np.concatenate([self.rows[:, :columns], last])[np.maximum(instance, -1)]
+
+
+def crop(
+    xyz: np.ndarray, max_points: int, full_scale: int, generator: np.random.Generator
+) -> Tuple[np.ndarray, np.ndarray]:
+    """Move the scene at random behind a box until at most ``max_points`` points are inside.
+
+    Each try draws three numbers; after it the box, ``full_scale`` voxels wide at first, is 32 voxels narrower in x and
+    y. A scene that has few enough points stays whole, however large it is.
+
+    A box that would leave nothing, for which the original has no rule, ends the search: of the points of the try before
+    it, ``max_points`` are chosen at random.
+
+    Args:
+        xyz: float (n, 3), voxels, none negative.
+
+    Returns:
+        The moved points (n, 3), which are not negative where they are kept, and which to keep, bool (n,).
+    """
+    moved, kept = xyz, np.ones(len(xyz), bool)
+    extent = np.array([np.ptp(column) if len(column) else 0.0 for column in xyz.T])
+    limits = np.full(3, float(full_scale))
+    while np.count_nonzero(kept) > max_points:
+        offset = np.minimum(limits - extent + _SLACK, 0.0) * generator.random(3)
+        tried = xyz + offset
+        inside = np.ones(len(xyz), bool)
+        for column, limit in zip(tried.T, limits):
+            inside &= (column >= 0.0) & (column < limit)
+        if not inside.any():
+            chosen = generator.choice(np.flatnonzero(kept), max_points, replace=False)
+            kept = np.zeros(len(xyz), bool)
+            kept[chosen] = True
+            break
+        moved, kept = tried, inside
+        limits[:2] -= _STEP_VOXELS
+    return moved, kept
+
+
+def without_gaps(instance: np.ndarray) -> np.ndarray:
+    """Instance numbers from 0 on, after some instances have lost all their points.
+
+    As the original does it: the largest number moves into the lowest gap, until there is none.
+
+    Args:
+        instance: integers (n,), -100 for none.
+    """
+    present = set(np.unique(instance[instance >= 0]).tolist())
+    moves = {}
+    gap = 0
+    while present and gap < max(present):
+        if gap not in present:
+            largest = max(present)
+            present.remove(largest)
+            present.add(gap)
+            moves[largest] = gap
+        gap += 1
+    if not moves:
+        return instance
+    renumbered = np.arange(max(moves) + 1, dtype=instance.dtype)
+    renumbered[list(moves)] = list(moves.values())
+    return np.where(instance >= 0, renumbered[np.maximum(instance, 0)], instance)
+
+
+def instance_table(xyz: np.ndarray, instance: np.ndarray) -> InstanceTable:
+    """Mean, minimum, maximum and number of points of each instance; the numbers have no gaps.
+
+    A scene without instances has no sizes. (The original reports -99 instances there.)
+
+    Args:
+        xyz: float (n, 3).
+        instance: integers (n,), from 0 or -100.
+    """
+    number = int(instance.max(initial=-1)) + 1
+    rows, sizes = np.zeros((number, 9)), np.zeros(number, np.int64)
+    rows[:, 3:6], rows[:, 6:] = np.inf, -np.inf
+    _gather_instances(xyz, instance, rows, sizes)
+    rows[:, :3] /= sizes[:, None]
+    return InstanceTable(rows.astype(np.float32), sizes.astype(np.int32))
+
+
+@compiled
+def _gather_instances(xyz, instance, rows, sizes):
+    """Sums, minima and maxima into the rows."""
+    for n in range(len(xyz)):
+        if instance[n] >= 0:
+            row = rows[instance[n]]
+            sizes[instance[n]] += 1
+            for axis in range(3):
+                value = np.float64(xyz[n, axis])
+                row[axis] += value
+                row[3 + axis] = min(row[3 + axis], value)
+                row[6 + axis] = max(row[6 + axis], value)
+
 
 _REFERENCE_SCALE = 50  # voxels per metre that the granularities and magnitudes are meant for
 _ELASTIC = ((6, 40.0), (20, 160.0))  # granularity and magnitude of each pass, in voxels of that size

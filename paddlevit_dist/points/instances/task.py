@@ -10,29 +10,21 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 
-from ...engine.task import Moment, Task, Term
+from ...contracts.task import Moment, Task, Term
 from ...errors import UserError
 from ...models import create_model
 from ...parallel import rank
-from ..losses import summed_cross_entropy
-from ..models.pointgroup import Grouping, PointGroupOutput
-from ..pictures import CELL_PX, in_cell
-from ..scene import IGNORED
-from ..sources import (
-    COORDINATES,
-    coordinates_of,
-    number_of_classes,
-    old_weights_notice,
-    open_scenes,
-    unit_notices,
-)
+from ..data.pictures import CELL_PX, in_cell
+from ..data.scene import IGNORED
+from ..data.scenes import COORDINATES, coordinates_of, number_of_classes, old_weights_notice, open_scenes, unit_notices
+from ..segmentation.losses import summed_cross_entropy
 from ..sparse import Plan, PlanSpec, SparseTensor
 from .batches import compile_loops, network_batch
 from .export import InstanceWriter, draw_instances
 from .grouping import Clusters, proposal_ious
 from .losses import offset_losses, score_loss
-from .matching import Prediction
-from .metrics import InstanceMetrics
+from .metrics import InstanceMetrics, Prediction
+from .pointgroup import Grouping, PointGroupOutput
 from .proposals import score_targets, select_predictions
 from .samples import Changes, InstanceSample, InstanceSamples
 

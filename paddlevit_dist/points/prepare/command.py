@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, NoReturn, Optional
 
 from ...errors import UserError
-from ..scene_store import read_lines
+from ..data.scene_store import read_lines
+from .listing import SPLITS
 from .plain_ply import INSTANCE_NAMES, LABEL_NAMES, PlyReader
 from .pth import PthReader
 from .scannet import LIST_NAME, ScanNetReader
-from .sources import SPLITS
 from .store import Summary, prepare_store
 
 _MOST_REMARKS = 5

@@ -11,7 +11,7 @@ from typing import List, NamedTuple, Sequence, Tuple
 import numpy as np
 
 from ...errors import UserError
-from ..scene_store import SceneHeader
+from ..data.scene_store import SceneHeader
 
 _FAR_M = 8192.0  # from here on float32 is 1 mm off or more
 _COARSE_M = 0.002

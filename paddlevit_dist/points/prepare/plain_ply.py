@@ -7,10 +7,10 @@ from typing import Dict, List, Optional, Tuple
 import numpy as np
 
 from ...errors import UserError
-from ..ply import read_vertices
-from ..scene import CENTRED, IGNORED, Scene
+from ..data.ply import read_vertices
+from ..data.scene import CENTRED, IGNORED, Scene
 from .coordinates import centred, coarse_steps
-from .sources import (
+from .listing import (
     Source,
     check_classes,
     find_files,

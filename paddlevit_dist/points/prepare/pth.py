@@ -11,10 +11,10 @@ import numpy as np
 
 from ...checkpoint.unpickling import restricted_load
 from ...errors import UserError
-from ..scannet_classes import CLASS_NAMES
-from ..scene import AS_GIVEN, CENTRED, IGNORED, Scene
+from ..data.scannet_classes import CLASS_NAMES
+from ..data.scene import AS_GIVEN, CENTRED, IGNORED, Scene
 from .coordinates import as_given, coarse_steps
-from .sources import (
+from .listing import (
     Source,
     check_classes,
     find_files,

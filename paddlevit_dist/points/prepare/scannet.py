@@ -10,11 +10,11 @@ from typing import Any, Dict, List, Optional
 import numpy as np
 
 from ...errors import UserError
-from ..ply import read_vertices
-from ..scannet_classes import CLASS_NAMES, NUM_NYU40, STUFF, from_nyu40
-from ..scene import CENTRED, IGNORED, Scene
+from ..data.ply import read_vertices
+from ..data.scannet_classes import CLASS_NAMES, NUM_NYU40, STUFF, from_nyu40
+from ..data.scene import CENTRED, IGNORED, Scene
 from .coordinates import centred_as_the_original, coarse_steps
-from .sources import Source, check_classes, find_files, number_instances, points_of, split_scenes, whole_labels
+from .listing import Source, check_classes, find_files, number_instances, points_of, split_scenes, whole_labels
 
 POINTS = "_vh_clean_2.ply"
 LABELS = "_vh_clean_2.labels.ply"

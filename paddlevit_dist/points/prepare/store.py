@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Tuple
 
 from ...errors import UserError
-from ...loading.atomic_file import atomic_file
+from ...files import atomic_file
 from ...loading.prepare_workers import check_stop, work
-from ..scene_store import (
+from ..data.scene_store import (
     CLASSES_FILE,
     RECORD_FILE,
     SCENES_FOLDER,
@@ -25,7 +25,7 @@ from ..scene_store import (
     write_scene,
 )
 from .coordinates import remarks_on
-from .sources import Source
+from .listing import Source
 
 _DECIDING = ("version", "kind", "source")  # what a record must have alike to go on in its folder
 

@@ -7,8 +7,7 @@ from typing import List, NamedTuple
 import numpy as np
 import paddle
 
-from .coordinate_plan import PackedLists, PairLists
-from .plan_spec import MapKey
+from .coordinate_plan import MapKey, PackedLists, PairLists
 
 
 class Pairs(NamedTuple):

@@ -7,9 +7,9 @@ from typing import Any, Dict, List, Optional, Tuple
 import paddle
 from paddle import nn
 
+from .coordinate_plan import MapKey
 from .kernel_map import Direction, KernelMap
 from .layers import finer_stride
-from .plan_spec import MapKey
 from .tensor import SparseTensor
 
 

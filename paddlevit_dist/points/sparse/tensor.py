@@ -8,9 +8,8 @@ import numpy as np
 import paddle
 
 from .convolution import preferred_block_rows
-from .coordinate_plan import HEADER, PAIRS, CoordinatePlan, PackedLists, read_header
+from .coordinate_plan import HEADER, PAIRS, CoordinatePlan, MapKey, PackedLists, PlanSpec, read_header
 from .kernel_map import KernelMap, direction_of_arrays, direction_of_pairs
-from .plan_spec import MapKey, PlanSpec
 
 
 class Plan:

@@ -1,0 +1,182 @@
+"""``python -m paddlevit_dist convert IN OUT``: weights of any origin as ``.pdparams`` or ``.safetensors``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, NamedTuple, NoReturn, Optional, Set
+
+import numpy as np
+
+from ..checkpoint.load import layout_of_owner
+from ..checkpoint.safetensors_files import write_safetensors
+from ..checkpoint.weights import EXTENSION, Weights, evaluated_weights, read_weights
+from ..errors import UserError
+from ..models import create_model
+from ..registry import MODELS
+
+_SAFETENSORS = ".safetensors"
+_LEAST_KNOWN = 0.5  # share of a source's names that its family must know
+
+
+class _Options(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"convert: {message}; see python -m paddlevit_dist convert -h")
+
+
+class Family(NamedTuple):
+    """Names of a family of models with ``#`` for every number, so that depth and width do not matter.
+
+    Attributes:
+        name: of the module it comes from.
+        key_maps: owner -> function from the owner's names to ours.
+        names: of all parameters.
+        linear: of the weights of Linear layers.
+    """
+
+    name: str
+    key_maps: Mapping[str, Any]
+    names: Set[str]
+    linear: Set[str]
+
+
+class Converted(NamedTuple):
+    """Weights under timm's names with Linear weights (in, out), and what was found out about them."""
+
+    state: Dict[str, np.ndarray]
+    linear: Set[str]
+    origin: str
+    unknown: List[str]
+    source: str
+
+
+def run(words: List[str]) -> None:
+    """Carry out the command."""
+    parser = _Options(
+        prog="python -m paddlevit_dist convert",
+        description="Write weights under timm's names: .pdparams with Linear weights (in, out) as Paddle has them, or "
+        ".safetensors with (out, in) as timm and PyTorch have them. Whose weights IN holds is found out.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("input", metavar="IN", help="a file, directory or address, as -pretrained takes it")
+    parser.add_argument("output", metavar="OUT", help=f"a file ending in {EXTENSION} or {_SAFETENSORS}")
+    parser.add_argument("-part", "--part", help="the entry that is meant in a file of several, such as model_ema")
+    options = parser.parse_args(words)
+    converted = convert(options.input, options.output, options.part)
+    number = sum(value.size for value in converted.state.values())
+    print(f"{converted.source}: {converted.origin}")
+    if converted.unknown:
+        shown = ", ".join(ascii(name)[1:-1][:120] for name in converted.unknown[:5])
+        print(f"unknown names, written as they were: {shown}{' ...' if len(converted.unknown) > 5 else ''}")
+    print(f"{options.output}: {len(converted.state)} arrays, {number:,} numbers")
+
+
+def convert(source: str, target: str, part: Optional[str] = None) -> Converted:
+    """Read weights, rename and lay them out, and write them to ``target``.
+
+    Raises:
+        UserError: the source cannot be read or belongs to no known family; the target has another extension, exists as
+            a directory, or cannot be written.
+    """
+    path = Path(target).expanduser()
+    if path.suffix not in (EXTENSION, _SAFETENSORS):
+        raise UserError(f"convert: {target} ends neither in {EXTENSION} nor in {_SAFETENSORS}")
+    converted = with_our_names(read_weights(evaluated_weights(source), part))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.suffix == _SAFETENSORS:
+            turned = {name: value.T if name in converted.linear else value for name, value in converted.state.items()}
+            write_safetensors(path, turned, {"format": "pt"})
+        else:
+            _write_pdparams(path, converted.state)
+    except OSError as error:
+        raise UserError(f"convert: {target} cannot be written: {error.strerror or error}") from error
+    return converted
+
+
+def _write_pdparams(path: Path, state: Mapping[str, np.ndarray]) -> None:
+    import paddle
+
+    tensors = {
+        name: paddle.to_tensor(np.ascontiguousarray(value)).reshape(value.shape) for name, value in state.items()
+    }
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        paddle.save(tensors, str(temporary))
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def with_our_names(weights: Weights) -> Converted:
+    """The weights under timm's names and in Paddle's layout.
+
+    The family and the owner are those under which most names are known. Linear weights are turned for all or for none:
+    those that are not square show by their bias, which has the length of the outputs, how they lie.
+
+    Raises:
+        UserError: less than half of the names are known to any family.
+    """
+    candidates = []
+    for family in families():
+        states = {
+            "timm": weights.state,
+            **{owner: to_ours(weights.state) for owner, to_ours in family.key_maps.items()},
+        }
+        for owner, state in states.items():
+            known = sum(_pattern(name) in family.names for name in state)
+            candidates.append((known / max(len(state), 1), family, owner, state))
+    share, family, owner, state = max(candidates, key=lambda candidate: candidate[0])  # the first of equals
+    if share < _LEAST_KNOWN:
+        raise UserError(
+            f"convert: {weights.name} belongs to no known family of models: of its names only {100 * share:.0f} % are "
+            f"among those of {family.name}, the closest"
+        )
+    linear = {name for name in state if _pattern(name) in family.linear and state[name].ndim == 2}
+    is_paddle_layout = _is_paddle_layout(state, linear, layout_of_owner(owner, weights))
+    if not is_paddle_layout:
+        state = {name: value.T if name in linear else value for name, value in state.items()}
+    layout = "(in, out)" if is_paddle_layout else "(out, in)"
+    unknown = [name for name in state if _pattern(name) not in family.names]
+    return Converted(state, linear, f"{family.name}, {owner} names, Linear weights {layout}", unknown, weights.name)
+
+
+def _is_paddle_layout(state: Mapping[str, np.ndarray], linear: Set[str], otherwise: bool) -> bool:
+    votes = 0
+    for name in linear:
+        bias = state.get(name[: -len("weight")] + "bias")
+        rows, columns = state[name].shape
+        if bias is not None and bias.ndim == 1 and rows != columns:
+            votes += (columns == len(bias)) - (rows == len(bias))
+    return votes > 0 if votes else otherwise
+
+
+def families() -> List[Family]:
+    """One for each module of image models, from the first name that is registered with it."""
+    import paddle
+
+    first: Dict[str, str] = {}
+    for name, target in MODELS.items():
+        if isinstance(target, str) and ".images.models." in target:
+            first.setdefault(target.rpartition(".")[2].partition(":")[0], name)
+    first["deit"] = "deit_tiny_distilled_patch16_224"  # with all names that a ViT has, and two more
+    found = []
+    for module, name in first.items():
+        with paddle.LazyGuard():  # shapes only
+            model = create_model(name)
+        linear = {f"{layer_name}.weight" for layer_name, layer in model.named_sublayers() if _is_linear(layer)}
+        names = {_pattern(parameter) for parameter in model.state_dict()}
+        found.append(Family(module, getattr(model, "key_maps", {}), names, {_pattern(name) for name in linear}))
+    return found
+
+
+def _is_linear(layer: Any) -> bool:
+    import paddle
+
+    return isinstance(layer, paddle.nn.Linear)
+
+
+def _pattern(name: str) -> str:
+    return re.sub(r"\d+", "#", name)

@@ -1,0 +1,211 @@
+"""``python -m paddlevit_dist export WEIGHTS OUT``: a trained classifier as an inference model of Paddle."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any, Dict, List, NamedTuple, NoReturn, Optional, Tuple
+
+import yaml
+
+from ..errors import UserError
+
+_LARGEST_DIFFERENCE = 1e-4  # of logits, in units of their largest; both computed in float32, in other orders
+
+
+class _Options(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"export: {message}; see python -m paddlevit_dist export -h")
+
+
+class Trained(NamedTuple):
+    """A model with its weights, and what one must know to use it."""
+
+    model: Any
+    about: Dict[str, Any]
+
+
+def run(words: List[str]) -> None:
+    """Carry out the command."""
+    from .inspect_model import at_least, image_size
+
+    parser = _Options(
+        prog="python -m paddlevit_dist export",
+        description="Write OUT for paddle.jit.load and Paddle Inference, and compare its outputs with the model's. Its "
+        "input is a batch of normalised float32 pictures; OUT.about.yaml says how they are normalised.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("weights", metavar="WEIGHTS", help="a run's -output folder, a checkpoint in it, or any weights")
+    parser.add_argument("output", metavar="OUT", help="path of the files without extension")
+
+    def add(name: str, meaning: str, kind: Any) -> None:
+        parser.add_argument(f"--{name}", f"-{name}", type=kind, help=meaning)
+
+    add("model", "registered name; needed where no config.yaml of a run lies beside the weights", str)
+    add("image_size", "pixels: one number or HEIGHTxWIDTH (default: the run's or the variant's)", image_size)
+    add("in_channels", "channels of the pictures (default: the run's or 3)", at_least(1))
+    add("part", "the entry that is meant in a file of several, such as model_ema", str)
+    options = parser.parse_args(words)
+    trained = load_trained(options.weights, options.model, options.image_size, options.in_channels, options.part)
+    difference = export(trained, options.output)
+    about = trained.about
+    print(f"{about['model']} with {about['num_classes']} classes from {about['weights']}: {about['report']}")
+    print(f"{options.output}: input {about['input_shape']} float32; outputs differ by at most {difference:.1e}")
+
+
+def load_trained(
+    source: str,
+    name: Optional[str] = None,
+    image_size: Any = None,
+    in_channels: Optional[int] = None,
+    part: Optional[str] = None,
+) -> Trained:
+    """The model that ``source`` holds the weights of, in evaluation mode.
+
+    Args:
+        source: an output folder of a run, of which the best checkpoint is taken, or a checkpoint, or any weights. If
+            the checkpoint has averaged weights, they are taken, as an evaluation does.
+        name: of the model; None: what the run's configuration says.
+        image_size, in_channels, part: None: the run's, or the variant's.
+
+    Raises:
+        UserError: weights that are missing, damaged or of another architecture, or no way to know the model.
+    """
+    from ..checkpoint.load import classes_of, load_weights
+    from ..checkpoint.weights import evaluated_weights, read_weights
+
+    folder = None if name is not None else _run_folder(Path(source).expanduser())
+    if name is None and folder is None:
+        raise UserError(f"export: no config.yaml of a run lies beside {source}: name the model with -model=NAME")
+    path = evaluated_weights(source)
+    weights = read_weights(path, part)
+    builder = _Builder(name, folder, image_size, in_channels)
+    num_classes = classes_of(builder.build(1, lazily=True), weights)
+    if num_classes is None:
+        raise UserError(f"export: {path} has no classifier for {builder.name}; a model without classes is not exported")
+    model = builder.build(num_classes)
+    report = load_weights(model, weights, strict=True)
+    model.eval()
+    shape = [None, model.in_channels, *model.image_size]
+    about = {
+        "model": builder.name,
+        "weights": str(weights.name),
+        "num_classes": num_classes,
+        "input_shape": shape,
+        **builder.normalisation(),
+        "report": report.summary(),
+    }
+    return Trained(model, about)
+
+
+def _require_tensors(name: str) -> None:
+    """
+    Raises:
+        UserError: the model needs more than tensors.
+    """
+    from ..registry import MODELS
+
+    if str(MODELS.get(name)).startswith("paddlevit_dist.points."):
+        raise UserError(
+            f"export: {name} is a sparse network: it computes along a plan of its voxels' neighbours that is made anew "
+            "for every scene, and an inference model of Paddle takes tensors alone; predict with -eval "
+            "SAVE_PREDICTIONS true instead"
+        )
+
+
+class _Builder:
+    """Builds the model from its name, or from the configuration of the run that trained it."""
+
+    def __init__(
+        self, name: Optional[str], folder: Optional[Path], image_size: Any, in_channels: Optional[int]
+    ) -> None:
+        self.image_size, self.in_channels = image_size, in_channels
+        self.values: Any = None
+        if name is None:
+            from .. import config as configuration
+
+            words = [f"-cfg={folder / 'config.yaml'}"]
+            if isinstance(image_size, tuple):
+                raise UserError("export: -image_size of a run's model is one number, its pictures are square")
+            words += [f"-image_size={image_size}"] if image_size else []
+            words += ["DATA.IMAGE_CHANNELS", str(in_channels)] if in_channels else []
+            self.values = configuration.load(words).values
+        self.name = name if name is not None else self.values.MODEL.NAME
+        _require_tensors(self.name)
+
+    def build(self, num_classes: int, lazily: bool = False) -> Any:
+        import paddle
+
+        if not lazily:
+            return self._build(num_classes)
+        with paddle.LazyGuard():  # names and shapes only
+            return self._build(num_classes)
+
+    def _build(self, num_classes: int) -> Any:
+        from ..models import create_model
+        from ..registry import resolve
+
+        if self.values is None:
+            options = {} if self.in_channels is None else {"in_channels": self.in_channels}
+            return create_model(self.name, num_classes=num_classes, image_size=self.image_size, **options)
+        task = resolve("task", self.values.TASK)(self.values)
+        if not hasattr(task, "num_classes"):
+            raise UserError(
+                f"export: TASK {self.values.TASK} trains no classifier of pictures, and only they are exported"
+            )
+        task.num_classes = num_classes
+        return task.build_model()
+
+    def normalisation(self) -> Dict[str, Any]:
+        """How the run prepared its pictures; nothing is known of weights from elsewhere."""
+        if self.values is None:
+            return {}
+        data = self.values.DATA
+        return {
+            "mean": [float(value) for value in data.IMAGENET_MEAN],
+            "standard_deviation": [float(value) for value in data.IMAGENET_STD],
+            "crop_pct": float(data.CROP_PCT),
+        }
+
+
+def _run_folder(path: Path) -> Optional[Path]:
+    """The output folder of the run that ``path`` is or lies in."""
+    nearest = [path, *path.absolute().parents][:4]  # run / checkpoints / epoch_0004 / model.pdparams
+    return next((folder for folder in nearest if (folder / "config.yaml").is_file()), None)
+
+
+def export(trained: Trained, output: str) -> float:
+    """Write ``output.*`` and return the largest difference of its outputs from the model's, for three pictures.
+
+    Raises:
+        UserError: the files cannot be written.
+        RuntimeError: the exported model computes something else.
+    """
+    import numpy as np
+    import paddle
+
+    model, shape = trained.model, trained.about["input_shape"]
+    path = Path(output).expanduser()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        specification = [paddle.static.InputSpec(list(shape), "float32", "images")]
+        paddle.jit.save(model, str(path), input_spec=specification)
+        about = yaml.safe_dump(
+            trained.about, sort_keys=False
+        )  # not JSON: Paddle takes every .json beside it for its own
+        path.with_name(f"{path.name}.about.yaml").write_text(about, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"export: {output} cannot be written: {error.strerror or error}") from error
+    pictures = np.random.default_rng(0).standard_normal((3, *shape[1:])).astype("float32")
+    expected, exported = _outputs(model, paddle.jit.load(str(path)), paddle.to_tensor(pictures))
+    difference = float(np.abs(expected - exported).max())
+    if not difference <= _LARGEST_DIFFERENCE * max(1.0, float(np.abs(expected).max())):
+        raise RuntimeError(f"{output} gives other outputs than the model it was exported from: {difference:g}")
+    return difference
+
+
+def _outputs(model: Any, exported: Any, pictures: Any) -> Tuple[Any, Any]:
+    import paddle
+
+    with paddle.no_grad():
+        return model(pictures).numpy(), exported(pictures).numpy()

@@ -1,0 +1,73 @@
+"""``python -m paddlevit_dist inspect data FLAGS``: a picture of what the model is going to see."""
+
+from __future__ import annotations
+
+from typing import Any, List, Tuple
+
+import numpy as np
+from PIL import Image, ImageDraw
+
+from .. import config as configuration
+from ..errors import UserError
+from ..registry import resolve
+
+_ROWS, _EPOCHS = 8, 6
+_SMALLEST_CELL, _CAPTION_HEIGHT, _GAP = 112, 14, 4
+Labelled = Tuple[np.ndarray, str]  # uint8 (height, width[, 3]), caption
+
+
+def run(arguments: List[str]) -> None:
+    """Write ``SAVE/data.png``: a row for each of some training samples, how it is evaluated and how the first epochs
+    train on it. Takes the main job's flags."""
+    from ..contracts.task import Task
+    from ..loading.loader import sample_generator
+    from ..loading.sampler import SampleKey
+    from ..observe.record import cache_folder, prepare_folder
+
+    values = configuration.load(arguments, configuration.EXAMPLE).values
+    folder = prepare_folder(values.SAVE)
+    task = resolve("task", values.TASK)(values)
+    if type(task).pictures is Task.pictures:
+        raise UserError(
+            f"inspect data: TASK {values.TASK} has no pictures of its samples; look at an evaluation's instead"
+        )
+    samples = task.build_dataset("train", cache_folder(folder))
+    order = np.random.default_rng(values.SEED).permutation(len(samples))[:_ROWS].tolist()
+    columns = [("as evaluated", task.evaluation_pictures(samples, order))]
+    for epoch in range(1, _EPOCHS + 1):
+        keys = [SampleKey(epoch, index, 0) for index in order]
+        readings = [samples.sample(key.index, sample_generator(values.SEED, key)) for key in keys]
+        columns.append((f"epoch {epoch}", task.pictures(samples, task.collate(readings), epoch)))
+    target = folder / "data.png"
+    contact_sheet(columns).save(target)
+    for notice in task.notices:
+        print(notice)
+    print(f"{len(order)} of {len(samples):,} training {task.sample_name}, {_EPOCHS} epochs: {target}")
+
+
+def contact_sheet(columns: List[Tuple[str, List[Labelled]]]) -> Image.Image:
+    """Pictures in columns under a heading each, with their captions below them.
+
+    Raises:
+        UserError: there is no picture.
+    """
+    if not columns or not columns[0][1]:
+        raise UserError("the data set is empty: there is nothing to show; look at -data_path")
+    height, width = columns[0][1][0][0].shape[:2]
+    enlarged = max(1, -(-_SMALLEST_CELL // max(height, width)))  # small pictures by a whole factor, pixel for pixel
+    cell_width, cell_height = width * enlarged + _GAP, height * enlarged + _CAPTION_HEIGHT + _GAP
+    rows = max(len(pictures) for _, pictures in columns)
+    sheet = Image.new("RGB", (cell_width * len(columns), _CAPTION_HEIGHT + cell_height * rows), "white")
+    draw = ImageDraw.Draw(sheet)
+    for column, (heading, pictures) in enumerate(columns):
+        draw.text((column * cell_width, 0), heading, fill="black")
+        for row, (pixels, caption) in enumerate(pictures):
+            left, top = column * cell_width, _CAPTION_HEIGHT + row * cell_height
+            sheet.paste(_enlarge(pixels, enlarged), (left, top))
+            draw.text((left, top + height * enlarged), caption[: cell_width // 6], fill="black")
+    return sheet
+
+
+def _enlarge(pixels: np.ndarray, factor: int) -> Any:
+    picture = Image.fromarray(pixels)
+    return picture.resize((picture.width * factor, picture.height * factor), Image.Resampling.NEAREST)

@@ -1,0 +1,145 @@
+"""``python -m paddlevit_dist inspect NAME``: what a model is made of and what it costs; ``--list``: all names."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any, Callable, Dict, List, NoReturn, Tuple
+
+from ..errors import UserError
+from ..models import create_model, list_models
+from ..registry import MODELS, SPELLINGS
+
+
+class _Options(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"inspect: {message}; see python -m paddlevit_dist inspect -h")
+
+
+def run(words: List[str]) -> None:
+    """Carry out the command."""
+    options = _parse(words)
+    if options.list:
+        print(listing(options.name or ""))
+    elif options.name is None:
+        raise UserError("inspect: name a model, or use --list; 'inspect data' shows training samples")
+    else:
+        print(report(options.name, options.image_size, options.num_classes, options.depth))
+
+
+def _parse(words: List[str]) -> argparse.Namespace:
+    parser = _Options(
+        prog="python -m paddlevit_dist inspect",
+        description="Layers, parameters, multiply-accumulates and activation memory of a model. "
+        "'inspect data' shows training samples instead.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("name", metavar="NAME", nargs="?", help="a registered model; with --list: part of the names")
+    parser.add_argument("--list", "-list", action="store_true", help="the names of all models")
+
+    def add(name: str, default: Any, meaning: str, kind: Any) -> None:
+        parser.add_argument(f"--{name}", f"-{name}", default=default, type=kind, help=meaning)
+
+    add("image_size", None, "pixels: one number or HEIGHTxWIDTH (default: the variant's)", image_size)
+    add("num_classes", 1000, "outputs of the classifier (default: 1000)", at_least(0))
+    add("depth", 2, "levels of layers inside layers that get a line of their own (default: 2)", at_least(0))
+    return parser.parse_args(words)
+
+
+def image_size(text: str) -> Any:
+    """Pixels of the command line: a number, or (height, width)."""
+    sides = text.lower().split("x")
+    if len(sides) > 2 or not all(side.isdigit() and int(side) > 0 for side in sides):
+        raise argparse.ArgumentTypeError(f"'{text}' is neither pixels such as 224 nor HEIGHTxWIDTH such as 224x320")
+    return int(text) if len(sides) == 1 else (int(sides[0]), int(sides[1]))
+
+
+def at_least(smallest: int) -> Callable[[str], int]:
+    """A whole number of the command line."""
+
+    def parse(text: str) -> int:
+        if not text.isdigit() or int(text) < smallest:
+            raise argparse.ArgumentTypeError(f"'{text}' is no whole number from {smallest} up")
+        return int(text)
+
+    return parse
+
+
+def listing(part: str = "") -> str:
+    """A line for each model whose name contains ``part``, with the place it comes from; imports no model.
+
+    Raises:
+        UserError: there is none.
+    """
+    names = [name for name in list_models() if part in name]
+    if not names:
+        raise UserError(f"inspect --list: no model's name contains '{part}'")
+    width = max(len(name) for name in names)
+    lines = []
+    for name in names:
+        target = MODELS[name]
+        place = target.split(":")[0] if isinstance(target, str) else target.__module__
+        lines.append(f"{name:{width}}  {'= ' + SPELLINGS[name] if name in SPELLINGS else place}")
+    return "\n".join(lines)
+
+
+def report(name: str, image_size: Any = None, num_classes: int = 1000, depth: int = 2) -> str:
+    """A table of the layers down to ``depth``, and the sums, as text.
+
+    Raises:
+        UserError: unknown name, or an image size that does not fit.
+    """
+    import paddle
+
+    from ..images.models.counting import cost_of, count_parameters, layers_of
+
+    model = create_model(name, num_classes=num_classes, image_size=image_size)
+    model.eval()
+    if not hasattr(model, "image_size"):
+        total = count_parameters(model)
+        return "\n".join(
+            [
+                f"{name}: {type(model).__name__}, {num_classes} classes",
+                *_table(layers_of(model), depth),
+                f"parameters: {total:,} ({_megabytes(4 * total)} as float32)",
+                "multiply-accumulates and activations are counted for models of pictures only",
+            ]
+        )
+    shape = (model.in_channels, *model.image_size)
+    cost = cost_of(model, paddle.zeros([1, *shape]))
+    return "\n".join(
+        [
+            f"{name}: {type(model).__name__}, images {' x '.join(map(str, shape))}, {num_classes} classes",
+            *_table(cost.layers, depth),
+            f"parameters: {cost.parameters:,} ({_megabytes(4 * cost.parameters)} as float32)",
+            f"multiply-accumulates: {cost.multiply_accumulates / 1e9:.2f} G for one image",
+            f"activations kept for the backward pass: about {_megabytes(cost.activation_bytes)} for one float32 image",
+        ]
+    )
+
+
+def _table(layers: List[Any], depth: int) -> List[str]:
+    """Lines of name, class, output, parameters and multiply-accumulates; deeper layers are added to those above."""
+    rows: Dict[str, Tuple[str, Tuple[int, ...], List[int]]] = {}
+    for layer in layers:
+        name = ".".join(layer.name.split(".")[:depth]) if depth else ""
+        is_itself = layer.name == name
+        kind, shape, sums = rows.get(name, ("", (), [0, 0]))
+        sums[0] += layer.parameters
+        sums[1] += layer.multiply_accumulates
+        rows[name] = (layer.kind if is_itself else kind, (layer.output_shape or ()) if is_itself else shape, sums)
+    cells = [("layer", "", "output", "parameters", "multiply-accumulates")]
+    for name, (kind, shape, (parameters, products)) in rows.items():
+        if parameters or products:
+            cells.append((name or "(model)", kind, "x".join(map(str, shape)), f"{parameters:,}", f"{products:,}"))
+    widths = [max(len(row[column]) for row in cells) for column in range(5)]
+    return [
+        "  ".join(
+            text.ljust(width) if column < 3 else text.rjust(width)
+            for column, (text, width) in enumerate(zip(row, widths))
+        )
+        for row in cells
+    ]
+
+
+def _megabytes(num_bytes: int) -> str:
+    return f"{num_bytes / 1e6:,.1f} MB"

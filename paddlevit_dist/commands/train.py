@@ -1,0 +1,68 @@
+"""Train, or evaluate with ``-eval``: options, configuration, data sets, one worker per device."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Dict, List
+
+from .. import config as configuration
+from ..registry import resolve
+
+
+def run(arguments: List[str]) -> None:
+    """Carry out the command. Nothing here imports Paddle before its environment is set."""
+    run = configuration.load(arguments, configuration.EXAMPLE)
+
+    from ..parallel import tuning
+
+    tuning.restart_with_environment(run.values.NGPUS, run.values.CPU_TUNING)
+
+    from ..engine.schedule import with_fitting_warmup
+    from ..observe.heartbeat import Heartbeat
+    from ..observe.history import note_end
+    from ..observe.progress import write_line
+    from ..observe.record import cache_folder, prepare_folder, refuse_another_run
+    from ..parallel import launch_workers, plan_processes
+
+    plan = plan_processes(run.values.NGPUS)
+    if run.show:
+        _show(run, plan)
+        return
+    folder = prepare_folder(run.values.SAVE)
+    refuse_another_run(folder, run.values)
+    task = resolve("task", run.values.TASK)(run.values)
+    splits = ("val",) if run.values.EVAL else ("train", "val")
+    with Heartbeat(write_line, shown=plan.is_main).at("reading the data sets"):
+        datasets = {split: task.build_dataset(split, cache_folder(folder)) for split in splits}
+    run = with_fitting_warmup(run, plan.total_processes, datasets)
+    task.notices = [*run.notices, *plan.notices, *task.notices]
+    began = time.time()
+    try:
+        launch_workers(worker, (run.values, task, datasets), plan)
+    except BaseException as error:
+        if plan.is_main:
+            note_end(folder, began, error, is_training=not run.values.EVAL)
+        raise
+
+
+def worker(config: Any, task: Any, datasets: Dict[str, Any]) -> None:
+    """What each process runs once it has joined the others."""
+    from ..engine.trainer import Trainer
+
+    trainer = Trainer(config, task, datasets)
+    if config.EVAL:
+        trainer.evaluate_only()
+    else:
+        trainer.train()
+
+
+def _show(run: Any, plan: Any) -> None:
+    """-show_config: the merged configuration and what follows from it."""
+    from ..engine.schedule import describe_rates
+
+    task = resolve("task", run.values.TASK)(run.values)
+    problems = task.check_model()
+    print(run.describe())
+    print(describe_rates(run.values, plan.total_processes))
+    for notice in [*run.notices, *plan.notices, *task.notices, *problems]:
+        print(notice)

@@ -1,0 +1,1 @@
+"""What rooms may ask of one another: of a data set, of a model, of a task."""

@@ -1,0 +1,38 @@
+"""Files that are complete or absent, also when several runs write the same one at once."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+from pathlib import Path
+from typing import BinaryIO, Iterator
+
+from .errors import UserError
+
+_UNWRITABLE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ENOENT, errno.ENOTDIR}
+
+
+@contextlib.contextmanager
+def atomic_file(path: Path) -> Iterator[BinaryIO]:
+    """Open a binary file that appears under ``path``, replacing an older one, when the block ends without an error.
+
+    Raises:
+        UserError: the folder cannot be written, or the disk is full.
+    """
+    # Made by open() rather than tempfile: the user's umask then decides who may read a shared cache.
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
+    try:
+        with open(temporary, "xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        if error.errno not in _UNWRITABLE:
+            raise
+        raise UserError(f"cannot write {path}: {error.strerror}; free space or choose another folder") from error
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)

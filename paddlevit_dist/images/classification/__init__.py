@@ -1,0 +1,1 @@
+"""Image classification: the task, its metrics, learning from a teacher."""

@@ -1,0 +1,77 @@
+"""Two ways to make up for rare classes: reading them more often, or giving them more weight in the loss."""
+
+from __future__ import annotations
+
+from typing import Optional, Sequence, Union
+
+import numpy as np
+import paddle
+import paddle.nn.functional as F
+
+from ...errors import UserError
+
+
+def draw_balanced_order(labels: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    """An epoch in which every class occurs equally often: as many indices as there are labels, int64.
+
+    A class that is too small is gone through several times, each time in another order, and of one that is too large a
+    random part is read; the readings of two samples of a class differ by at most one.
+    """
+    by_class = np.argsort(labels, kind="stable")
+    sizes = np.unique(labels, return_counts=True)[1]
+    quotas = np.full(len(sizes), len(labels) // len(sizes))
+    quotas[generator.permutation(len(sizes))[: len(labels) % len(sizes)]] += 1
+    ends = np.cumsum(sizes)
+    chosen = []
+    for end, size, quota in zip(ends.tolist(), sizes.tolist(), quotas.tolist()):
+        members = by_class[end - size : end]
+        rounds = [generator.permutation(members) for _ in range(-(-quota // size))]
+        chosen.append(np.concatenate(rounds)[:quota] if rounds else members[:0])
+    return generator.permutation(np.concatenate(chosen)).astype(np.int64)
+
+
+def class_weights(
+    setting: Union[None, str, Sequence[float]], labels: np.ndarray, num_classes: int
+) -> Optional[np.ndarray]:
+    """Weight of each class, float32 (num_classes,), with a mean of 1 over the training samples.
+
+    Args:
+        setting: "balanced" (inverse to the frequency), a weight for each class, or None for no weights.
+        labels: of all training samples.
+
+    Raises:
+        UserError: not one weight for each class, or all samples have weight 0.
+    """
+    if setting is None:
+        return None
+    frequencies = np.bincount(np.asarray(labels, np.int64), minlength=num_classes)
+    if setting == "balanced":
+        weights = np.where(frequencies > 0, 1.0 / np.maximum(frequencies, 1), 0.0)
+    else:
+        weights = np.asarray(setting, np.float64)
+        if len(weights) != num_classes:
+            raise UserError(
+                f"TRAIN.CLASS_WEIGHTS has {len(weights)} weights, expected {num_classes}, one for each class"
+            )
+    mean = (weights * frequencies).sum() / frequencies.sum()
+    if mean == 0:
+        raise UserError("TRAIN.CLASS_WEIGHTS gives all training samples the weight 0; raise one that has samples")
+    return (weights / mean).astype(np.float32)
+
+
+def weighted_cross_entropy(
+    logits: paddle.Tensor, shares: paddle.Tensor, targets: paddle.Tensor, weights: paddle.Tensor
+) -> paddle.Tensor:
+    """Sum over the batch of each sample's weight times its loss.
+
+    The engine divides by the number of samples, not by the sum of the weights: their mean over the training set is 1,
+    so the gradient of a batch does not depend on which classes happen to be in it.
+
+    Args:
+        logits: (batch, classes).
+        shares: share of each class in a sample (batch, classes): one for its label, or two in a mixed picture.
+        targets: the distribution that the loss compares with, shares with label smoothing.
+        weights: (classes,).
+    """
+    losses = -(targets * F.log_softmax(logits, axis=-1)).sum(axis=-1)  # (batch,)
+    return (losses * (shares * weights).sum(axis=-1)).sum()

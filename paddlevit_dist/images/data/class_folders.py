@@ -1,0 +1,204 @@
+"""Folders with one sub-folder per class, listed in a fixed order."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from pathlib import Path
+from typing import FrozenSet, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+
+from tqdm import tqdm
+
+from ...errors import UserError
+from ...loading.path_index import Batch, PathIndex, ensure_path_index, make_batch
+from .formats import hint_of, is_hidden, readable_suffixes, suffix_of
+from .image_dataset import IndexedImages, name_folders
+from .left_out import LeftOut, head_of
+from .reading import check_split, existing_folder
+
+TRAIN_FOLDER = "train"
+WHOLE = ""  # no split: the class folders lie in the data path itself
+
+_FolderId = Tuple[int, int]  # device and inode
+
+
+class Listing(NamedTuple):
+    """The pictures of a split, and the files beside them that are none."""
+
+    index: PathIndex
+    left_out: LeftOut
+
+
+def index_class_folders(root: str, split: str, val_folders: Sequence[str], cache_folder: Path, name: str) -> Listing:
+    """List the pictures of ``split`` below ``root`` and open the index of that list, built first if it has changed.
+
+    Classes are the sorted sub-folders of ``train``, or of the validation folder where there is no ``train``. A picture
+    is a file with a suffix of a format that can be opened here; other files are counted. Pictures may lie deeper in a
+    class folder and are sorted by path. Symbolic links are followed, hidden names skipped.
+
+    Args:
+        root: absolute path of the data set.
+        split: "train", "val", or ``WHOLE``.
+        val_folders: accepted names of the validation folder, the first that exists is taken.
+
+    Raises:
+        UserError: a folder or its classes are missing, a validation class is no training class, a training class is
+            empty, or a folder cannot be listed.
+    """
+    folder = _split_folder(root, split, val_folders)
+    present = list_classes(root, folder)
+    classes = present
+    if folder != TRAIN_FOLDER and os.path.isdir(os.path.join(root, TRAIN_FOLDER)):
+        classes = list_classes(root, TRAIN_FOLDER)
+        _check_known(present, classes, root, folder)
+    label_of = {class_name: label for label, class_name in enumerate(classes)}
+
+    names = name_folders(root, classes)
+    key = hashlib.sha256("\0".join(["class folders", *classes, *names]).encode("utf-8", "surrogateescape"))
+    left_out = LeftOut(os.path.join(root, folder) if folder else root)
+    _count_beside(left_out)
+    batches: List[Batch] = []
+    for class_name in tqdm(present, desc=f"listing {folder or root}", unit="class", disable=None, leave=False):
+        in_class = LeftOut(os.path.join(root, folder, class_name))
+        batch = make_batch(_pictures_of_class(root, folder, class_name, in_class), label_of[class_name])
+        if folder in (TRAIN_FOLDER, WHOLE) and len(batch.labels) == 0:
+            raise _empty("class folder ", in_class)
+        left_out.merge(in_class)
+        for part in (batch.lengths.data, batch.labels.tobytes(), batch.blob):
+            key.update(part)
+        batches.append(batch)
+    if not any(len(batch.labels) for batch in batches):
+        raise _empty("", left_out)
+    return Listing(ensure_path_index(cache_folder, name, key.digest(), lambda: batches, names), left_out)
+
+
+def _split_folder(root: str, split: str, val_folders: Sequence[str]) -> str:
+    if split == WHOLE:
+        return WHOLE
+    accepted = (TRAIN_FOLDER,) if split == "train" else tuple(val_folders)
+    for name in accepted:
+        if os.path.isdir(os.path.join(root, name)):
+            return name
+    wanted = " or ".join(f"{name}/<class>/" for name in accepted)
+    raise UserError(
+        f"{root} has no folder {wanted} with the {split} pictures; make it with one sub-folder per class"
+        ", or let DATA.VAL_FRACTION split a single folder <class>/"
+    )
+
+
+def list_classes(root: str, folder: str) -> List[str]:
+    """The sorted names of the class folders in ``folder`` below ``root``.
+
+    Raises:
+        UserError: there are none, or it cannot be listed.
+    """
+    path = os.path.join(root, folder) if folder else root
+    with _naming(path), os.scandir(path) as entries:
+        names = sorted(entry.name for entry in entries if not is_hidden(os.fsencode(entry.name)) and entry.is_dir())
+    if not names:
+        raise UserError(f"{path} has no class folders; expected its pictures in one sub-folder per class")
+    return names
+
+
+def _check_known(present: List[str], classes: List[str], root: str, folder: str) -> None:
+    extra = sorted(set(present) - set(classes))
+    if extra:
+        more = f" (and {len(extra) - 1} more)" if len(extra) > 1 else ""
+        raise UserError(
+            f"class folder '{extra[0]}'{more} of {os.path.join(root, folder)} does not exist in "
+            f"{os.path.join(root, TRAIN_FOLDER)}; validation classes must be training classes"
+        )
+
+
+def _count_beside(left_out: LeftOut) -> None:
+    """Count the pictures that lie in the folder itself; the folders in it are the classes."""
+    suffixes = readable_suffixes()
+    with _naming(left_out.place), os.scandir(os.fsencode(left_out.place)) as entries:
+        for entry in entries:
+            suffix = suffix_of(entry.name)
+            is_picture = suffix in suffixes or hint_of(suffix.decode("ascii")) is not None
+            if is_picture and not is_hidden(entry.name) and not entry.is_dir():
+                left_out.add_beside(entry.path)
+
+
+def _pictures_of_class(root: str, folder: str, class_name: str, left_out: LeftOut) -> List[bytes]:
+    relative = os.fsencode(os.path.join(folder, class_name))
+    top = os.path.join(os.fsencode(root), relative)
+    # Bytes throughout: what the file system holds is what the index stores, without a million conversions.
+    return sorted(_pictures_below(top, relative, left_out))
+
+
+def _pictures_below(top: bytes, relative_top: bytes, left_out: LeftOut) -> Iterator[bytes]:
+    suffixes = readable_suffixes()
+    folders: List[Tuple[bytes, bytes, FrozenSet[_FolderId]]] = [(top, relative_top, frozenset())]
+    while folders:  # no recursion: trees may be deeper than Python's stack
+        folder, relative, parents = folders.pop()
+        with _naming(os.fsdecode(folder)):
+            status = os.stat(folder)
+            if (status.st_dev, status.st_ino) in parents:
+                raise UserError(f"{os.fsdecode(folder)} is a link to a folder that contains it; remove the link")
+            parents |= {(status.st_dev, status.st_ino)}
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    name = entry.name
+                    if is_hidden(name):
+                        continue
+                    if entry.is_dir():
+                        folders.append((entry.path, relative + b"/" + name, parents))
+                    elif name[name.rfind(b".") :].lower() in suffixes:
+                        yield relative + b"/" + name
+                    else:
+                        left_out.add(name, entry.path, lambda path=entry.path: head_of(path))
+
+
+@contextlib.contextmanager
+def _naming(folder: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"folder {folder} cannot be listed: {error.strerror}") from error
+
+
+def _empty(kind: str, left_out: LeftOut) -> UserError:
+    found = f" ({left_out.summary()})" if left_out.counts else ""
+    return UserError(
+        f"{kind}{left_out.place} holds no pictures; expected files ending in jpg, png or another suffix that Pillow "
+        f"opens{found}"
+    )
+
+
+VAL_FOLDERS = ("val", "valid", "validation", "test")
+
+
+class ClassFolders(IndexedImages):
+    """Pictures in one folder per class, ``data_path/train/<class>/`` and ``data_path/val/<class>/``.
+
+    Labels are the positions of the sorted class folders of ``train``. ``valid``, ``validation`` and ``test`` are
+    accepted in place of ``val``; where there is no ``train`` at all, the classes are those of the validation folder.
+    """
+
+    layout = "with train/<class>/ and val/<class>/ that hold pictures of any format that Pillow opens"
+
+    def __init__(self, data_path: Optional[str], split: str, cache_folder: Path, whole: bool = False) -> None:
+        """List the pictures of ``split`` ("train" or "val"); their index goes to ``cache_folder``.
+
+        Raises:
+            UserError: the folder has another layout, or a class is empty.
+        """
+        self.split = check_split(split)
+        root = existing_folder(data_path, "folder", self.layout)
+        if whole and not os.path.isdir(os.path.join(root, TRAIN_FOLDER)):
+            split = WHOLE
+        listing = index_class_folders(root, split, VAL_FOLDERS, cache_folder, f"folder-{split or 'whole'}")
+        super().__init__(root, listing.index, len(listing.index.class_names), listing.left_out)
+
+    @classmethod
+    def whole(cls, data_path: Optional[str], cache_folder: Path) -> ClassFolders:
+        """All pictures of a data set that is to be split: of ``train``, or without it of ``data_path/<class>/``."""
+        return cls(data_path, "train", cache_folder, whole=True)
+
+    @staticmethod
+    def has_validation(data_path: str) -> bool:
+        """Whether there is a folder of validation pictures."""
+        return any(os.path.isdir(os.path.join(data_path, name)) for name in VAL_FOLDERS)

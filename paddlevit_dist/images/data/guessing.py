@@ -1,0 +1,264 @@
+"""Which data set a folder holds, by what lies in it; without Paddle, and without reading more than a few names."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import re
+import zlib
+from itertools import islice
+from pathlib import Path
+from typing import Callable, List, NamedTuple, Optional, Tuple
+
+from ...errors import UserError
+from .cifar import Cifar10, Cifar100, find_source
+from .class_folders import VAL_FOLDERS
+from .formats import hint_of, is_hidden, readable_suffixes, suffix_of
+from .imagenet import FIRST_OF_KIT, LISTS
+from .left_out import printable
+from .tar_scan import find_shards
+
+_MOST_ENTRIES = 2_000  # looked at in a folder
+_DEEPEST = 4  # folders below a class folder that are searched for a picture
+# A folder of this name is a split or a part of another task's data, never a class.
+_NO_CLASS = re.compile(
+    r"(train|training|val|valid|validation|test|testing|images?|imgs?|jpegimages|masks?|labels?|annotations?|scenes?"
+    r"|scans)[\W\d_]*",
+    re.IGNORECASE,
+)
+_VOLUME_SUFFIXES = (".nii", ".nii.gz", ".mha", ".mhd", ".nrrd", ".nhdr")
+_ARRAY_SUFFIXES = (".npy", ".npz")  # volumes only where landmarks lie beside them
+_LANDMARK_SUFFIXES = (".csv", ".json", ".fcsv")
+_DICOM_SUFFIXES = (".dcm", ".dicom", ".ima")
+# The first labels of the published files, by which the two data sets of one form can be told apart.
+_FIRST_LABELS = {
+    bytes((5, 0, 4, 1, 9, 2, 1, 3, 1, 4)): "mnist",
+    bytes((7, 2, 1, 0, 4, 1, 4, 9, 5, 9)): "mnist",
+    bytes((9, 0, 0, 3, 0, 2, 7, 2, 5, 5)): "fashion_mnist",
+    bytes((9, 2, 1, 1, 6, 1, 4, 6, 5, 7)): "fashion_mnist",
+}
+
+
+class Guess(NamedTuple):
+    """A data set that a path seems to hold.
+
+    Attributes:
+        dataset: its registered name.
+        reason: what was found, to be told: ``my_data has class folders below train and val``.
+    """
+
+    dataset: str
+    reason: str
+
+
+def guess(path: str) -> Optional[Guess]:
+    """The data set at ``path``, None where nothing is recognised.
+
+    Raises:
+        UserError: nothing is there, or several kinds of data, which the message names with their data sets.
+    """
+    root = os.path.abspath(os.path.expanduser(os.fspath(path)))
+    if not os.path.exists(root):
+        raise UserError(f"data path {root} does not exist")
+    shown = os.fspath(path).rstrip("/") or root
+    if os.path.isfile(root):
+        if root.lower().endswith(".tar"):
+            raise UserError(f"data path {shown} is a tar file; give the folder that holds it: {os.path.dirname(root)}")
+        return _cifar(root, shown)
+    found = [made for made in (look(root, shown) for look in _LOOKS) if made is not None]
+    _refuse_several(found)
+    if found:
+        return found[0]._replace(reason=printable(found[0].reason))
+    _refuse_point_clouds(root, shown)
+    return None
+
+
+def _pictures(root: str, shown: str) -> Optional[Guess]:
+    """Pictures in class folders, by PaddleViT's lists, or in tar files: what names the pictures more closely wins."""
+    lists = [name for name in LISTS.values() if os.path.isfile(os.path.join(root, name))]
+    class_folders = _class_folders(root, shown)
+    tars = _tars(root, shown, or_packed=class_folders is None and not lists)
+    if lists and (tars is None or _lists_files(os.path.join(root, lists[0]), root)):
+        return Guess(
+            "imagenet2012", f"{shown} has {' and '.join(lists)}, lists of 'path label' for ImageNet's 1,000 classes"
+        )
+    _refuse_several([made for made in (class_folders, tars) if made is not None])
+    return tars or class_folders
+
+
+def _class_folders(root: str, shown: str) -> Optional[Guess]:
+    splits = [name for name in ("train", *VAL_FOLDERS) if _has_class_folders(os.path.join(root, name))]
+    if os.path.exists(os.path.join(root, "val", FIRST_OF_KIT)):
+        where = "class folders below train and " if "train" in splits else ""
+        return Guess("imagenet2012", f"{shown} has {where}val/{FIRST_OF_KIT}, ImageNet's validation pictures")
+    if splits:
+        return Guess("folder", f"{shown} has class folders below {' and '.join(splits[:2])}")
+    names = _sub_folders(root)
+    if any(_NO_CLASS.fullmatch(name) for name in names):
+        return None
+    classes = [name for name in names if _has_picture(os.path.join(root, name), deepest=0)]
+    if len(classes) < 2:
+        return None
+    more = ", …" if len(classes) > 3 else ""
+    return Guess("folder", f"{shown} has class folders {', '.join(classes[:3])}{more}, not split into train and val")
+
+
+def _has_class_folders(folder: str) -> bool:
+    return any(_has_picture(os.path.join(folder, name), _DEEPEST) for name in _sub_folders(folder))
+
+
+def _has_picture(folder: str, deepest: int) -> bool:
+    """Whether pictures lie in a folder or up to ``deepest`` folders below, also in formats not opened here."""
+    names = _entries(folder)
+    for entry in names:
+        suffix = suffix_of(os.fsencode(entry.name))
+        if entry.name.lower().endswith(_DICOM_SUFFIXES):  # slices of a volume
+            continue
+        if (suffix in readable_suffixes() or hint_of(suffix.decode("ascii"))) and not entry.is_dir():
+            return True
+    return deepest > 0 and any(_has_picture(entry.path, deepest - 1) for entry in names if entry.is_dir())
+
+
+def _tars(root: str, shown: str, or_packed: bool) -> Optional[Guess]:
+    found: List[str] = []
+    for split in LISTS:
+        try:
+            found += find_shards(root, split)[:1]
+        except UserError:  # compressed ones: the answer where there is nothing else
+            if or_packed:
+                raise
+    if not found:
+        return None
+    return Guess("tar", f"{shown} has tar files such as {' and '.join(found)}")
+
+
+def _lists_files(list_file: str, root: str) -> bool:
+    """Whether the first picture that a list names lies in the folder."""
+    with open(list_file, "rb") as stream:
+        fields = stream.readline(4096).removeprefix(b"\xef\xbb\xbf").strip().rsplit(None, 1)
+    return bool(fields) and os.path.isfile(os.path.join(os.fsencode(root), fields[0]))
+
+
+def _cifar(root: str, shown: str) -> Optional[Guess]:
+    found: List[Guess] = []
+    for dataset in (Cifar10, Cifar100):
+        try:
+            source = find_source(Path(root), dataset.publications)
+        except UserError:  # it is not there
+            continue
+        publication = source.publication
+        name = publication.archive if source.path.is_file() else publication.folder
+        found.append(Guess(dataset.name, f"{shown} is or has CIFAR's published {name}"))
+    _refuse_several(found)
+    return found[0] if found else None
+
+
+def _idx(root: str, shown: str) -> Optional[Guess]:
+    """MNIST and Fashion-MNIST have files of the same names: their first labels tell which it is, else the folder's."""
+    labels = _idx_files(root, "labels-idx1")
+    if not (labels or _idx_files(root, "images-idx3")):
+        return None
+    for file in labels:
+        known = _FIRST_LABELS.get(_first_labels(file))
+        if known:
+            return Guess(known, f"{shown} has IDX files that begin with the labels of {known}")
+    if "fashion" in root.lower():
+        return Guess("fashion_mnist", f"{shown} has IDX files, and its name says fashion")
+    return Guess("mnist", f"{shown} has IDX files, taken for mnist as nothing says fashion_mnist")
+
+
+def _idx_files(root: str, part: str) -> List[str]:
+    names = [f"{prefix}-{part}-ubyte{packed}" for prefix in ("train", "t10k") for packed in ("", ".gz")]
+    files = [os.path.join(root, spelling) for name in names for spelling in (name, name.replace("-idx", ".idx"))]
+    return [file for file in files if os.path.isfile(file)]
+
+
+def _first_labels(file: str) -> bytes:
+    try:
+        with gzip.open(file) if file.endswith(".gz") else open(file, "rb") as stream:
+            return stream.read(18)[8:]
+    except (OSError, EOFError, zlib.error):  # the data set tells the damage
+        return b""
+
+
+def _scenes(root: str, shown: str) -> Optional[Guess]:
+    if not (os.path.isfile(os.path.join(root, "classes.txt")) and os.path.isdir(os.path.join(root, "scenes"))):
+        return None
+    try:
+        kind = json.loads(Path(root, "prepared.json").read_text(encoding="utf-8"))["kind"]
+    except (OSError, ValueError, KeyError, TypeError):  # the data set tells the damage
+        kind = None
+    return Guess(
+        "scannet" if kind in ("scannet", "pth") else "scenes",
+        f"{shown} has classes.txt and scenes, point clouds for recipes such as configs/pointgroup_scannet.yaml",
+    )
+
+
+def _volumes(root: str, shown: str) -> Optional[Guess]:
+    for split in ("train", "val"):
+        names = [entry.name.lower() for entry in _entries(os.path.join(root, split))]
+        files = [name for name in names if name.endswith(_VOLUME_SUFFIXES)]
+        files += [f"{name}/*.dcm" for name in _sub_folders(os.path.join(root, split)) if _is_series(root, split, name)]
+        if any(name.endswith(_LANDMARK_SUFFIXES) for name in names):
+            files += [name for name in names if name.endswith(_ARRAY_SUFFIXES)]
+        if files:
+            recipe = "for recipes such as configs/landmark_unet3d.yaml"
+            return Guess("landmarks", f"{shown} has volumes below {split} such as {min(files)}, {recipe}")
+    return None
+
+
+def _is_series(*folder: str) -> bool:
+    """Whether the first file of a folder is a slice of a DICOM series, by its suffix or its first bytes."""
+    files = [entry for entry in _entries(os.path.join(*folder)) if entry.is_file()]
+    if not files:
+        return False
+    first = min(files, key=lambda entry: entry.name)
+    if first.name.lower().endswith(_DICOM_SUFFIXES):
+        return True
+    try:
+        with open(first.path, "rb") as stream:
+            return stream.read(132)[128:] == b"DICM"
+    except OSError:  # the data set tells the damage
+        return False
+
+
+def _refuse_point_clouds(root: str, shown: str) -> None:
+    """Say which command turns raw point clouds into a data set."""
+    for folder in (root, *(os.path.join(root, name) for name in _sub_folders(root))):
+        names = sorted(entry.name for entry in _entries(folder))
+        for suffix, command in (
+            ("_vh_clean_2.ply", "scannet"),
+            ("_inst_nostuff.pth", "pth"),
+            (".ply", "ply"),
+        ):
+            example = next((name for name in names if name.endswith(suffix)), None)
+            if example is not None:
+                dataset = "scenes" if command == "ply" else "scannet"
+                raise UserError(
+                    f"{shown} holds point clouds such as {example}: prepare them once with 'python -m paddlevit_dist "
+                    f"prepare {command} {shown} OUT', and train with -dataset={dataset} -data_path=OUT on a recipe "
+                    "such as configs/pointgroup_scannet.yaml"
+                )
+
+
+def _refuse_several(found: List[Guess]) -> None:
+    if len({made.dataset for made in found}) > 1:
+        kinds = ", and ".join(f"{made.reason} (-dataset={made.dataset})" for made in found)
+        raise UserError(f"{kinds}: name the one that is meant with -dataset, or keep them in folders of their own")
+
+
+def _sub_folders(folder: str) -> List[str]:
+    return sorted(entry.name for entry in _entries(folder) if entry.is_dir())
+
+
+def _entries(folder: str) -> List[os.DirEntry]:
+    """The first entries of a folder that are not hidden; none where it is no folder or cannot be listed."""
+    try:
+        with os.scandir(folder) as entries:
+            return [entry for entry in islice(entries, _MOST_ENTRIES) if not is_hidden(os.fsencode(entry.name))]
+    except OSError:
+        return []
+
+
+_LOOKS: Tuple[Callable[[str, str], Optional[Guess]], ...] = (_pictures, _idx, _cifar, _scenes, _volumes)

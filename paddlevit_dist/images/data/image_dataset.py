@@ -1,0 +1,187 @@
+"""What data sets of single picture files have in common: a path index, and pictures opened one by one."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, List, Optional, Sequence, Tuple
+
+import numpy as np
+from PIL import Image
+
+from ...errors import UserError
+from ...files import atomic_file
+from ...loading.path_index import PathIndex
+from ...registry import resolve
+from .held_out import Part, hold_out, list_held_out
+from .left_out import LeftOut
+from .reading import Reading, decode_image, read_file
+
+
+class IndexedImages:
+    """Pictures named by a path index; nothing is known about a picture until it is read."""
+
+    kind = "photo"
+    image_mode = "RGB"
+    reading = Reading()
+
+    def __init__(self, root: str, index: PathIndex, num_classes: int, left_out: Optional[LeftOut] = None) -> None:
+        """Serve the entries of ``index``, whose relative paths start at ``root``; ``left_out`` is what lies beside."""
+        self.root = root
+        self.num_classes = num_classes
+        self.left_out = left_out  # known where the data were listed; other processes have no use for it
+        self._index = index
+
+    def __getstate__(self) -> Any:
+        return {**self.__dict__, "left_out": None}
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def read(self, index: int) -> Tuple[Image.Image, int]:
+        """Decode picture ``index``: (RGB picture, label).
+
+        Raises:
+            UnreadablePicture: the file is missing or cannot be decoded; the message names it.
+        """
+        path = self.describe(index)
+        return decode_image(read_file(path), path, self.image_mode, self.reading), self._index.label(index)
+
+    def encoded(self, index: int) -> bytes:
+        """The file of picture ``index`` as it is.
+
+        Raises:
+            UnreadablePicture: the file is missing or may not be read.
+        """
+        return read_file(self.describe(index))
+
+    def describe(self, index: int) -> str:
+        """The file of picture ``index``."""
+        return os.path.join(self.root, self._index.path(index))
+
+    def num_bytes(self, index: int) -> int:
+        """Size of the file of picture ``index``; -1 where it is missing."""
+        try:
+            return os.stat(self.describe(index)).st_size
+        except (OSError, ValueError):
+            return -1
+
+    @property
+    def labels(self) -> np.ndarray:
+        """All labels, (samples,) int32, read-only."""
+        return self._index.labels
+
+    @property
+    def class_names(self) -> Optional[List[str]]:
+        """Name of each class, None for a bare list of paths and labels."""
+        return self._index.class_names
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes with the list of pictures and labels, not with where they lie."""
+        return self._index.key.hex()
+
+
+FILE = "classes.txt"
+
+
+def read_class_names(root: str) -> Optional[List[str]]:
+    """The lines of ``root/classes.txt``, None where there is no such file.
+
+    Raises:
+        UserError: it cannot be read, is empty, or has a blank line or a name twice.
+    """
+    path = os.path.join(root, FILE)
+    if not os.path.exists(path):
+        return None
+    try:
+        with open(path, encoding="utf-8-sig") as stream:
+            names = [line.strip() for line in stream.read().rstrip().splitlines()]
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path} cannot be read: {getattr(error, 'strerror', None) or 'it is not UTF-8'}") from error
+    if not names:
+        raise UserError(f"{path} is empty; expected one class name per line, or delete it")
+    seen = {}
+    for number, name in enumerate(names, 1):
+        if not name:
+            raise UserError(f"{path} line {number} is blank; expected one class name per line")
+        if name in seen:
+            raise UserError(f"{path} lines {seen[name]} and {number} are both '{name}'; each class needs its own name")
+        seen[name] = number
+    return names
+
+
+def name_folders(root: str, folders: Sequence[str]) -> List[str]:
+    """What to call the classes that are sorted ``folders``: by ``classes.txt`` if there is one, else as the folders.
+
+    Lines that begin with a folder's name, as in ``n01440764 tench``, name that folder, in any order; otherwise line by
+    line in the order of the sorted folders.
+
+    Raises:
+        UserError: the file has another number of lines than there are classes, or is damaged.
+    """
+    names = read_class_names(root)
+    if names is None:
+        return list(folders)
+    if len(names) != len(folders):
+        raise UserError(
+            f"{os.path.join(root, FILE)} has {len(names)} names, but there are {len(folders)} classes "
+            f"({folders[0]} … {folders[-1]}); give one line for each or delete it"
+        )
+    named = dict((name.split(None, 1) * 2)[:2] for name in names)  # a bare folder name stands for itself
+    if sorted(named) == sorted(folders):
+        return [named[folder] for folder in folders]
+    if set(names) == set(folders):
+        return list(folders)
+    return names
+
+
+VAL_FILES = "val_files.txt"
+
+
+def open_pictures(config: Any, split: str, cache_folder: Path) -> Tuple[Any, List[str]]:
+    """The data set of DATA.DATASET for ``split``, and what the record should say of it.
+
+    Raises:
+        UserError: the data are missing or damaged, or a folder cannot be made.
+    """
+    data = config.DATA
+    cache_folder = _cache_folder(data.CACHE_FOLDER, cache_folder)
+    target = resolve("dataset", data.DATASET)
+    if data.VAL_FRACTION is None:
+        dataset = target(data.DATA_PATH, split, cache_folder)
+    elif hasattr(target, "whole"):
+        dataset = target.whole(data.DATA_PATH, cache_folder)
+    else:
+        dataset = target(data.DATA_PATH, "train", cache_folder)
+    if hasattr(dataset, "reading"):
+        dataset.reading = Reading(data.EXIF_ROTATE, data.MAX_PIXELS)
+    notes = list(getattr(dataset, "notes", []))
+    if data.VAL_FRACTION is not None:
+        dataset = hold_out(dataset, split, data.VAL_FRACTION, data.VAL_SEED, cache_folder)
+        if split == "val":
+            notes.append(_list_part(config, dataset))
+    return dataset, notes
+
+
+def _cache_folder(wanted: Any, usual: Path) -> Path:
+    if wanted is None:
+        return usual
+    folder = Path(wanted).expanduser().absolute()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"DATA.CACHE_FOLDER {folder} cannot be made: {error.strerror}; choose another") from error
+    return folder
+
+
+def _list_part(config: Any, part: Part) -> str:
+    data = config.DATA
+    file = Path(config.SAVE, VAL_FILES)
+    lines = list_held_out(part, getattr(part.dataset, "root", None))
+    with atomic_file(file) as out:
+        out.write("".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape"))
+    return (
+        f"note: {len(part):,} of {len(part.dataset):,} training pictures are held out for validation "
+        f"(DATA.VAL_FRACTION {data.VAL_FRACTION:g}, VAL_SEED {data.VAL_SEED}), listed in {file}"
+    )

@@ -1,0 +1,196 @@
+"""Open pictures before a run relies on them: an unreadable one is named before the first epoch, not after the last.
+
+Threads suffice, for Pillow decodes without holding Python's lock; no process has to be started, and none forks while
+they run. Each has its own copy of the data set, as loader processes have.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+import threading
+import time
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Callable, Deque, Iterable, Iterator, List, NamedTuple, Optional, TypeVar
+
+import numpy as np
+from tqdm import tqdm
+
+from ...errors import UserError
+from ...parallel.devices import cpu_cores
+from .formats import readable_formats
+from .reading import UnreadablePicture, examine_image
+
+ALL_UP_TO = 5_000  # a split of more pictures is judged by a sample
+SAMPLE = 2_000
+WITHOUT_LIMIT = 500  # so many are opened however long it takes
+SECONDS = 20.0
+_MOST_THREADS = 16
+_NAMED = 3  # unreadable pictures in a message
+_T = TypeVar("_T")
+
+
+class Look(NamedTuple):
+    """What opening a picture told.
+
+    Attributes:
+        index: in the data set.
+        num_bytes: of the file.
+        digest: of its content, 16 bytes.
+        orientation: EXIF's, 1 for upright.
+        mode: Pillow's name of how the pixels are stored.
+        error: why it cannot be read.
+    """
+
+    index: int
+    num_bytes: int = 0
+    digest: bytes = b""
+    orientation: int = 1
+    mode: str = ""
+    error: Optional[UnreadablePicture] = None
+
+
+class Opened(NamedTuple):
+    """The pictures of a split that were opened, in the order in which it was done."""
+
+    split: str
+    total: int
+    looks: List[Look]
+
+    @property
+    def bad(self) -> List[UnreadablePicture]:
+        """Those that cannot be read, in the order of the data set."""
+        return [look.error for look in sorted(self.looks, key=lambda look: look.index) if look.error]
+
+    @property
+    def summary(self) -> str:
+        """``opened all 1,234 pictures of train`` or ``opened 2,000 of 1,281,167 pictures of train``."""
+        return f"opened {self.amount} pictures of {self.split}"
+
+    @property
+    def amount(self) -> str:
+        """``all 1,234`` or ``2,000 of 1,281,167``."""
+        opened = len(self.looks)
+        return f"all {opened:,}" if opened == self.total else f"{opened:,} of {self.total:,}"
+
+
+def open_split(dataset: Any, split: str, seconds: float = SECONDS) -> Opened:
+    """Decode all pictures of a small data set, or a fixed sample of a large one, as many as the time allows.
+
+    Args:
+        dataset: offers ``encoded(index)``, ``describe(index)``, ``image_mode`` and ``reading``.
+        seconds: time after the first ``WITHOUT_LIMIT`` pictures were opened beyond which no more are.
+    """
+    total = len(dataset)
+    # A fixed order at random: what the time leaves room for is then a fair sample, and the same in every run.
+    order = np.random.default_rng(0).permutation(total)[: total if total <= ALL_UP_TO else SAMPLE].tolist()
+    looks = in_threads(_look, dataset, order, f"opening {split}", len(order), seconds, WITHOUT_LIMIT)
+    return Opened(split, total, list(looks))
+
+
+def refuse_bad(opened: Opened, is_replaced: bool) -> None:
+    """Stop over unreadable pictures, unless a training replaces them.
+
+    Raises:
+        UserError: names the first of them.
+    """
+    bad = opened.bad
+    if not bad or (is_replaced and len(bad) < len(opened.looks)):
+        return
+    others = ""
+    if len(bad) > 1:
+        more = ", ".join(error.path for error in bad[1:_NAMED]) + (", …" if len(bad) > _NAMED else "")
+        others = f" (with it {len(bad):,} of the {len(opened.looks):,} opened pictures of {opened.split}: {more})"
+    remedy = "mend or remove it: an evaluation leaves no picture out"
+    if opened.split == "train":
+        remedy = "mend or remove it, or let DATA.ON_BAD_SAMPLE skip take the next one"
+    if is_replaced:
+        remedy = "none of them can be read, so there is nothing to replace them by (DATA.ON_BAD_SAMPLE)"
+    raise UserError(f"{bad[0]}{others}; {remedy}")
+
+
+def findings(opened: Opened, dataset: Any) -> List[str]:
+    """What to tell of the pictures that were opened, a line for each finding."""
+    said = opened.summary
+    bad = opened.bad
+    if bad:
+        one = f"; {len(bad):,} of them cannot be read and" if len(bad) > 1 else "; one of them cannot be read and"
+        said += f"{one} the next readable one takes its place (DATA.ON_BAD_SAMPLE skip): {bad[0].path}"
+    lines = [said]
+    looks = sorted(opened.looks, key=lambda look: look.index)
+    turned = [look.index for look in looks if look.orientation != 1]
+    if turned and not dataset.reading.exif_rotate:
+        lines.append(
+            f"{_count(turned, opened)} to be turned by the EXIF orientation, which DATA.EXIF_ROTATE false ignores: "
+            f"{dataset.describe(turned[0])}"
+        )
+    deep = [look.index for look in looks if look.mode.startswith(("I", "F"))]
+    if deep:
+        lines.append(
+            f"{_count(deep, opened)} stored with more than 8 bits a pixel, of which levels above 255 become white: "
+            f"scale them beforehand if they use more, as {dataset.describe(deep[0])}"
+        )
+    return lines
+
+
+def _count(indices: List[int], opened: Opened) -> str:
+    verb = "is" if len(indices) == 1 else "are"
+    return f"{len(indices):,} of the {len(opened.looks):,} opened pictures of {opened.split} {verb}"
+
+
+def in_threads(
+    function: Callable[[Any, int], _T],
+    dataset: Any,
+    indices: Iterable[int],
+    label: str,
+    total: Optional[int],
+    seconds: float,
+    without_limit: int = 0,
+) -> Iterator[_T]:
+    """``function(dataset, index)`` of the ``indices`` in their order, until the time is over.
+
+    Args:
+        label: of the progress bar, which a terminal shows after a second.
+        total: number of indices, None if it is not known.
+        seconds: when no more are begun, ``without_limit`` aside.
+    """
+    readable_formats()  # Pillow loads its readers once, and not in several threads
+    pickled = pickle.dumps(dataset)
+    own = threading.local()
+
+    def start() -> None:
+        own.dataset = pickle.loads(pickled)
+
+    threads = min(cpu_cores(), _MOST_THREADS)
+    end = time.monotonic() + seconds
+    pending: Deque[Future] = deque()
+    pool = ThreadPoolExecutor(threads, initializer=start)
+    try:
+        with tqdm(total=total, desc=label, unit="picture", delay=1.0, disable=None, leave=False) as bar:
+            for begun, index in enumerate(indices):
+                if begun >= without_limit and time.monotonic() > end:
+                    break
+                pending.append(pool.submit(lambda index: function(own.dataset, index), index))
+                if len(pending) >= 4 * threads:
+                    yield pending.popleft().result()
+                    bar.update()
+            while pending:
+                yield pending.popleft().result()
+                bar.update()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)  # also on Ctrl-C: what is begun ends within a picture
+
+
+def digest_of(encoded: bytes) -> bytes:
+    """16 bytes that stand for a file's content."""
+    return hashlib.blake2b(encoded, digest_size=16).digest()
+
+
+def _look(dataset: Any, index: int) -> Look:
+    try:
+        encoded = dataset.encoded(index)
+        turned, mode = examine_image(encoded, dataset.describe(index), dataset.image_mode, dataset.reading)
+    except UnreadablePicture as error:
+        return Look(index, error=error)
+    return Look(index, len(encoded), digest_of(encoded), turned, mode)

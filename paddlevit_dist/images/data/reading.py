@@ -1,0 +1,218 @@
+"""Decode one picture, whatever kind of file it is, or say which file it is and why not."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import warnings
+from typing import Callable, NamedTuple, Optional, Tuple
+
+import numpy as np
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+from ...errors import UserError
+from .formats import HEAD_BYTES, HEIF_HINT, picture_kind, readable_formats
+
+# Pillow warns about odd but readable files, once per process and to stderr; what cannot be read is an error here.
+warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")
+warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
+
+
+class Reading(NamedTuple):
+    """How picture files are read.
+
+    Attributes:
+        exif_rotate: turn the picture as its EXIF orientation says. Off by default, as in the reference pipelines:
+            ImageNet holds pictures whose orientation tag is wrong.
+        max_pixels: a larger picture is refused before it is decoded; the default is where Pillow refuses it.
+    """
+
+    exif_rotate: bool = False
+    max_pixels: int = 178_956_970
+
+
+class UnreadablePicture(UserError):
+    """A picture file that cannot be decoded.
+
+    Args:
+        path: of the file, or of the archive and the member.
+        reason: on one line.
+    """
+
+    def __init__(self, path: str, reason: str) -> None:
+        shown = path.replace("\n", "\\n").replace("\r", "\\r")  # the message is one line
+        super().__init__(f"{shown} cannot be read as an image: {reason}")
+        self.path = path
+        self.reason = reason
+
+    def __reduce__(self):
+        return UnreadablePicture, (self.path, self.reason)
+
+
+def read_file(path: str) -> bytes:
+    """The bytes of a picture file.
+
+    Raises:
+        UnreadablePicture: the file is missing or may not be read.
+    """
+    try:
+        with open(path, "rb", opener=_open_at_once) as stream:
+            return stream.read()
+    except (OSError, ValueError) as error:  # ValueError: a null character in the path
+        raise UnreadablePicture(path, _reason(error)) from error
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)  # a pipe among the pictures would be waited for without an end
+
+
+def decode_image(encoded: bytes, path: str, mode: str, reading: Reading = Reading()) -> Image.Image:  # noqa: B008
+    """The picture in ``encoded``, the first frame of an animated one, converted to ``mode`` as Pillow converts.
+
+    Args:
+        encoded: the file's bytes in any format that Pillow reads.
+        path: names the file in errors.
+        mode: "RGB" or "L".
+
+    Raises:
+        UnreadablePicture: empty, truncated, damaged, too large, or no picture.
+    """
+    try:
+        with open_image(encoded, path, reading) as image:
+            return _converted(image, mode, reading)
+    except (MemoryError, UnreadablePicture):
+        raise
+    except Exception as error:  # Pillow's format readers raise almost any type on damaged input
+        raise UnreadablePicture(path, _reason(error)) from error
+
+
+def examine_image(encoded: bytes, path: str, mode: str, reading: Reading) -> Tuple[int, str]:
+    """Decode the picture in ``encoded`` as ``decode_image`` does; its EXIF orientation and Pillow's mode of the file.
+
+    Raises:
+        UnreadablePicture: as ``decode_image`` does.
+    """
+    try:
+        with open_image(encoded, path, reading) as image:
+            stored_mode = image.mode
+            _converted(image, mode, reading)
+            return orientation(image), stored_mode  # of some formats it is known only once they are decoded
+    except (MemoryError, UnreadablePicture):
+        raise
+    except Exception as error:  # as above
+        raise UnreadablePicture(path, _reason(error)) from error
+
+
+def _converted(image: Image.Image, mode: str, reading: Reading) -> Image.Image:
+    upright = _upright(image) if reading.exif_rotate else image
+    if upright.mode == mode:
+        upright.load()  # converting to the same mode would copy it
+        return upright
+    return upright.convert(mode)
+
+
+def open_image(encoded: bytes, path: str, reading: Reading = Reading()) -> Image.Image:  # noqa: B008
+    """The picture in ``encoded`` before its pixels are decoded.
+
+    Raises:
+        UnreadablePicture: empty, too large, or no picture; damage beyond the header shows only when it is decoded.
+    """
+    if not encoded:
+        raise UnreadablePicture(path, "the file is empty")
+    if Image.MAX_IMAGE_PIXELS is not None and Image.MAX_IMAGE_PIXELS < reading.max_pixels:
+        Image.MAX_IMAGE_PIXELS = reading.max_pixels  # Pillow's own limit must not come before the configured one
+    try:
+        image = Image.open(io.BytesIO(encoded), formats=readable_formats())
+    except Image.DecompressionBombError as error:
+        number = re.search(r"\((\d+) pixels\)", str(error))
+        raise _too_large(path, f"{number[1]} pixels" if number else "", reading) from error
+    except MemoryError:
+        raise
+    except Exception as error:
+        raise UnreadablePicture(path, _missing_reader(encoded) or _reason(error)) from error
+    width, height = image.size
+    if width * height > reading.max_pixels:
+        raise _too_large(path, f"{width} x {height} pixels", reading)
+    return image
+
+
+def orientation(image: Image.Image) -> int:
+    """The EXIF orientation of an opened picture, 1 where there is none or its EXIF data are damaged."""
+    try:
+        value = image.getexif().get(0x0112, 1)
+    except Exception:
+        return 1
+    return value if value in range(1, 9) else 1
+
+
+def _upright(image: Image.Image) -> Image.Image:
+    image.load()
+    return ImageOps.exif_transpose(image) if orientation(image) != 1 else image
+
+
+def _too_large(path: str, size: str, reading: Reading) -> UnreadablePicture:
+    return UnreadablePicture(
+        path,
+        f"its size {size} is above the limit of {reading.max_pixels} pixels; raise DATA.MAX_PIXELS if it is meant",
+    )
+
+
+def _missing_reader(encoded: bytes) -> Optional[str]:
+    """What to say of a picture whose format only a further package reads, whatever its suffix is."""
+    if picture_kind(encoded[:HEAD_BYTES]) == "HEIC" and "HEIF" not in readable_formats():
+        return f"it is a HEIC picture, which Pillow reads with pillow-heif ({HEIF_HINT})"
+    return None
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, UnidentifiedImageError):
+        return "not a picture in a format that Pillow knows"
+    if isinstance(error, OSError) and error.errno is not None:
+        return os.strerror(error.errno)
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+SPLITS = ("train", "val")
+
+
+def check_split(split: str) -> str:
+    """Return ``split`` if it is one of ``SPLITS``."""
+    if split not in SPLITS:
+        raise ValueError(f"split is '{split}', expected one of {SPLITS}")
+    return split
+
+
+def existing_folder(data_path: Optional[str], dataset: str, layout: str) -> str:
+    """Return the absolute path of the folder that ``-data_path`` names.
+
+    Raises:
+        UserError: no path given, nothing there, or not a folder; the message tells the ``layout`` wanted.
+    """
+    if data_path is None:
+        raise UserError(f"dataset {dataset} needs -data_path=<folder>, {layout}")
+    folder = os.path.abspath(os.path.expanduser(os.fspath(data_path)))
+    if not os.path.exists(folder):
+        raise UserError(f"data path {folder} does not exist; dataset {dataset} expects a folder {layout}")
+    if not os.path.isdir(folder):
+        raise UserError(f"data path {folder} is not a folder; dataset {dataset} expects a folder {layout}")
+    return folder
+
+
+def check_labels(labels: np.ndarray, num_classes: int, dataset: str, where: Callable[[int], str]) -> None:
+    """Make sure that every label is a class.
+
+    Args:
+        labels: (samples,) of any integer type.
+        where: names the file and position of a sample, for the message.
+
+    Raises:
+        UserError: names the first sample outside ``0 .. num_classes - 1``.
+    """
+    wrong = (labels < 0) | (labels >= num_classes)
+    if wrong.any():
+        first = int(wrong.argmax())
+        raise UserError(
+            f"{where(first)} has label {int(labels[first])}, but {dataset} has {num_classes} classes: "
+            f"labels go from 0 to {num_classes - 1}"
+        )

@@ -1,0 +1,134 @@
+"""Pictures read straight out of uncompressed tar files."""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any, List, Optional, Tuple
+
+import numpy as np
+from PIL import Image
+
+from ...errors import UserError
+from .left_out import LeftOut
+from .reading import Reading, UnreadablePicture, check_split, decode_image, existing_folder
+from .tar_index import Preparation, TarIndex, read_preparation
+
+_OPEN_FILES = 64
+
+
+class TarImages:
+    """Pictures in tar files that stay packed: an index holds file, offset and size of each.
+
+    The tar files of a split are those in ``data_path`` with the split in their name (``train-00000.tar``,
+    ``ILSVRC2012_img_train.tar``, ``imagenet-val-03.tar``), or else all in the folder ``train`` or ``val``. What a class
+    is follows from their content:
+
+    - label files: ``key.jpg`` beside ``key.cls`` (a whole number) or ``key.json`` (an object with ``label``), as
+      WebDataset has it;
+    - a tar file for each class, inside the tar file of the split (the ImageNet archive) or in the folder ``train``;
+    - a folder for each class inside the tar files;
+    - for tar files that say nothing of classes, such as ImageNet's validation set: ``val_list.txt`` with lines
+      ``path label``, or ImageNet's development kit, extracted beside them.
+
+    Classes that come from names are numbered in their sorted order, validation classes as those of the training
+    files. ``classes.txt`` names the classes.
+    """
+
+    kind = "photo"
+    image_mode = "RGB"
+    reading = Reading()
+    layout = "with uncompressed tar files: train-*.tar and val-*.tar, or train/<class>.tar and val/<class>.tar"
+
+    def __init__(self, data_path: Optional[str], split: str, cache_folder: Path) -> None:
+        """Index the tar files of ``split`` ("train" or "val"), unless ``cache_folder`` has their index.
+
+        Raises:
+            UserError: no tar files, a compressed, truncated or damaged one, or a picture without a class.
+        """
+        self.split = check_split(split)
+        self.root = existing_folder(data_path, "tar", self.layout)
+        preparation = read_preparation(self.root)
+        self._index = TarIndex(self.root, split, cache_folder)
+        self.num_classes = _count_classes(self._index, preparation)
+        self.notes: List[str] = [preparation.note(self.root)] if preparation else []
+        self._files: OrderedDict = OrderedDict()
+
+    def __getstate__(self) -> Any:
+        return {**self.__dict__, "_files": OrderedDict()}
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def read(self, index: int) -> Tuple[Image.Image, int]:
+        """Decode picture ``index``: (RGB picture, label).
+
+        Raises:
+            UnreadablePicture: it cannot be decoded; the message names tar file and member.
+        """
+        image = decode_image(self.encoded(index), self.describe(index), self.image_mode, self.reading)
+        return image, self._index.label(index)
+
+    def encoded(self, index: int) -> bytes:
+        """The bytes of picture ``index`` as they are packed.
+
+        Raises:
+            UserError: the tar file is gone or has become shorter.
+        """
+        shard, offset, size = self._index.location(index)
+        try:
+            content = os.pread(self._descriptor(shard), size, offset)
+        except OSError as error:
+            raise UnreadablePicture(self.describe(index), error.strerror) from error
+        if len(content) != size:
+            raise UserError(f"{self._shard_path(shard)} has become shorter since it was indexed; start the run again")
+        return content
+
+    def num_bytes(self, index: int) -> int:
+        """Size of picture ``index`` as it is packed."""
+        return self._index.location(index)[2]
+
+    def describe(self, index: int) -> str:
+        """Tar file and member of picture ``index``, as one path."""
+        return os.path.join(self._shard_path(self._index.location(index)[0]), self._index.name(index))
+
+    @property
+    def labels(self) -> np.ndarray:
+        """All labels, (samples,) int32, read-only."""
+        return self._index.labels
+
+    @property
+    def class_names(self) -> Optional[List[str]]:
+        """Name of each class, None where neither the archives nor ``classes.txt`` name them."""
+        return self._index.classes["names"]
+
+    @property
+    def left_out(self) -> LeftOut:
+        """What the tar files hold beside pictures and labels."""
+        return self._index.left_out
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes with the tar files and their labels."""
+        return self._index.key.hex()
+
+    def _shard_path(self, number: int) -> str:
+        return os.path.join(self.root, self._index.shard(number))
+
+    def _descriptor(self, number: int) -> int:
+        """An open tar file. A forked process may share it, for reads name their own position."""
+        if number in self._files:
+            self._files.move_to_end(number)
+        else:
+            while len(self._files) >= _OPEN_FILES:
+                self._files.popitem(last=False)[1].close()
+            self._files[number] = open(self._shard_path(number), "rb", buffering=0)  # noqa: SIM115 - stays open
+        return self._files[number].fileno()
+
+
+def _count_classes(index: TarIndex, preparation: Optional[Preparation]) -> int:
+    classes = index.classes
+    if preparation and not classes["names"]:
+        return max(classes["count"], preparation.num_classes)
+    return classes["count"]

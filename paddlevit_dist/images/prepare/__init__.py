@@ -1,0 +1,1 @@
+"""The command prepare images: check pictures, or pack them as tar files."""

@@ -1,0 +1,164 @@
+"""Rewrite a data set as tar files of smaller JPEGs, in parallel; what is finished stays when the work is interrupted.
+
+Beside the tar files lie ``prepared.json`` with the settings, ``classes.txt`` where the classes have names, and
+``quarantine.tsv`` where pictures were left out. In a tar file ``000000017.jpg`` is followed by ``000000017.json`` with
+its label and the path of its source.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import tarfile
+from pathlib import Path
+from typing import Any, Dict, List, NamedTuple
+
+from PIL import Image
+
+from ...errors import UserError
+from ...files import atomic_file
+from ...loading.prepare_workers import check_stop, spans, work
+from ..data.image_dataset import FILE as CLASSES_FILE
+from ..data.quarantine import QUARANTINE_FILE, Unreadable, read_quarantine, write_quarantine
+from ..data.reading import Reading, UnreadablePicture, open_image, orientation
+from ..data.tar_index import FILE as RECORD_FILE
+from ..data.tar_index import Preparation, read_preparation, write_preparation
+
+
+class Settings(NamedTuple):
+    """What decides the tar files: pixels, JPEG quality, pictures in each, and whether unreadable ones are left out."""
+
+    shorter_side: int
+    quality: int
+    shard_size: int
+    skip_bad: bool = False
+
+
+def prepare_shards(
+    datasets: Dict[str, Any], source: str, output: Path, settings: Settings, workers: int
+) -> Preparation:
+    """Write ``datasets`` (by split) to ``output`` and return the record of it.
+
+    Raises:
+        UserError: ``output`` holds something else, a picture is unreadable and not to be skipped, or the disk is full.
+    """
+    first = next(iter(datasets.values()))
+    num_classes = max(dataset.num_classes for dataset in datasets.values())
+    fingerprints = {split: dataset.fingerprint for split, dataset in datasets.items()}
+    preparation = Preparation(source, *settings[:3], num_classes, fingerprints)
+    _begin(output, preparation)
+    if first.class_names:
+        with atomic_file(output / CLASSES_FILE) as out:
+            out.write("".join(f"{name}\n" for name in first.class_names).encode("utf-8", "surrogateescape"))
+    names = []
+    jobs = []
+    for split, dataset in datasets.items():
+        for number, (start, end) in enumerate(spans(len(dataset), settings.shard_size)):
+            names.append(f"{split}-{number:05d}")
+            if not (output / f"{names[-1]}.tar").exists():
+                jobs.append((end - start, (dataset, start, end, str(output / names[-1]), source, settings)))
+    for _ in work(_write_shard, jobs, workers, sum(pictures for pictures, _ in jobs), "preparing"):
+        pass
+    for abandoned in output.glob("*.tar.*.tmp"):  # of a run that was killed
+        abandoned.unlink()
+    not_opened = sum(d.left_out.num_pictures for d in datasets.values() if getattr(d, "left_out", None))
+    preparation = preparation._replace(complete=True, left_out=_gather_bad(output, names) + not_opened)
+    write_preparation(output, preparation)
+    return preparation
+
+
+def _begin(output: Path, preparation: Preparation) -> None:
+    """Make ``output``, or see that what it holds belongs to this preparation."""
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{output} cannot be made: {error.strerror}; choose another folder") from error
+    before = read_preparation(str(output), unfinished=True)
+    if before is None:
+        if any(output.iterdir()):
+            raise UserError(f"{output} is not empty and has no {RECORD_FILE}; choose a new folder")
+    else:
+        difference = before.difference(preparation)
+        if difference:
+            raise UserError(
+                f"{output} was prepared with other settings ({difference}); give the same ones or choose a new folder"
+            )
+        if before.complete:
+            return
+    write_preparation(output, preparation)
+
+
+def _write_shard(dataset: Any, first: int, end: int, base: str, source: str, settings: Settings) -> None:
+    """Write the pictures ``first`` to ``end - 1`` to ``base.tar``; the unreadable ones to ``base.unreadable``."""
+    bad: List[Unreadable] = []
+    with atomic_file(Path(f"{base}.tar")) as out:
+        with tarfile.open(fileobj=out, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+            for index in range(first, end):
+                check_stop()
+                path = dataset.describe(index)
+                try:
+                    content = _smaller(dataset.encoded(index), path, dataset.reading, settings)
+                except UnreadablePicture as error:
+                    if not settings.skip_bad:
+                        raise UserError(
+                            f"{error}; mend it, or leave such pictures out with --on_bad_sample=skip "
+                            "(prepare images IN without OUT lists them all)"
+                        ) from error
+                    bad.append(Unreadable.of(error))
+                    continue
+                facts = {"label": int(dataset.labels[index]), "source": os.path.relpath(path, source)}
+                _add(tar, f"{index:09d}.jpg", content)
+                _add(tar, f"{index:09d}.json", json.dumps(facts).encode("ascii"))
+        if bad:  # before the tar file appears: with it the work counts as done
+            write_quarantine(Path(f"{base}.unreadable"), bad)
+
+
+def _add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
+    member = tarfile.TarInfo(name)
+    member.size = len(content)
+    tar.addfile(member, io.BytesIO(content))
+
+
+def _smaller(encoded: bytes, path: str, reading: Reading, settings: Settings) -> bytes:
+    """The picture as a JPEG whose shorter side is at most the setting; a JPEG that is already is not touched.
+
+    Raises:
+        UnreadablePicture: it cannot be decoded.
+    """
+    with open_image(encoded, path, reading) as image:
+        try:
+            turned = orientation(image)
+            kind = image.format
+            image.load()  # finds damage in a picture that is only copied, too
+            shorter = min(image.size)
+            if kind == "JPEG" and shorter <= settings.shorter_side:
+                return encoded
+            picture = image if image.mode == "L" else image.convert("RGB")
+        except MemoryError:
+            raise
+        except Exception as error:
+            raise UnreadablePicture(path, " ".join(str(error).split()) or type(error).__name__) from error
+    if shorter > settings.shorter_side:
+        size = tuple(max(1, round(side * settings.shorter_side / shorter)) for side in picture.size)
+        picture = picture.resize(size, Image.Resampling.BICUBIC)
+    out = io.BytesIO()
+    exif = Image.Exif()
+    if turned != 1:  # the pixels stay as they are, so what turns them must stay with them
+        exif[0x0112] = turned
+    picture.save(out, "JPEG", quality=settings.quality, exif=exif.tobytes() if turned != 1 else b"")
+    return out.getvalue()
+
+
+def _gather_bad(output: Path, names: List[str]) -> int:
+    """Bring the lists of the tar files together; returns how many pictures are left out."""
+    parts = [output / f"{name}.unreadable" for name in names]
+    found = [line for part in parts if part.exists() for line in read_quarantine(part)]
+    if found:
+        write_quarantine(output / QUARANTINE_FILE, found)
+    elif (output / QUARANTINE_FILE).exists():
+        return len(read_quarantine(output / QUARANTINE_FILE))
+    for part in parts:
+        if part.exists():
+            part.unlink()
+    return len(found)

@@ -1,0 +1,237 @@
+"""From a picture to the uint8 array that goes to the device; normalisation happens there, on whole batches.
+
+Every transform is called as ``transform(image, generator)`` and draws all that is random from ``generator``. Each
+returns (channels, size, size) uint8, C-contiguous. An ``augment`` of a training transform changes the picture between
+its scaling to the image size and the array (``augment.py``).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Callable, Optional, Tuple
+
+import numpy as np
+import paddle
+from PIL import Image
+
+from .policies import Augmentation, Picture
+
+Box = Tuple[int, int, int, int]  # left, top, right, bottom
+Transform = Callable[[Image.Image, np.random.Generator], np.ndarray]
+
+_CROP_ATTEMPTS = 10
+
+
+def build_transform(
+    kind: str,
+    split: str,
+    *,
+    image_size: int,
+    channels: int,
+    crop_pct: float,
+    crop_scale: Tuple[float, float],
+    crop_ratio: Tuple[float, float],
+    flip_probability: float,
+    glyph_distortion: float = 1.0,
+    augment: Optional[Augmentation] = None,
+) -> Transform:
+    """The transform for a data set of ``kind`` ("photo" or "glyph") and a ``split`` ("train" or "val")."""
+    if kind not in ("photo", "glyph") or split not in ("train", "val"):
+        raise ValueError(f"no transform for kind '{kind}' and split '{split}'")
+    if kind == "glyph":
+        train = split == "train"
+        augment = augment if train else None
+        return GlyphTransform(image_size, train, channels, distortion=glyph_distortion, augment=augment)
+    if split == "train":
+        return TrainingTransform(image_size, tuple(crop_scale), tuple(crop_ratio), flip_probability, channels, augment)
+    return EvaluationTransform(image_size, crop_pct, channels)
+
+
+@dataclass(frozen=True)
+class EvaluationTransform:
+    """Resize by the crop fraction, bicubic, then cut out the centre: what torchvision and timm evaluate with.
+
+    The shorter side becomes ``floor(image_size / crop_pct)`` and the longer one ``int(shorter * long / short)``,
+    truncated as torchvision does. The crop starts at ``round((side - image_size) / 2)``, halves to the even number.
+    """
+
+    image_size: int
+    crop_pct: float
+    channels: int = 3
+
+    def __post_init__(self) -> None:
+        if not 0 < self.crop_pct <= 1:
+            raise ValueError(
+                f"crop_pct is {self.crop_pct}, expected above 0 and at most 1: a crop cannot exceed its image"
+            )
+
+    def __call__(self, image: Image.Image, generator: np.random.Generator) -> np.ndarray:
+        """Return (channels, size, size) uint8; nothing is random."""
+        image = _convert(image, self.channels)
+        image = image.resize(self.resized(image.size), Image.Resampling.BICUBIC)
+        left, top = (round((side - self.image_size) / 2) for side in image.size)
+        return to_array(image.crop((left, top, left + self.image_size, top + self.image_size)), self.channels)
+
+    def resized(self, size: Tuple[int, int]) -> Tuple[int, int]:
+        """(width, height) after the resize of a picture of ``size``."""
+        width, height = size
+        shorter = math.floor(self.image_size / self.crop_pct)
+        if width <= height:
+            return shorter, int(shorter * height / width)
+        return int(shorter * width / height), shorter
+
+
+@dataclass(frozen=True)
+class TrainingTransform:
+    """Random resized crop, horizontal flip and, between them, ``augment``.
+
+    Source: C. Szegedy et al., "Going deeper with convolutions", 2015, section 6 (area and ratio of the crop);
+    the ratio is drawn log-uniformly, as is usual since.
+    """
+
+    image_size: int
+    crop_scale: Tuple[float, float] = (0.08, 1.0)
+    crop_ratio: Tuple[float, float] = (3 / 4, 4 / 3)
+    flip_probability: float = 0.5
+    channels: int = 3
+    augment: Optional[Augmentation] = None
+
+    def __call__(self, image: Image.Image, generator: np.random.Generator) -> np.ndarray:
+        """Return (channels, size, size) uint8."""
+        image = _convert(image, self.channels)
+        box = self.draw_box(image.size, generator)
+        # Cut first: resize(box=...) would let the filter see pixels outside the crop.
+        resized = image.crop(box).resize((self.image_size, self.image_size), Image.Resampling.BICUBIC)
+        return finish(resized, self, generator)
+
+    def draw_box(self, size: Tuple[int, int], generator: np.random.Generator) -> Box:
+        """A box of random area fraction, width to height ratio and place; central if ten draws do not fit."""
+        width, height = size
+        log_ratio = np.log(self.crop_ratio)
+        for _ in range(_CROP_ATTEMPTS):
+            area = width * height * generator.uniform(*self.crop_scale)
+            ratio = math.exp(generator.uniform(*log_ratio))
+            crop_width, crop_height = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
+            if 0 < crop_width <= width and 0 < crop_height <= height:
+                left = int(generator.integers(0, width - crop_width, endpoint=True))
+                top = int(generator.integers(0, height - crop_height, endpoint=True))
+                return left, top, left + crop_width, top + crop_height
+        return self._central_box(width, height)
+
+    def _central_box(self, width: int, height: int) -> Box:
+        """The largest central box whose ratio is allowed."""
+        smallest_ratio, largest_ratio = self.crop_ratio
+        crop_width, crop_height = width, height
+        if width / height < smallest_ratio:
+            crop_height = max(1, round(width / smallest_ratio))
+        elif width / height > largest_ratio:
+            crop_width = max(1, round(height * largest_ratio))
+        left, top = (width - crop_width) // 2, (height - crop_height) // 2
+        return left, top, left + crop_width, top + crop_height
+
+
+@dataclass(frozen=True)
+class GlyphTransform:
+    """Whole signs: scaled to the image size without a crop, in training under a small random affine map.
+
+    Never mirrored: the other way round it would be another sign. What the map brings in from outside is black, the
+    background of the data sets of this kind. Meant for pictures not larger than ``image_size``: the affine map
+    interpolates and does not average.
+    """
+
+    image_size: int
+    train: bool
+    channels: int = 1
+    largest_rotation_degrees: float = 12.0
+    scale: Tuple[float, float] = (0.9, 1.1)
+    largest_shear: float = 0.1
+    largest_shift: float = 0.08  # of the side
+    distortion: float = 1.0  # share of each of these that is used
+    augment: Optional[Augmentation] = None
+
+    def __call__(self, image: Image.Image, generator: np.random.Generator) -> np.ndarray:
+        """Return (channels, size, size) uint8."""
+        image = _convert(image, self.channels)
+        target = (self.image_size, self.image_size)
+        if self.train:
+            inverse = self.draw_inverse_map(image.size, generator)
+            image = image.transform(target, Image.Transform.AFFINE, inverse, Image.Resampling.BICUBIC)
+            image = _augment(image, self.augment, self.channels, generator)
+        else:
+            image = image.resize(target, Image.Resampling.BICUBIC)
+        return to_array(image, self.channels)
+
+    def draw_inverse_map(self, size: Tuple[int, int], generator: np.random.Generator) -> Tuple[float, ...]:
+        """The six numbers that Pillow wants: the first two rows of the map from target to source coordinates.
+
+        A source point goes to the target by shear, scale and rotation about the centre, then the shift.
+        """
+        share = self.distortion
+        angle = share * math.radians(generator.uniform(-self.largest_rotation_degrees, self.largest_rotation_degrees))
+        scale = 1.0 + share * (generator.uniform(*self.scale) - 1.0)
+        shear = share * generator.uniform(-self.largest_shear, self.largest_shear)
+        shift = share * generator.uniform(-self.largest_shift, self.largest_shift, size=2) * self.image_size
+
+        cos, sin = math.cos(angle), math.sin(angle)
+        rotation = np.array([[cos, -sin], [sin, cos]])
+        forward = scale * rotation @ np.array([[1.0, shear], [0.0, 1.0]]) @ np.diag(self.image_size / np.array(size))
+        inverse = np.linalg.inv(forward)  # (2, 2)
+        centre = np.full(2, self.image_size / 2)
+        offset = np.array(size) / 2 - inverse @ (centre + shift)
+        return (*inverse[0].tolist(), float(offset[0]), *inverse[1].tolist(), float(offset[1]))
+
+
+def to_array(image: Picture, channels: int, flip: bool = False) -> np.ndarray:
+    """The picture as the model's layout has it, (channels, height, width), mirrored if ``flip``."""
+    pixels = np.asarray(image)  # (height, width) or (height, width, 3)
+    pixels = np.broadcast_to(pixels, (channels, *pixels.shape)) if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
+    return np.array(pixels[:, :, ::-1] if flip else pixels, order="C")  # (channels, height, width), its own memory
+
+
+def finish(
+    resized: Picture,
+    transform: TrainingTransform,
+    generator: np.random.Generator,
+    make_array: Callable[[Picture, int, bool], np.ndarray] = to_array,
+) -> np.ndarray:
+    """What follows the resized crop: the flip is drawn, ``transform.augment`` applied, the array made."""
+    flip = generator.random() < transform.flip_probability
+    return make_array(_augment(resized, transform.augment, transform.channels, generator), transform.channels, flip)
+
+
+def _convert(image: Image.Image, channels: int) -> Image.Image:
+    """Grey stays grey until the array is made: its three channels would be equal at three times the work."""
+    mode = "L" if channels == 1 or image.mode == "L" else "RGB"
+    return image if image.mode == mode else image.convert(mode)
+
+
+def _augment(image: Picture, augment: Optional[Augmentation], channels: int, generator: np.random.Generator) -> Picture:
+    """Apply ``augment``; it may bring in colour, so a grey picture of a coloured set becomes RGB first."""
+    if augment is None:
+        return image
+    if isinstance(image, Image.Image) and channels == 3 and image.mode == "L":
+        image = image.convert("RGB")
+    return augment(image, generator)
+
+
+def box_masks(boxes: paddle.Tensor, height: int, width: int) -> paddle.Tensor:
+    """True inside each box.
+
+    Args:
+        boxes: integers (boxes, 4): top, left, bottom, right; the last two are outside. All zero: no pixel.
+    Returns:
+        bool (boxes, 1, height, width).
+    """
+    top, left, bottom, right = (boxes[:, side : side + 1].astype("int64") for side in range(4))  # each (boxes, 1)
+    rows, columns = paddle.arange(height).unsqueeze(0), paddle.arange(width).unsqueeze(0)
+    in_rows = (rows >= top) & (rows < bottom)  # (boxes, height)
+    in_columns = (columns >= left) & (columns < right)  # (boxes, width)
+    return (in_rows.unsqueeze(2) & in_columns.unsqueeze(1)).unsqueeze(1)
+
+
+def replace(images: paddle.Tensor, masks: paddle.Tensor, by: paddle.Tensor) -> paddle.Tensor:
+    """``images`` (images, channels, height, width) with the values of ``by``, which broadcasts to them, where
+    ``masks`` (images, 1, height, width) is true."""
+    # Paddle's broadcasting along an inner axis is slow on the CPU, equal shapes are not.
+    return paddle.where(masks.expand(images.shape), by.expand(images.shape), images)

@@ -1,0 +1,294 @@
+"""Random changes of colour and shape between the crop and the array: RandAugment, AutoAugment, 3-Augment, colour
+jitter, grayscale, blur, solarize.
+
+Each is called as ``augmentation(image, generator)`` on an RGB or grey ("L") Pillow picture and returns one of the same
+mode and size; all that is random comes from ``generator``. Given an array (height, width[, 3]) uint8, as the fast
+decoder does, they use OpenCV where they can, with the same draws, and return an array or a Pillow picture.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import Any, Callable, Iterator, List, Optional, Sequence, Tuple, Union
+
+import numpy as np
+from PIL import Image, ImageEnhance, ImageOps
+
+from ...errors import UserError
+from .operations import BLUR_RADIUS_PX, FULL_MAGNITUDE, OPERATIONS, SOLARIZE_THRESHOLD, Fill, blur, grayscale
+from .operations_opencv import apply_fast
+from .policy_tables import AUTO_AUGMENT, RAND_AUGMENT, RAND_AUGMENT_INCREASING, RAND_AUGMENT_SETS, Policy
+
+Picture = Union[Image.Image, np.ndarray]
+Augmentation = Callable[[Picture, np.random.Generator], Picture]
+
+THREE_AUGMENT = "3a"  # the policy that colour jitter goes with
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How the magnitude of an operation is drawn: normally around its mean, or uniformly from 0 to it if
+    ``deviation`` is infinite; kept between 0 and ``largest``."""
+
+    deviation: float = 0.0
+    largest: float = FULL_MAGNITUDE
+
+    def draw(self, mean: float, generator: np.random.Generator) -> float:
+        """A magnitude."""
+        if math.isinf(self.deviation):
+            mean = generator.uniform(0.0, mean)
+        elif self.deviation:
+            mean = generator.normal(mean, self.deviation)
+        return max(0.0, min(mean, self.largest))
+
+
+@dataclass(frozen=True)
+class RandAugment:
+    """``layers`` operations chosen at random, each done with ``probability``.
+
+    Args:
+        names: operations to choose from.
+        weights: their probabilities; with them no operation is chosen twice. None: equal, and repeats may happen.
+        fill: what comes in from outside the picture.
+
+    Source: E. Cubuk et al., "RandAugment", arXiv 1909.13719, section 3.
+    """
+
+    names: Tuple[str, ...]
+    layers: int = 2
+    magnitude: float = FULL_MAGNITUDE
+    spread: Spread = Spread()
+    probability: float = 0.5
+    weights: Optional[Tuple[float, ...]] = None
+    fill: Fill = 128
+
+    def __call__(self, image: Picture, generator: np.random.Generator) -> Picture:
+        for name in self.choose(generator):
+            if generator.random() < self.probability:
+                image = _apply(name, image, self.spread.draw(self.magnitude, generator), generator, self.fill)
+        return image
+
+    def choose(self, generator: np.random.Generator) -> Iterator[str]:
+        """Names of the operations of one picture, in their order."""
+        if self.weights is None:
+            chosen = generator.integers(len(self.names), size=self.layers)
+        else:
+            chosen = generator.choice(len(self.names), self.layers, replace=False, p=self.weights)
+        return (self.names[position] for position in chosen)
+
+
+@dataclass(frozen=True)
+class AutoAugment:
+    """One row of a policy, chosen at random, each of its steps with its own probability and magnitude.
+
+    Source: E. Cubuk et al., "AutoAugment", arXiv 1805.09501, section 3.
+    """
+
+    policy: Policy
+    spread: Spread = Spread()
+    fill: Fill = 128
+
+    def __call__(self, image: Picture, generator: np.random.Generator) -> Picture:
+        for step in self.policy[int(generator.integers(len(self.policy)))]:
+            if generator.random() < step.probability:
+                image = _apply(step.name, image, self.spread.draw(step.magnitude, generator), generator, self.fill)
+        return image
+
+
+def _apply(name: str, image: Picture, magnitude: float, generator: np.random.Generator, fill: Fill) -> Picture:
+    operation = OPERATIONS[name]
+    parameter = operation.parameter(magnitude / FULL_MAGNITUDE, generator)
+    if isinstance(image, np.ndarray):
+        changed = apply_fast(name, image, parameter, fill)
+        if changed is not None:
+            return changed
+    return operation.apply(as_pillow(image), parameter, fill)
+
+
+def as_pillow(image: Picture) -> Image.Image:
+    """The same picture as Pillow has it."""
+    return Image.fromarray(image) if isinstance(image, np.ndarray) else image
+
+
+_JITTERED = (ImageEnhance.Brightness, ImageEnhance.Contrast, ImageEnhance.Color)
+
+
+@dataclass(frozen=True)
+class ColorJitter:
+    """Brightness, contrast and saturation, in random order, each times a factor within ``strength`` of 1, not
+    below 0. Saturation does nothing to a grey picture."""
+
+    strength: float
+
+    def __call__(self, image: Picture, generator: np.random.Generator) -> Image.Image:
+        image = as_pillow(image)
+        order = generator.permutation(len(_JITTERED))
+        factors = generator.uniform(max(0.0, 1.0 - self.strength), 1.0 + self.strength, size=len(_JITTERED))
+        for position in order:
+            image = _JITTERED[position](image).enhance(float(factors[position]))
+        return image
+
+
+@dataclass(frozen=True)
+class Grayscale:
+    """Luminance in all channels, with ``probability``."""
+
+    probability: float
+
+    def __call__(self, image: Picture, generator: np.random.Generator) -> Picture:
+        return grayscale(as_pillow(image)) if generator.random() < self.probability else image
+
+
+@dataclass(frozen=True)
+class GaussianBlur:
+    """With ``probability`` a blur whose standard deviation is uniform in ``radius_px``."""
+
+    probability: float
+    radius_px: Tuple[float, float] = BLUR_RADIUS_PX
+
+    def __call__(self, image: Picture, generator: np.random.Generator) -> Picture:
+        if generator.random() >= self.probability:
+            return image
+        return blur(as_pillow(image), float(generator.uniform(*self.radius_px)))
+
+
+@dataclass(frozen=True)
+class Solarize:
+    """With ``probability`` all values from ``threshold`` on are inverted."""
+
+    probability: float
+    threshold: int = SOLARIZE_THRESHOLD
+
+    def __call__(self, image: Picture, generator: np.random.Generator) -> Picture:
+        return ImageOps.solarize(as_pillow(image), self.threshold) if generator.random() < self.probability else image
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Several augmentations, one after the other."""
+
+    steps: Tuple[Augmentation, ...]
+
+    def __call__(self, image: Picture, generator: np.random.Generator) -> Picture:
+        for step in self.steps:
+            image = step(image, generator)
+        return image
+
+
+def build_augmentation(train: Any, mean: Sequence[float]) -> Optional[Augmentation]:
+    """The augmentation that the keys of TRAIN describe; None if all are off.
+
+    Of RAND_AUGMENT, AUTO_AUGMENT and COLOR_JITTER the first that is on is done, as in PaddleViT; colour jitter also
+    follows 3-Augment, as in DeiT III.
+
+    Args:
+        train: the section TRAIN of the configuration.
+        mean: of pixels from 0 to 1, per channel; it fills what comes in from outside the picture.
+    Raises:
+        UserError: a text of one of these keys is not understood.
+    """
+    fill = fill_of(mean)
+    steps: List[Augmentation] = []
+    if train.RAND_AUGMENT:
+        text = train.RAND_AUGMENT
+        if text is True:
+            # Magnitudes vary, and grow stronger, in PaddleViT's RandAugment too.
+            text = f"rand-m{train.RAND_AUGMENT_MAGNITUDE}-n{train.RAND_AUGMENT_LAYERS}-mstd0.5-inc1"
+        steps.append(parse_rand_augment(text, fill))
+    elif train.AUTO_AUGMENT:
+        steps.append(parse_auto_augment("original" if train.AUTO_AUGMENT is True else train.AUTO_AUGMENT, fill))
+    if train.COLOR_JITTER and (not steps or getattr(steps[0], "policy", None) == AUTO_AUGMENT[THREE_AUGMENT]):
+        steps.append(ColorJitter(train.COLOR_JITTER))
+    if train.GRAYSCALE_PROB:
+        steps.append(Grayscale(train.GRAYSCALE_PROB))
+    if train.GAUSSIAN_BLUR_PROB:
+        steps.append(GaussianBlur(train.GAUSSIAN_BLUR_PROB))
+    if train.SOLARIZE_PROB:
+        steps.append(Solarize(train.SOLARIZE_PROB))
+    if not steps:
+        return None
+    return steps[0] if len(steps) == 1 else Chain(tuple(steps))
+
+
+def fill_of(mean: Sequence[float]) -> Fill:
+    """The mean as a pixel: one number for grey pictures, a colour for others."""
+    pixel = tuple(min(255, round(255 * value)) for value in mean)
+    return pixel[0] if len(pixel) == 1 else pixel
+
+
+_UNIFORM_ABOVE = 100.0  # a deviation larger than this stands for uniform magnitudes
+
+
+def parse_rand_augment(text: str, fill: Fill = 128) -> RandAugment:
+    """RandAugment from timm's notation, such as ``rand-m9-mstd0.5-inc1``.
+
+    Behind ``rand`` come, in any order: ``m`` magnitude (10), ``n`` operations per picture (2), ``p`` probability of
+    each (0.5), ``mstd`` standard deviation of the magnitude (0; uniform from 0 to it if above 100 or ``inf``),
+    ``mmax`` largest magnitude (10), ``inc1`` operations that grow stronger with it, ``t`` a named set of operations
+    (3a, 3aw, weights).
+
+    Raises:
+        UserError: it is something else.
+    """
+    complain = _complaint("TRAIN.RAND_AUGMENT", text, "text like rand-m9-mstd0.5-inc1, true or false")
+    head, *sections = text.split("-")
+    if head != "rand":
+        raise complain(f"it begins with '{head}'")
+    given = {"m": FULL_MAGNITUDE, "n": 2.0, "p": 0.5, "mstd": 0.0, "mmax": FULL_MAGNITUDE, "inc": 0.0}
+    chosen_set = None
+    for section in sections:
+        if section.startswith("t"):
+            chosen_set = section[1:]
+            if chosen_set not in RAND_AUGMENT_SETS:
+                raise complain(f"its set of operations '{chosen_set}' is none of {', '.join(RAND_AUGMENT_SETS)}")
+            continue
+        name, value = _section(section, given, complain)
+        given[name] = value
+    if given["n"] < 1 or given["n"] % 1 or given["inc"] not in (0, 1) or given["p"] > 1:
+        raise complain("n is a whole number from 1, inc is 0 or 1, p is at most 1")
+    names, weights = _operations(chosen_set, bool(given["inc"]))
+    if weights is not None and given["n"] > len(names):
+        raise complain(f"its set has only {len(names)} operations")
+    deviation = math.inf if given["mstd"] > _UNIFORM_ABOVE else given["mstd"]
+    spread = Spread(deviation, given["mmax"] or FULL_MAGNITUDE)
+    return RandAugment(names, int(given["n"]), given["m"], spread, given["p"], weights, fill)
+
+
+def parse_auto_augment(text: str, fill: Fill = 128) -> AutoAugment:
+    """AutoAugment from timm's notation: a policy (original, originalr, v0, v0r, 3a), then perhaps ``-mstd0.5``.
+
+    Raises:
+        UserError: it is something else.
+    """
+    complain = _complaint("TRAIN.AUTO_AUGMENT", text, f"true, false or one of {', '.join(AUTO_AUGMENT)}")
+    name, *sections = text.split("-")
+    if name not in AUTO_AUGMENT:
+        raise complain(f"there is no policy '{name}'")
+    deviation = 0.0
+    for section in sections:
+        _, deviation = _section(section, {"mstd": 0.0}, complain)
+    return AutoAugment(AUTO_AUGMENT[name], Spread(deviation), fill)
+
+
+def _operations(chosen_set: Optional[str], increasing: bool) -> Tuple[Tuple[str, ...], Optional[Tuple[float, ...]]]:
+    if chosen_set is None:
+        return tuple(RAND_AUGMENT_INCREASING if increasing else RAND_AUGMENT), None
+    weights = RAND_AUGMENT_SETS[chosen_set]
+    if len(set(weights.values())) == 1:
+        return tuple(weights), None
+    total = sum(weights.values())
+    return tuple(weights), tuple(weight / total for weight in weights.values())
+
+
+def _section(section: str, known: Union[dict, Sequence[str]], complain: Callable) -> Tuple[str, float]:
+    """Name and number of one part of such a text."""
+    match = re.fullmatch(r"([a-z]+)(\d+(?:\.\d*)?|inf)", section)
+    if match is None or match[1] not in known or (match[2] == "inf" and match[1] != "mstd"):
+        raise complain(f"'{section}' is none of {', '.join(known)} with a number")
+    return match[1], float(match[2])
+
+
+def _complaint(key: str, text: str, expected: str) -> Callable[[str], UserError]:
+    return lambda problem: UserError(f"{key} is '{text}': {problem}; expected {expected}")

@@ -1,0 +1,246 @@
+"""PLY files: the vertices of any, and coloured points for a viewer.
+
+Own code, since the library for it (plyfile) is under the GPL, and a scene needs no more than its vertices: faces are
+passed over without being parsed wherever they come after the vertices, as they do in every file that we know of.
+
+Source: G. Turk, "The PLY Polygon File Format", 1994.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import warnings
+from pathlib import Path
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
+
+import numpy as np
+
+from ...errors import UserError
+from ...files import atomic_file
+
+_TYPES = {
+    "char": "i1",
+    "uchar": "u1",
+    "short": "i2",
+    "ushort": "u2",
+    "int": "i4",
+    "uint": "u4",
+    "float": "f4",
+    "double": "f8",
+    "int8": "i1",
+    "uint8": "u1",
+    "int16": "i2",
+    "uint16": "u2",
+    "int32": "i4",
+    "uint32": "u4",
+    "int64": "i8",
+    "uint64": "u8",
+    "float32": "f4",
+    "float64": "f8",
+}
+_NAMES = {dtype: name for name, dtype in reversed(list(_TYPES.items()))}
+_BYTE_ORDERS = {"ascii": "", "binary_little_endian": "<", "binary_big_endian": ">"}
+_LONGEST_HEADER = 1 << 16
+_WINDOWS_NAN = re.compile(rb"[-+]?(?:nan\([a-z]*\)|1\.#(?:QNAN|SNAN|IND)\d*)", re.IGNORECASE)
+_WINDOWS_INF = re.compile(rb"1\.#INF\d*", re.IGNORECASE)
+_KEPT_DIGITS = 1e-6  # a text's number that a float would move by more is kept as float64
+
+
+class Damaged(Exception):
+    """The file is no PLY file, or not a whole one; the message says where."""
+
+
+class Property(NamedTuple):
+    """One value of an element, or with ``count_type`` a list of values."""
+
+    name: str
+    dtype: str
+    count_type: Optional[str]
+
+
+class Element(NamedTuple):
+    """A kind of record: how many there are and what is in each."""
+
+    name: str
+    count: int
+    properties: List[Property]
+
+
+def read_vertices(path: Union[str, Path]) -> Dict[str, np.ndarray]:
+    """The values of all vertices, (vertices,) for each property, in the machine's byte order.
+
+    ASCII and binary files of both byte orders, with their properties in any order; lists of a vertex are left out.
+
+    Raises:
+        UserError: the file cannot be read, is damaged, or has no vertices.
+    """
+    try:
+        content = Path(path).read_bytes()
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror or error}") from error
+    try:
+        order, elements, position = _read_header(content)
+        for element in elements:
+            if element.name == "vertex":
+                read = _read_ascii if not order else _read_binary
+                return read(content, position, element, order)[0]
+            position = _skip(content, position, element, order)
+    except Damaged as error:
+        raise UserError(f"{path} is no whole PLY file: {error}; copy or export it again") from error
+    raise UserError(f"{path} has no element 'vertex' and so no points; export it with its points")
+
+
+def write_points(path: Path, columns: Dict[str, np.ndarray], comments: Sequence[str] = ()) -> None:
+    """Write vertices as a binary little-endian PLY file that appears as a whole.
+
+    Args:
+        columns: (points,) for each property by its name, of any integer type up to 32 bits or float type; a viewer
+            looks for x, y, z, red, green and blue.
+        comments: lines for the header.
+    """
+    lengths = {len(column) for column in columns.values()}
+    if len(lengths) != 1:
+        raise ValueError(f"columns of different lengths: {sorted(lengths)}")
+    table = np.empty(lengths.pop(), [(name, column.dtype.newbyteorder("<")) for name, column in columns.items()])
+    for name, column in columns.items():
+        table[name] = column
+    header = ["ply", "format binary_little_endian 1.0", *(f"comment {line}" for line in comments)]
+    header.append(f"element vertex {len(table)}")
+    header += [f"property {_NAMES[column.dtype.str[1:]]} {name}" for name, column in columns.items()]
+    with atomic_file(path) as out:
+        out.write("".join(f"{line}\n" for line in [*header, "end_header"]).encode("ascii", "replace"))
+        out.write(table.tobytes())
+
+
+def _read_header(content: bytes) -> Tuple[str, List[Element], int]:
+    """Byte order ("" for ASCII), the elements, and where the first of them begins."""
+    if content[:3] != b"ply":
+        raise Damaged("its first line is not 'ply'")
+    order: Optional[str] = None
+    elements: List[Element] = []
+    stream = io.BytesIO(content[:_LONGEST_HEADER])
+    for line in iter(stream.readline, b""):
+        words = line.decode("latin1").split()
+        if words == ["end_header"]:
+            if order is None:
+                raise Damaged("its header names no format")
+            empty = [element.name for element in elements if element.count and not element.properties]
+            if empty:
+                raise Damaged(f"its element '{empty[0]}' has no properties")
+            return order, elements, stream.tell()
+        if not words or words[0] in ("ply", "comment", "obj_info"):
+            continue
+        try:
+            if words[0] == "format":
+                order = _BYTE_ORDERS[words[1]]
+            elif words[0] == "element":
+                elements.append(Element(words[1], int(words[2]), []))
+            elif words[0] == "property":
+                elements[-1].properties.append(_property(words[1:]))
+            else:
+                raise Damaged(f"its header has the line '{' '.join(words)[:80]}'")
+        except (LookupError, ValueError) as error:
+            raise Damaged(f"its header has the line '{' '.join(words)[:80]}'") from error
+        if elements and elements[-1].count < 0:
+            raise Damaged(f"its header has the line '{' '.join(words)[:80]}'")
+    raise Damaged("its header has no end")
+
+
+def _property(words: List[str]) -> Property:
+    if words[0] == "list":
+        return Property(words[3], _TYPES[words[2]], _TYPES[words[1]])
+    return Property(words[1], _TYPES[words[0]], None)
+
+
+def _read_binary(content: bytes, position: int, element: Element, order: str) -> Tuple[Dict[str, np.ndarray], int]:
+    """The element's plain properties, and where the next element begins."""
+    plain = [item for item in element.properties if item.count_type is None]
+    if len({item.name for item in plain}) < len(plain):
+        raise Damaged("two properties of its vertices have the same name")
+    if len(plain) < len(element.properties):
+        return _walk(content, position, element, order)
+    row = np.dtype([(item.name, order + item.dtype) for item in plain])
+    end = position + element.count * row.itemsize
+    if end > len(content):
+        there = (len(content) - position) // row.itemsize
+        raise Damaged(f"it ends after {there:,} of {element.count:,} records of '{element.name}'")
+    table = np.frombuffer(content, row, element.count, position)
+    columns = {item.name: table[item.name].astype(item.dtype) for item in plain}
+    return columns, end
+
+
+def _walk(content: bytes, position: int, element: Element, order: str) -> Tuple[Dict[str, np.ndarray], int]:
+    """Go through records of varying length one by one."""
+    values: Dict[str, List[float]] = {item.name: [] for item in element.properties if item.count_type is None}
+    types = [
+        (item, np.dtype(order + item.dtype), np.dtype(order + (item.count_type or "u1"))) for item in element.properties
+    ]
+    try:
+        for _ in range(element.count):
+            for item, dtype, count_type in types:
+                if item.count_type is None:
+                    values[item.name].append(np.frombuffer(content, dtype, 1, position)[0])
+                    position += dtype.itemsize
+                    continue
+                length = int(np.frombuffer(content, count_type, 1, position)[0])
+                position += count_type.itemsize + max(length, 0) * dtype.itemsize
+    except ValueError as error:
+        raise Damaged(f"it ends within the records of '{element.name}'") from error
+    if position > len(content):
+        raise Damaged(f"it ends within the records of '{element.name}'")
+    columns = {item.name: item.dtype for item in element.properties if item.count_type is None}
+    return {name: np.array(values[name]).astype(dtype) for name, dtype in columns.items()}, position
+
+
+def _read_ascii(content: bytes, position: int, element: Element, order: str) -> Tuple[Dict[str, np.ndarray], int]:
+    plain = [item for item in element.properties if item.count_type is None]
+    if len(plain) < len(element.properties):
+        raise Damaged("its vertices have a list among their properties, which is read in binary files only")
+    if not element.count:
+        return {item.name: np.empty(0, item.dtype) for item in plain}, position
+    text = content[position:]
+    if b"(" in text or b"#" in text:  # numbers that are none, as programs for Windows write them
+        text = _WINDOWS_INF.sub(b"inf", _WINDOWS_NAN.sub(b"nan", text))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # no row at all: said below
+            rows = np.loadtxt(io.BytesIO(text), np.float64, max_rows=element.count, ndmin=2)
+    except (ValueError, IndexError) as error:
+        raise Damaged(f"its vertices are not rows of {len(plain)} numbers ({' '.join(str(error).split())})") from error
+    if rows.shape[0] < element.count:
+        raise Damaged(f"it ends after {rows.shape[0]:,} of {element.count:,} records of '{element.name}'")
+    if rows.shape[1] != len(plain):
+        raise Damaged(f"its vertices have {rows.shape[1]} numbers each, its header says {len(plain)}")
+    return {item.name: _typed(rows[:, column], item) for column, item in enumerate(plain)}, position
+
+
+def _typed(values: np.ndarray, item: Property) -> np.ndarray:
+    """The numbers of a text in the type that its header names, or float64 where they have more digits than a float: as
+    programs write coordinates far from the origin."""
+    if item.dtype == "f8":
+        return values
+    with np.errstate(over="ignore", invalid="ignore"):  # told below, or finite numbers that overflow become infinite
+        typed = values.astype(item.dtype)
+    if item.dtype == "f4":
+        finite = np.isfinite(values)
+        return values if (np.abs(typed[finite] - values[finite]) > _KEPT_DIGITS).any() else typed
+    wrong = typed != values
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise Damaged(
+            f"vertex {row} has {item.name} {values[row]:g}, which is no {_NAMES[item.dtype]} as its header says"
+        )
+    return typed
+
+
+def _skip(content: bytes, position: int, element: Element, order: str) -> int:
+    """Where the element after this one begins."""
+    if order:
+        return _read_binary(content, position, element, order)[1]
+    stream = io.BytesIO(content)
+    stream.seek(position)
+    for _ in range(element.count):
+        if not stream.readline():
+            raise Damaged(f"it ends within the records of '{element.name}'")
+    return stream.tell()

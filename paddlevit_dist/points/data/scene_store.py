@@ -1,0 +1,313 @@
+"""One scene in one memory-mapped file, 18 bytes a point, so that reading it copies and parses nothing; and what lies
+beside the scenes of a store: ``classes.txt`` and a list of scene names for each split.
+
+Layout, little-endian: header of 128 bytes | xyz float32 (points, 3) | instance int16 (points) |
+semantic int8 or int16 (points) | rgb uint8 (points, 3). A scene without labels has neither instance nor semantic.
+
+The header has magic, version, bytes of a semantic label (0: no labels), number of points, of points with a class and of
+instances, the highest class, whether the mean of the points lies at the origin, the bounds of xyz, what was subtracted
+from the coordinates of the source, a key of what the scene was made from, and the CRC-32 of what follows the header and
+of the header itself.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import struct
+import zlib
+from pathlib import Path
+from typing import List, NamedTuple, Optional, Tuple, Union
+
+import numpy as np
+
+from ...errors import UserError
+from ...files import atomic_file
+from .scene import IGNORED, Scene
+
+MAGIC = b"pdscene\0"
+VERSION = 2  # 1 had coordinates as they were in the source
+HEADER = struct.Struct("<8sIIQIIiI6f3d32sI")
+HEADER_BYTES = 128
+SUFFIX = ".scene"
+CLASSES_FILE = "classes.txt"
+SCENES_FOLDER = "scenes"
+RECORD_FILE = "prepared.json"
+SPLITS = ("train", "val", "test")
+NO_KEY = bytes(32)
+_CHECKSUM = struct.Struct("<I")  # of the header, in its last four bytes
+_CENTRE_TOLERANCE = 0.01, 0.05  # share of the extent and metres: means of float32 sums are as far as that off
+_UPGRADE = "its coordinates are not centred: run the same 'python -m paddlevit_dist prepare' again, which makes it anew"
+_WIDE_M, _SPARSE_M = 500.0, 5.0  # extent and distance of neighbours that scenes in metres hardly have together
+_HIGH_M, _TALL_M, _TALL_SHARE = 1000.0, 200.0, 0.2  # heights, the lower one with the proportions of a room
+_REMEDY = "delete it and prepare the data again: what is there is kept"
+
+
+class SceneHeader(NamedTuple):
+    """What a scene file says of itself.
+
+    Attributes:
+        num_points: in the file.
+        num_labelled: points with a class.
+        num_instances: numbered from 0.
+        highest_class: -1 where there is none.
+        low, high: bounds of xyz, metres.
+        offset: ``Scene.offset``.
+        is_centred: the mean of the points lies at the origin, but for 1 % of the extent or 5 cm.
+        label_bytes: of a semantic label, 1 or 2; 0 for a scene without labels.
+        key: 32 bytes that stand for what the scene was made from.
+        checksum: CRC-32 of the arrays.
+    """
+
+    num_points: int
+    num_labelled: int
+    num_instances: int
+    highest_class: int
+    low: Tuple[float, float, float]
+    high: Tuple[float, float, float]
+    offset: Tuple[float, float, float]
+    is_centred: bool
+    label_bytes: int
+    key: bytes
+    checksum: int
+
+    @property
+    def file_bytes(self) -> int:
+        """Length of the whole file."""
+        per_point = 12 + 3 + (2 + self.label_bytes if self.label_bytes else 0)
+        return HEADER_BYTES + self.num_points * per_point
+
+    @property
+    def extent(self) -> float:
+        """Longest side of the points' box, metres."""
+        return max(high - low for low, high in zip(self.low, self.high))
+
+    @property
+    def spacing(self) -> float:
+        """About how far neighbouring points of a surface lie apart, metres."""
+        return self.extent / self.num_points**0.5
+
+    @property
+    def height(self) -> float:
+        """Side of the points' box along z, metres."""
+        return self.high[2] - self.low[2]
+
+    @property
+    def looks_too_large(self) -> bool:
+        """Whether the unit hardly is metres: rooms in millimetres or centimetres are far too high however dense they
+        are, and flat scenes too wide for their points."""
+        is_tall = self.height >= max(_TALL_M, _TALL_SHARE * self.extent)
+        return is_tall or self.height >= _HIGH_M or (self.extent >= _WIDE_M and self.spacing >= _SPARSE_M)
+
+
+def write_scene(path: Path, scene: Scene, labelled: bool = True, key: bytes = NO_KEY) -> SceneHeader:
+    """Write a scene so that it is there as a whole or not at all.
+
+    Args:
+        labelled: False leaves the labels out.
+        key: 32 bytes for ``SceneHeader.key``.
+
+    Raises:
+        UserError: the scene is empty, has points that are not finite or labels beyond int16, or the disk is full.
+    """
+    _check(path, scene)
+    xyz = np.ascontiguousarray(scene.xyz, "<f4")
+    semantic, instance = np.asarray(scene.semantic), np.asarray(scene.instance)
+    highest = int(semantic.max()) if labelled else -1
+    label_bytes = 0 if not labelled else 1 if highest <= 127 else 2
+    arrays = [xyz]
+    if labelled:
+        arrays += [instance.astype("<i2"), semantic.astype("<i1" if label_bytes == 1 else "<i2")]
+    arrays.append(np.ascontiguousarray(scene.rgb, np.uint8))
+    checksum = 0
+    for array in arrays:
+        checksum = zlib.crc32(memoryview(array).cast("B"), checksum)
+    header = SceneHeader(
+        len(xyz),
+        int((semantic >= 0).sum()) if labelled else 0,
+        int(instance.max(initial=-1)) + 1 if labelled and instance.max() >= 0 else 0,
+        max(highest, -1),
+        tuple(xyz.min(axis=0).tolist()),
+        tuple(xyz.max(axis=0).tolist()),
+        tuple(float(length) for length in scene.offset),
+        _is_centred(xyz),
+        label_bytes,
+        key,
+        checksum,
+    )
+    with atomic_file(path) as out:
+        out.write(_packed(header))
+        for array in arrays:
+            out.write(memoryview(array).cast("B"))
+    return header
+
+
+def read_header(path: Union[str, Path]) -> SceneHeader:
+    """The header of a scene file, once its length is seen to be right; the arrays are not looked at.
+
+    Raises:
+        UserError: the file is missing, cut off, damaged, or of another version.
+    """
+    try:
+        with open(path, "rb") as stream:
+            return _parsed(stream.read(HEADER_BYTES), os.fstat(stream.fileno()).st_size, str(path))
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def read_scene(path: Union[str, Path], name: str, verify: bool = True) -> Scene:
+    """A scene whose arrays are read-only views of the file; semantic labels are copied where they take one byte.
+
+    Args:
+        name: of the scene.
+        verify: compare the checksum, 1 ms for a million bytes.
+
+    Raises:
+        UserError: as ``read_header``, or the arrays do not have their checksum.
+    """
+    try:
+        with open(path, "rb") as stream:
+            content = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    except ValueError:  # an empty file cannot be mapped
+        content = b""
+    header = _parsed(bytes(content[:HEADER_BYTES]), len(content), str(path))
+    with memoryview(content) as view:
+        if verify and zlib.crc32(view[HEADER_BYTES:]) != header.checksum:
+            raise UserError(f"scene {path} is damaged: its points do not have their checksum; {_REMEDY}")
+    number, position = header.num_points, HEADER_BYTES
+    xyz = np.frombuffer(content, "<f4", 3 * number, position).reshape(number, 3)
+    position += 12 * number
+    if header.label_bytes:
+        instance = np.frombuffer(content, "<i2", number, position)
+        position += 2 * number
+        stored = np.frombuffer(content, f"<i{header.label_bytes}", number, position)
+        semantic = stored.astype(np.int16, copy=False)
+        position += header.label_bytes * number
+    else:
+        semantic = instance = np.full(number, IGNORED, np.int16)
+    rgb = np.frombuffer(content, np.uint8, 3 * number, position).reshape(number, 3)
+    return Scene(xyz, rgb, semantic, instance, name, header.offset)
+
+
+def _is_centred(xyz: np.ndarray) -> bool:
+    share, metres = _CENTRE_TOLERANCE
+    extent = float((xyz.max(axis=0) - xyz.min(axis=0)).max())
+    return bool(np.abs(xyz.mean(axis=0, dtype=np.float64)).max() <= max(share * extent, metres))
+
+
+def _check(path: Path, scene: Scene) -> None:
+    if not len(scene.xyz):
+        raise UserError(f"scene {path.stem} has no points; leave it out of the list of its split")
+    if not np.isfinite(scene.xyz).all():
+        row = int(np.flatnonzero(~np.isfinite(scene.xyz).all(axis=1))[0])
+        raise UserError(f"scene {path.stem}: point {row} has a coordinate that is not a finite number; remove it")
+    for kind, labels in (("class", scene.semantic), ("instance", scene.instance)):
+        wrong = (labels > np.iinfo(np.int16).max) | ((labels < 0) & (labels != IGNORED))
+        if wrong.any():
+            row = int(wrong.argmax())
+            raise UserError(
+                f"scene {path.stem}: point {row} has {kind} {labels[row]}, which is out of range; expected 0 to 32767, "
+                f"or {IGNORED} for none"
+            )
+
+
+def _packed(header: SceneHeader) -> bytes:
+    fields = HEADER.pack(
+        MAGIC,
+        VERSION,
+        header.label_bytes,
+        header.num_points,
+        header.num_labelled,
+        header.num_instances,
+        header.highest_class,
+        int(header.is_centred),
+        *header.low,
+        *header.high,
+        *header.offset,
+        header.key,
+        header.checksum,
+    )
+    padded = fields.ljust(HEADER_BYTES - _CHECKSUM.size, b"\0")
+    return padded + _CHECKSUM.pack(zlib.crc32(padded))
+
+
+def _parsed(content: bytes, file_bytes: int, path: str) -> SceneHeader:
+    if content[: len(MAGIC)] != MAGIC[: len(content)] or not content:
+        raise UserError(f"scene {path} is not a prepared scene; {_REMEDY}")
+    if len(content) < HEADER_BYTES:
+        raise UserError(
+            f"scene {path} is cut off: expected at least {HEADER_BYTES} bytes, found {file_bytes}; {_REMEDY}"
+        )
+    version = struct.unpack_from("<I", content, len(MAGIC))[0]
+    body, checksum = content[: -_CHECKSUM.size], _CHECKSUM.unpack(content[-_CHECKSUM.size :])[0]
+    if version != VERSION:  # before the checksum, which may lie elsewhere in another version
+        remedy = _UPGRADE if version == 1 else _REMEDY
+        raise UserError(f"scene {path} is of version {version}, this program reads version {VERSION}; {remedy}")
+    if zlib.crc32(body) != checksum:
+        raise UserError(f"scene {path} is damaged: its header does not have its checksum; {_REMEDY}")
+    fields = HEADER.unpack_from(content)
+    label_bytes, points, labelled, instances, highest, is_centred = fields[2:8]
+    low, high, offset = fields[8:11], fields[11:14], fields[14:17]
+    header = SceneHeader(
+        points, labelled, instances, highest, low, high, offset, bool(is_centred), label_bytes, *fields[17:]
+    )
+    if file_bytes != header.file_bytes:
+        raise UserError(f"scene {path} is cut off: expected {header.file_bytes} bytes, found {file_bytes}; {_REMEDY}")
+    return header
+
+
+def _unreadable(path: Union[str, Path], error: OSError) -> UserError:
+    return UserError(f"scene {path} cannot be read: {error.strerror or error}; prepare the data again")
+
+
+def scene_file(root: Union[str, Path], name: str) -> str:
+    """Where a store keeps the scene of this name."""
+    return os.path.join(root, SCENES_FOLDER, name + SUFFIX)
+
+
+def list_file(root: Union[str, Path], split: str) -> str:
+    """Where a store keeps the names of a split's scenes."""
+    return os.path.join(root, f"{split}.txt")
+
+
+def store_is_centred(root: Union[str, Path]) -> bool:
+    """Whether all scenes of a store are centred, of all its splits: as its preparation has noted, else as their headers
+    say; what cannot be read counts for nothing until its own split is opened."""
+    try:
+        with open(os.path.join(root, RECORD_FILE), encoding="utf-8") as stream:
+            noted = json.load(stream)["centred"]
+    except (OSError, ValueError, LookupError, TypeError):
+        noted = None
+    if isinstance(noted, bool):
+        return noted
+    for name in {name for split in SPLITS for name in read_lines(list_file(root, split)) or ()}:
+        try:
+            if not read_header(scene_file(root, name)).is_centred:
+                return False
+        except UserError:
+            continue
+    return True
+
+
+def read_lines(path: Union[str, Path]) -> Optional[List[str]]:
+    """The lines of a text file without blanks around them and without empty ones; None where there is no such file.
+
+    Raises:
+        UserError: it is there and cannot be read.
+    """
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as stream:
+            return [line.strip() for line in stream if line.strip()]
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def write_lines(path: Path, lines: List[str]) -> None:
+    """Write a text file that appears as a whole."""
+    with atomic_file(path) as out:
+        out.write("".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape"))

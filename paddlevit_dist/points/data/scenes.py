@@ -1,0 +1,271 @@
+"""Scenes from a prepared store: ``classes.txt``, ``train.txt``, ``val.txt`` and ``scenes/NAME.scene``."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Any, List, Optional, Tuple
+
+from ...errors import UserError
+from ...loading.path_index import PathIndex, ensure_path_index, make_batch
+from ...registry import resolve
+from .samples import COLOR_RANGE
+from .scannet_classes import CLASS_NAMES
+from .scene import AS_GIVEN, CENTRED, IGNORED, Scene
+from .scene_store import (
+    CLASSES_FILE,
+    SPLITS,
+    SceneHeader,
+    list_file,
+    read_header,
+    read_lines,
+    read_scene,
+    scene_file,
+    store_is_centred,
+)
+
+_WIDE_VOXELS, _SPARSE_VOXELS = 5_000, 20  # beyond both, nearly every point is alone in its voxel and has no neighbours
+
+
+class Scenes:
+    """Any prepared store, with the class names that it was prepared with.
+
+    A loader process receives the folder and the name of an index file; it maps each scene when it is read.
+    """
+
+    dataset_name = "scenes"
+    ignore_label = IGNORED
+
+    def __init__(self, data_path: Optional[str], split: str, cache_folder: Path) -> None:
+        """Open the list of ``split``; the index of its names goes to ``cache_folder``.
+
+        Raises:
+            UserError: the folder is no store, has no such split, or a scene of it is missing or has too many classes.
+        """
+        self.root = self._folder(data_path)
+        self.split = split
+        class_names = self._class_names()
+        names = self._names(split)
+        headers = self._checked_headers(names, len(class_names))
+        #: where the scenes of the whole store lie, so that all its splits say the same: CENTRED if all do so
+        self.coordinates = CENTRED if store_is_centred(self.root) else AS_GIVEN
+        self._largest = max(zip(headers, names), key=lambda pair: pair[0].spacing)
+        self._index = self._ensure_index(names, class_names, cache_folder)
+        self._verified: Optional[bytearray] = None
+
+    def __getstate__(self) -> Any:
+        return {**self.__dict__, "_verified": None}
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def read(self, index: int) -> Scene:
+        """Scene ``index``; its arrays are read-only views of the file.
+
+        Raises:
+            UserError: the file is missing or damaged; its checksum is compared once in each process.
+        """
+        if self._verified is None:
+            self._verified = bytearray(len(self))
+        name = self._index.path(index)
+        scene = read_scene(scene_file(self.root, name), name, verify=not self._verified[index])
+        self._verified[index] = 1
+        return scene
+
+    def describe(self, index: int) -> str:
+        """The file of scene ``index``."""
+        return scene_file(self.root, self._index.path(index))
+
+    @property
+    def class_names(self) -> List[str]:
+        """Name of each class."""
+        return self._index.class_names
+
+    @property
+    def num_classes(self) -> int:
+        """Number of classes, without the ignored one."""
+        return len(self.class_names)
+
+    def unit_notice(self, voxel_size_m: float) -> Optional[str]:
+        """What to say where voxels are far too small for the scenes, as those of scenes in millimetres are."""
+        header, name = self._largest
+        extent, spacing = header.extent / voxel_size_m, header.spacing / voxel_size_m  # in voxels
+        if extent < _WIDE_VOXELS or (spacing < _SPARSE_VOXELS and not header.looks_too_large):
+            return None
+        return (
+            f"scene {name} spans {extent:,.0f} voxels of DATA.VOXEL_SIZE_M {voxel_size_m:g}, with about {spacing:,.0f} "
+            "from one point to the next"
+        )
+
+    def _folder(self, data_path: Optional[str]) -> str:
+        wanted = "that 'python -m paddlevit_dist prepare' (scannet, ply or pth) has made"
+        if data_path is None:
+            raise UserError(f"dataset {self.dataset_name} needs -data_path=<folder>, one {wanted}")
+        folder = os.path.abspath(os.path.expanduser(os.fspath(data_path)))
+        if not os.path.isdir(folder):
+            raise UserError(f"data path {folder} is not a folder; dataset {self.dataset_name} expects one {wanted}")
+        return folder
+
+    def _class_names(self) -> Tuple[str, ...]:
+        names = read_lines(os.path.join(self.root, CLASSES_FILE))
+        if not names:
+            raise UserError(
+                f"{self.root} has no {CLASSES_FILE} with a class name in each line: it is no prepared store, or its "
+                "preparation was not finished; run 'python -m paddlevit_dist prepare' (scannet, ply or pth), which "
+                "goes on where it ended"
+            )
+        return tuple(names)
+
+    def _names(self, split: str) -> List[str]:
+        path = list_file(self.root, split)
+        names = read_lines(path)
+        if names is None:
+            there = [known for known in SPLITS if os.path.exists(list_file(self.root, known))]
+            raise UserError(
+                f"{path} is missing, the list of the scenes of '{split}'; {self.root} has "
+                f"{', '.join(there) if there else 'no list at all'}; write it, one scene name in each line"
+            )
+        if not names:
+            raise UserError(f"{path} names no scene; write one scene name in each line")
+        if len(set(names)) < len(names):
+            twice = next(name for position, name in enumerate(names) if name in names[:position])
+            raise UserError(f"{path} names scene {twice} twice; remove one of the lines")
+        return names
+
+    def _ensure_index(self, names: List[str], class_names: Tuple[str, ...], cache_folder: Path) -> PathIndex:
+        key = hashlib.sha256(repr((self.root, names, class_names)).encode("utf-8", "surrogateescape"))
+        encoded = [os.fsencode(name) for name in names]
+        return ensure_path_index(
+            cache_folder, f"scenes-{self.split}", key.digest(), lambda: [make_batch(encoded, 0)], list(class_names)
+        )
+
+    def _checked_headers(self, names: List[str], num_classes: int) -> List[SceneHeader]:
+        """Read all headers: a store that is incomplete is told now and not after an hour."""
+        headers = []
+        for name in names:
+            path = scene_file(self.root, name)
+            headers.append(read_header(path))
+            highest = headers[-1].highest_class
+            if highest >= num_classes:
+                raise UserError(
+                    f"scene {path} has class {highest}, but {os.path.join(self.root, CLASSES_FILE)} names "
+                    f"{num_classes}: classes go from 0 to {num_classes - 1}; add names or prepare the data again"
+                )
+        return headers
+
+
+class ScanNet(Scenes):
+    """ScanNet v2 as ``prepare scannet`` or ``prepare pth`` has written it, with the benchmark's twenty classes."""
+
+    dataset_name = "scannet"
+
+    def _folder(self, data_path: Optional[str]) -> str:
+        folder = super()._folder(data_path)
+        if not os.path.exists(os.path.join(folder, CLASSES_FILE)) and looks_raw(folder):
+            raise UserError(
+                f"{folder} holds ScanNet's raw files; prepare them once with 'python -m paddlevit_dist prepare scannet "
+                f"{folder} OUT' and give -data_path=OUT"
+            )
+        return folder
+
+    def _class_names(self) -> Tuple[str, ...]:
+        names = super()._class_names()
+        if names != CLASS_NAMES:
+            raise UserError(
+                f"{os.path.join(self.root, CLASSES_FILE)} does not name ScanNet's {len(CLASS_NAMES)} classes; take "
+                "-dataset=scenes for other classes"
+            )
+        return names
+
+
+def looks_raw(folder: str) -> bool:
+    """Whether a folder looks like a download of ScanNet."""
+    entries = os.listdir(folder)
+    return "scans" in entries or any(entry.startswith("scene") for entry in entries)
+
+
+_UNIT_ADVICE = (
+    "if its coordinates are in millimetres, export the scenes in metres and prepare them again; else take larger voxels"
+)
+COORDINATES = "coordinates"  # what a checkpoint calls where the scenes lay that it was trained on
+
+
+def open_scenes(config: Any, split: str, cache_folder: Path) -> Any:
+    """The data set DATA.DATASET: ``__len__``, ``read(index) -> Scene``, ``describe``, ``class_names``.
+
+    Raises:
+        UserError: its name is unknown, its files are not there, or it has no scenes but pictures.
+    """
+    data = config.DATA
+    options = {}
+    if data.DATASET == "synthetic_rooms":
+        rooms = config.POINTS.ROOMS
+        options = {"num_train": rooms.TRAIN, "num_val": rooms.VAL, "spacing_m": rooms.SPACING_M}
+    dataset = resolve("dataset", data.DATASET)(data.DATA_PATH, split, cache_folder, **options)
+    if not hasattr(dataset, "ignore_label"):
+        raise UserError(
+            f"data set {data.DATASET} has no scenes of points, which TASK {config.TASK} reads; "
+            "take synthetic_rooms, scannet or scenes"
+        )
+    return dataset
+
+
+def coordinates_of(dataset: Any, others: Optional[str]) -> str:
+    """Where the scenes of a data set lie, of which networks that are fed positions learn: ``CENTRED`` or ``AS_GIVEN``.
+
+    Args:
+        dataset: one that says nothing has them as they are given; a prepared store says the same for all its splits,
+            so that an evaluation, which opens one, agrees with the training.
+        others: the same of a split that was opened before; together with another kind they are as given.
+    """
+    own = getattr(dataset, "coordinates", AS_GIVEN)
+    return own if others in (None, own) else AS_GIVEN
+
+
+def unit_notices(dataset: Any, voxel_size_m: float, before: List[str]) -> List[str]:
+    """What to say about the unit of a data set's coordinates, once for all its splits; only prepared stores know their
+    extents.
+
+    Args:
+        before: what was said when other splits were opened.
+    """
+    if not hasattr(dataset, "unit_notice") or any(line.endswith(_UNIT_ADVICE) for line in before):
+        return []
+    notice = dataset.unit_notice(voxel_size_m)
+    return [] if notice is None else [f"note: {notice}: {_UNIT_ADVICE}"]
+
+
+def old_weights_notice(
+    coordinates: Optional[str], color_range: List[float], voxel_features: str, then: str
+) -> List[str]:
+    """What to say of a checkpoint from before checkpoints told what their input was.
+
+    Args:
+        coordinates, color_range, voxel_features: of this run.
+        then: what voxels showed for this task at that time, "first" or "mean".
+    """
+    changes = []
+    if coordinates == CENTRED:
+        changes.append("scenes that were not centred, unless 'prepare pth' had made them, and now all are centred")
+    if list(color_range) != list(COLOR_RANGE) or voxel_features != then:
+        changes.append(
+            f"POINTS.COLOR_RANGE {list(COLOR_RANGE)} and POINTS.VOXEL_FEATURES {then}, and here they are "
+            f"{list(color_range)} and {voxel_features}"
+        )
+    return [f"note: these weights come from a version that had {change}" for change in changes]
+
+
+def number_of_classes(config: Any, dataset: Any) -> int:
+    """MODEL.NUM_CLASSES, or the data set's where that is not set.
+
+    Raises:
+        UserError: the data set has more.
+    """
+    wanted = config.MODEL.NUM_CLASSES
+    if wanted is not None and wanted < dataset.num_classes:
+        raise UserError(
+            f"data set {config.DATA.DATASET} has labels 0 to {dataset.num_classes - 1} but MODEL.NUM_CLASSES "
+            f"(-num_classes) is {wanted}; set it to {dataset.num_classes} or leave it out"
+        )
+    return dataset.num_classes if wanted is None else wanted

@@ -1,0 +1,267 @@
+"""Points to voxels: ``sparse_quantize`` and ``sparse_collate``, named and meant as in MinkowskiEngine 0.5.
+
+Source: C. Choy et al., "4D Spatio-Temporal ConvNets: Minkowski Convolutional Neural Networks", CVPR 2019, arXiv
+1904.08755, section 3.1, and the library's documentation of ``utils.quantization`` and ``utils.collation``.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Optional, Sequence, Tuple, Union
+
+import numpy as np
+
+from ...errors import UserError
+from ..compiled import compiled
+
+IGNORE_LABEL = -100
+
+_KEY_BITS = 62  # of an int64, with a bit to spare for sums
+_LIMITS = np.iinfo(np.int32)
+
+
+def sparse_quantize(
+    coordinates: np.ndarray,
+    features: Optional[np.ndarray] = None,
+    labels: Optional[np.ndarray] = None,
+    ignore_label: int = IGNORE_LABEL,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    return_maps_only: bool = False,
+    quantization_size: Union[None, float, Sequence[float], np.ndarray] = None,
+) -> Any:
+    """Keep one point of each voxel: the first, and voxels in the order in which they first occur.
+
+    A voxel is ``floor(coordinates / quantization_size)``, also for negative coordinates. Features are those of the kept
+    point, not a mean. The label of a voxel is the one that all its points have, and ``ignore_label`` where they differ;
+    a point that is itself labelled ``ignore_label`` differs from one that has a class. MinkowskiEngine 0.5.4 means
+    this too, but puts the ``ignore_label`` of a conflict on the voxel whose number stands in the inverse map at the
+    conflicting voxel's number, which is another one as soon as an earlier point shared a voxel; that is not copied.
+
+    Args:
+        coordinates: (N, D) of any real dtype, D from 1; without ``quantization_size`` in voxels.
+        features: (N, C), any dtype.
+        labels: (N,) integers.
+        return_index: also return the map to the kept points.
+        return_inverse: also return the map from points to voxels.
+        return_maps_only: return nothing but the map to the kept points, with ``return_inverse`` both maps.
+        quantization_size: edge of a voxel in the unit of ``coordinates``, one number or one for each dimension.
+
+    Returns:
+        Of these M voxels, in this order, those that were asked for; alone where it is a single one:
+        coordinates int32 (M, D); features (M, C), if given; labels (M,) in the dtype of ``labels``, in int32 if that
+        cannot hold ``ignore_label``, if given; index int64 (M,), increasing; inverse int64 (N,), so that
+        ``coordinates[inverse]`` are the voxels of all points.
+
+    Raises:
+        UserError: a size that is not positive, coordinates that are not finite or outside int32 as voxels.
+        ValueError: shapes that do not belong together.
+    """
+    coordinates = np.asarray(coordinates)
+    _check_shapes(coordinates, features, labels)
+    voxels = discretize(coordinates, quantization_size)  # (N, D) int32
+    index, inverse = first_occurrences(voxels)  # (M,), (N,) int64
+    if return_maps_only:
+        return (index, inverse) if return_inverse else index
+    results = [voxels[index]]
+    if features is not None:
+        results.append(np.asarray(features)[index])
+    if labels is not None:
+        results.append(common_labels(np.asarray(labels), index, inverse, ignore_label))
+    if return_index:
+        results.append(index)
+    if return_inverse:
+        results.append(inverse)
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+def sparse_collate(
+    coords: Sequence[np.ndarray], feats: Sequence[np.ndarray], labels: Optional[Sequence[np.ndarray]] = None
+) -> Tuple[np.ndarray, ...]:
+    """Join scenes into one batch, with the number of the scene in front of each voxel's coordinates.
+
+    Args:
+        coords: (N_b, D) of each scene; numbers with a fraction are rounded down.
+        feats: (N_b, C) of each scene.
+        labels: (N_b,) of each scene. A scene may be empty.
+
+    Returns:
+        coordinates int32 (sum of N_b, 1 + D), features (sum of N_b, C) and, if given, labels (sum of N_b,), in the
+        common dtype of the scenes.
+
+    Raises:
+        ValueError: no scene, or lengths and dimensions that do not belong together.
+        UserError: coordinates that are not finite or outside int32.
+    """
+    if not len(coords) or len(coords) != len(feats) or (labels is not None and len(labels) != len(coords)):
+        raise ValueError("sparse_collate needs at least one scene, and as many arrays of features and labels as scenes")
+    for scene, (voxels, rows) in enumerate(zip(coords, feats)):
+        _check_shapes(voxels, rows, None if labels is None else labels[scene])
+    dimensions = {voxels.shape[1] for voxels in coords}
+    if len(dimensions) > 1:
+        raise ValueError(f"scenes of a batch have different dimensions: {sorted(dimensions)}")
+    ends = np.cumsum([len(voxels) for voxels in coords])
+    batch = np.empty((ends[-1], 1 + dimensions.pop()), np.int32)
+    for scene, (end, voxels) in enumerate(zip(ends, coords)):
+        batch[end - len(voxels) : end, 0] = scene
+        batch[end - len(voxels) : end, 1:] = discretize(voxels)
+    joined = batch, np.concatenate(feats)
+    return joined if labels is None else (*joined, np.concatenate(labels))
+
+
+def discretize(coordinates: np.ndarray, size: Union[None, float, Sequence[float], np.ndarray] = None) -> np.ndarray:
+    """``floor(coordinates / size)`` as int32 (N, D), divided in the precision of ``coordinates``.
+
+    Raises:
+        UserError: as ``sparse_quantize``.
+    """
+    if size is not None:
+        size = _checked_size(size, coordinates.shape[1])
+        kind = coordinates.dtype if coordinates.dtype.kind == "f" else np.float64
+        with np.errstate(over="ignore"):  # what overflows is refused below
+            coordinates = coordinates / size.astype(kind)
+    if coordinates.dtype.kind == "f":
+        coordinates = np.floor(coordinates)
+    if coordinates.dtype != np.int32 and coordinates.size:
+        _check_range(coordinates)
+    return coordinates.astype(np.int32, copy=False)
+
+
+def first_occurrences(rows: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
+    """Which integer rows occur for the first time, and which of those each row is equal to.
+
+    Args:
+        rows: (N, D) int32.
+
+    Returns:
+        index int64 (M,), increasing; inverse int64 (N,) with ``rows[index][inverse] == rows``.
+    """
+    number = len(rows)
+    if not number:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    return _first_of_keys(_pack(rows), 2 * number)
+
+
+@compiled
+def _first_of_keys(keys, least_slots):
+    """``first_occurrences`` of keys: a hash table with linear probing that holds the numbers of the different keys."""
+    bits = 4
+    while 1 << bits < least_slots:
+        bits += 1
+    mask = (1 << bits) - 1
+    slots = np.full(1 << bits, -1, np.int32)
+    different = np.empty(len(keys), np.int64)
+    first = np.empty(len(keys), np.int64)
+    inverse = np.empty(len(keys), np.int64)
+    number = 0
+    for row in range(len(keys)):
+        key = keys[row]
+        # The upper bits of a product with 2^64 / golden ratio: D. Knuth, The Art of Computer Programming, 6.4.
+        slot = np.int64((np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(64 - bits))
+        while slots[slot] >= 0 and different[slots[slot]] != key:
+            slot = (slot + 1) & mask
+        if slots[slot] < 0:
+            slots[slot] = number
+            different[number] = key
+            first[number] = row
+            number += 1
+        inverse[row] = slots[slot]
+    return first[:number].copy(), inverse
+
+
+def common_labels(labels: np.ndarray, index: np.ndarray, inverse: np.ndarray, ignore_label: int) -> np.ndarray:
+    """The label that all points of a voxel have, else ``ignore_label``; (M,) for the maps of ``first_occurrences``."""
+    limits = np.iinfo(labels.dtype)
+    kept = labels[index]
+    if not limits.min <= ignore_label <= limits.max:
+        kept = kept.astype(np.int32)
+    kept[inverse[labels != labels[index][inverse]]] = ignore_label
+    return kept
+
+
+def voxel_means(features: np.ndarray, inverse: np.ndarray, num_voxels: int) -> np.ndarray:
+    """Mean of the features of each voxel's points, float32 (M, C), for the loader; sums are in float64."""
+    means = np.zeros((num_voxels, features.shape[1]))
+    counts = np.zeros(num_voxels, np.int64)
+    _add_to_voxels(features, inverse, means, counts)
+    means /= counts[:, None]
+    return means.astype(np.float32)
+
+
+@compiled
+def _add_to_voxels(features, inverse, sums, counts):
+    for point in range(len(inverse)):
+        voxel = inverse[point]
+        counts[voxel] += 1
+        for channel in range(features.shape[1]):
+            sums[voxel, channel] += features[point, channel]
+
+
+def features_of_voxels(features: np.ndarray, index: np.ndarray, inverse: np.ndarray, which: str) -> np.ndarray:
+    """What the voxels of ``first_occurrences`` show of their points' features (N, C), float32 (M, C).
+
+    Args:
+        which: "first": those of the point that occurs first; "mean": the mean over all of the voxel's points.
+    """
+    if which == "mean":
+        return voxel_means(features, inverse, len(index))
+    return features[index].astype(np.float32, copy=False)
+
+
+def _pack(rows: np.ndarray) -> np.ndarray:
+    """Number the cells of the rows' bounding box: keys int64 (N,), different for different rows.
+
+    A box with more cells than an int64 counts is made smaller: by the rank of a value among those that occur, of which
+    there are not more than rows.
+    """
+    columns = np.ascontiguousarray(rows.T, np.int64)  # (D, N): far faster along contiguous memory
+    columns -= columns.min(axis=1)[:, None]
+    keys, cells = columns[0], int(columns[0].max()) + 1
+    for column in columns[1:]:
+        width = int(column.max()) + 1
+        if cells * width > 1 << _KEY_BITS:
+            keys, cells = _ranks(keys)
+        if cells * width > 1 << _KEY_BITS:
+            column, width = _ranks(column)
+        keys *= width
+        keys += column
+        cells *= width
+    return keys
+
+
+def _ranks(values: np.ndarray) -> Tuple[np.ndarray, int]:
+    occurring, ranks = np.unique(values, return_inverse=True)
+    return ranks.astype(np.int64, copy=False), len(occurring)
+
+
+def _check_shapes(coordinates: np.ndarray, features: Any, labels: Any) -> None:
+    if np.ndim(coordinates) != 2 or coordinates.shape[1] < 1:
+        raise ValueError(f"coordinates have shape {np.shape(coordinates)}, expected (points, dimensions)")
+    if features is not None and (np.ndim(features) != 2 or len(features) != len(coordinates)):
+        raise ValueError(f"features have shape {np.shape(features)}, expected ({len(coordinates)}, channels)")
+    if labels is not None:
+        if np.shape(labels) != (len(coordinates),):
+            raise ValueError(f"labels have shape {np.shape(labels)}, expected ({len(coordinates)},)")
+        if np.asarray(labels).dtype.kind not in "iu":
+            raise ValueError(f"labels are {np.asarray(labels).dtype}, expected integers")
+
+
+def _checked_size(size: Any, dimensions: int) -> np.ndarray:
+    sizes = np.asarray(size, np.float64)
+    if sizes.ndim and sizes.shape != (dimensions,):
+        raise ValueError(f"quantization_size has shape {sizes.shape}, expected one number or {dimensions}")
+    if not np.all((sizes > 0) & (sizes < math.inf)):
+        raise UserError(f"voxel size {size}: expected a positive number in the unit of the coordinates, such as 0.02")
+    return sizes
+
+
+def _check_range(voxels: np.ndarray) -> None:
+    lowest, highest = voxels.min(), voxels.max()
+    if not (np.isfinite(lowest) and np.isfinite(highest)):
+        row = int(np.flatnonzero(~np.isfinite(voxels).all(axis=1))[0])
+        raise UserError(f"point {row} has a coordinate that is not a finite number; remove such points")
+    if lowest < _LIMITS.min or highest > _LIMITS.max:
+        raise UserError(
+            f"voxel coordinates reach from {lowest:.6g} to {highest:.6g}, beyond int32; use a larger voxel size, or "
+            "subtract the scene's minimum and remove stray points"
+        )

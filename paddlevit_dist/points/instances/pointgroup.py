@@ -1,0 +1,309 @@
+"""PointGroup as a whole: classes and offsets of points, clusters of them, and a score for every cluster.
+
+Source: L. Jiang et al., "PointGroup: Dual-Set Point Grouping for 3D Instance Segmentation", CVPR 2020, arXiv
+2004.01658.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+import paddle
+from paddle import nn
+
+from ...parallel import zero_of
+from ..sparse.layers import (
+    BatchNorm,
+    InverseConv3D,
+    ReLU,
+    RowsBatchNorm,
+    SparseNetwork,
+    StridedConv3D,
+    SubmanifoldConv3D,
+)
+from ..sparse.tensor import SparseTensor, cat
+from ..sparse.variants import build_variant, from_torch_names
+from .batches import pool_to_voxels
+from .grouping import Clusters, cluster_points
+from .proposals import voxelize_clusters
+
+_EPSILON = 1e-4  # of every batch normalisation; the momentum is 0.1 in PyTorch's sense
+NUM_LEVELS = 7
+
+
+class ResidualBlock(nn.Layer):
+    """Two convolutions, each after normalisation and ReLU, beside a shortcut."""
+
+    def __init__(self, in_channels: int, out_channels: int):
+        super().__init__()
+        same = in_channels == out_channels
+        self.i_branch = nn.Sequential(nn.Identity() if same else SubmanifoldConv3D(in_channels, out_channels, 1))
+        self.conv_branch = nn.Sequential(
+            BatchNorm(in_channels, epsilon=_EPSILON),
+            ReLU(),
+            SubmanifoldConv3D(in_channels, out_channels, 3),
+            BatchNorm(out_channels, epsilon=_EPSILON),
+            ReLU(),
+            SubmanifoldConv3D(out_channels, out_channels, 3),
+        )
+
+    def forward(self, x: SparseTensor) -> SparseTensor:
+        return self.conv_branch(x) + self.i_branch(x)
+
+
+class UBlock(nn.Layer):
+    """One level of the U-Net and, inside it, all deeper ones.
+
+    Args:
+        widths: channels of this level and of those below it.
+        repeats: residual blocks on the way down, and as many on the way up.
+    """
+
+    def __init__(self, widths: Sequence[int], repeats: int = 2):
+        super().__init__()
+        width = widths[0]
+        self.blocks = _blocks([width] * (repeats + 1))
+        self.is_deepest = len(widths) == 1
+        if self.is_deepest:
+            return
+        self.conv = nn.Sequential(
+            BatchNorm(width, epsilon=_EPSILON), ReLU(), StridedConv3D(width, widths[1], 2, stride=2)
+        )
+        self.u = UBlock(widths[1:], repeats)
+        self.deconv = nn.Sequential(
+            BatchNorm(widths[1], epsilon=_EPSILON), ReLU(), InverseConv3D(widths[1], width, 2, stride=2)
+        )
+        self.blocks_tail = _blocks([2 * width] + [width] * repeats)
+
+    def forward(self, x: SparseTensor) -> SparseTensor:
+        x = self.blocks(x)
+        if self.is_deepest:
+            return x
+        from_below = self.deconv(self.u(self.conv(x)))
+        return self.blocks_tail(cat(x, from_below))
+
+
+def _blocks(channels: Sequence[int]) -> nn.Sequential:
+    steps = zip(channels[:-1], channels[1:])
+    return nn.Sequential(*((f"block{i}", ResidualBlock(*step)) for i, step in enumerate(steps)))
+
+
+class PointGroupBackbone(SparseNetwork):
+    """U-Net of seven levels, semantic scores and offsets to the centre of a point's instance.
+
+    The original's strided convolution drops voxels at an odd upper border of its grid; this one keeps them.
+
+    Args:
+        num_classes: semantic classes.
+        in_channels: of the voxel features; 6 are colour and position.
+        width: channels of the first level, ``m`` in the paper's code; level i has i times as many.
+        repeats: residual blocks of a level on each way.
+    """
+
+    classifier_layers = ("linear",)
+    key_maps = {"PointGroup": from_torch_names}
+
+    def __init__(self, num_classes: int = 20, in_channels: int = 6, width: int = 16, repeats: int = 2):
+        super().__init__(in_channels, 3)
+        self.width, self.repeats = width, repeats
+        self.input_conv = nn.Sequential(SubmanifoldConv3D(in_channels, width, 3))
+        self.unet = UBlock([width * level for level in range(1, NUM_LEVELS + 1)], repeats)
+        self.output_layer = nn.Sequential(BatchNorm(width, epsilon=_EPSILON), ReLU())
+        self.reset_classifier(num_classes)
+        self.offset = nn.Sequential(nn.Linear(width, width), RowsBatchNorm(width, epsilon=_EPSILON), nn.ReLU())
+        self.offset_linear = nn.Linear(width, 3)
+
+    def forward_features(self, x: SparseTensor) -> SparseTensor:
+        """Features (N, width) on the voxels of ``x``, which is (N, in_channels) at stride 1."""
+        return self.output_layer(self.unet(self.input_conv(x)))
+
+    def forward(
+        self, x: SparseTensor, inverse: Optional[paddle.Tensor] = None
+    ) -> Tuple[paddle.Tensor, paddle.Tensor, paddle.Tensor]:
+        """Features, semantic scores and offsets of the points, or of the voxels without ``inverse``.
+
+        Args:
+            x: voxels.
+            inverse: int (P,), the voxel row of each point.
+
+        Returns:
+            features (P, width), semantic scores (P, num_classes), offsets (P, 3) in the unit of the positions.
+        """
+        voxels = self.forward_features(x)
+        features = voxels.features if inverse is None else voxels.slice(inverse)  # (P, width)
+        return features, self.linear(features), self.offset_linear(self.offset(features))
+
+    def reset_classifier(self, num_classes: int) -> None:
+        """Replace the semantic head by a fresh one."""
+        self.num_classes = num_classes
+        self.linear = nn.Linear(self.width, num_classes)
+
+
+class PointGroupNetwork(PointGroupBackbone):
+    """The backbone and the parts that score clusters: a U-Net of two levels over the voxels of each cluster."""
+
+    def __init__(self, num_classes: int = 20, in_channels: int = 6, width: int = 16, repeats: int = 2):
+        super().__init__(num_classes, in_channels, width, repeats)
+        self.score_unet = UBlock([width, 2 * width], repeats)
+        self.score_outputlayer = nn.Sequential(BatchNorm(width, epsilon=_EPSILON), ReLU())
+        self.score_linear = nn.Linear(width, 1)
+
+    def score_features(self, clusters: SparseTensor) -> paddle.Tensor:
+        """Features (N, width) of the clusters' voxels, from which the largest of each cluster is scored.
+
+        Args:
+            clusters: features (N, width), the cluster's number in column 0 of the coordinates.
+        """
+        return self.score_outputlayer(self.score_unet(clusters)).features
+
+
+_STAND_IN_POINTS = 50
+VARIANTS: Dict[str, Dict[str, Any]] = {"pointgroup": {}}
+
+
+def build(name: str, num_classes: int = 20, image_size=None, **options: Any) -> "PointGroup":
+    """The network that ``name`` stands for, with options."""
+    return build_variant(PointGroup, VARIANTS, name, num_classes, image_size, options)
+
+
+class Grouping(NamedTuple):
+    """Where the points of a batch lie, and how they are grouped.
+
+    Attributes:
+        xyz: float32 (P, 3), metres.
+        scenes: integers (P,), scene of each point.
+        is_thing: bool (classes,), whether a class has instances.
+        radius_m: points of a class that are closer belong together.
+        smallest: points that a cluster needs.
+        grid: voxels along the cube in which a cluster is scored.
+        scale: most voxels per metre in that cube.
+        shares: float (3,) from 0 to 1, where small clusters lie in their cubes.
+    """
+
+    xyz: np.ndarray
+    scenes: np.ndarray
+    is_thing: np.ndarray
+    radius_m: float
+    smallest: int
+    grid: int
+    scale: float
+    shares: np.ndarray
+
+
+class PointGroupOutput(NamedTuple):
+    """What the network says of P points.
+
+    Attributes:
+        semantic_scores: float32 (P, classes), logits.
+        offsets: float32 (P, 3), metres to the centre of the point's instance.
+        clusters: None where nothing was to be grouped. Those of the original positions come before those of the
+            shifted ones; their points are numbers among the P.
+        scores: (clusters,), logits; None without a cluster. In training it is a single 0 then that depends on the score
+            branch: in the loss it gives gradients of 0, and lets a rank take part in the others' backward pass.
+    """
+
+    semantic_scores: paddle.Tensor
+    offsets: paddle.Tensor
+    clusters: Optional[Clusters] = None
+    scores: Optional[paddle.Tensor] = None
+
+
+class PointGroup(PointGroupNetwork):
+    """The network whose ``forward`` does everything, as data-parallel training needs it.
+
+    Args:
+        num_classes, in_channels, width, repeats: as ``PointGroupBackbone``.
+    """
+
+    def forward(
+        self, x: SparseTensor, inverse: Optional[paddle.Tensor] = None, grouping: Optional[Grouping] = None
+    ) -> PointGroupOutput:
+        """Classes and offsets of the points and, with ``grouping``, scored clusters.
+
+        Args:
+            x: voxels (M, in_channels).
+            inverse: integers (P,), the voxel of each point; None: points are voxels.
+        """
+        features, semantic_scores, offsets = super().forward(x, inverse)
+        if grouping is None:
+            unused = zero_of(*self._score_parameters()).reshape([1]) if self.training else None
+            return PointGroupOutput(semantic_scores, offsets, None, unused)
+        clusters = group(semantic_scores, offsets, grouping)
+        scores = self._scores(features, clusters, grouping, (semantic_scores, offsets))
+        return PointGroupOutput(semantic_scores, offsets, clusters, scores)
+
+    def _score_parameters(self) -> Tuple[paddle.Tensor, ...]:
+        layers = (self.score_unet, self.score_outputlayer, self.score_linear)
+        return tuple(p for layer in layers for p in layer.parameters())
+
+    def _scores(
+        self,
+        features: paddle.Tensor,
+        clusters: Clusters,
+        grouping: Grouping,
+        heads: Tuple[paddle.Tensor, ...],
+    ) -> Optional[paddle.Tensor]:
+        if clusters.number:
+            return self._scores_of(features, clusters, grouping, heads)
+        if not self.training:
+            return None
+        return 0.0 * self._scores_of(features, _stand_in(features.shape[0]), grouping, heads)
+
+    def _scores_of(
+        self,
+        features: paddle.Tensor,
+        clusters: Clusters,
+        grouping: Grouping,
+        heads: Tuple[paddle.Tensor, ...],
+    ) -> paddle.Tensor:
+        voxels = voxelize_clusters(clusters, grouping.xyz, grouping.grid, grouping.scale, grouping.shares)
+        members = paddle.gather(features, paddle.to_tensor(clusters.points))  # (S, width)
+        pooled = pool_to_voxels(members, paddle.to_tensor(voxels.voxel_of), len(voxels.coordinates))
+        pooled = _After.apply(pooled, *heads)
+        of_voxels = self.score_features(SparseTensor(pooled, voxels.coordinates, num_scenes=clusters.number))
+        # The largest over a cluster's voxels is the largest over its points, and a voxel of many points is no tie.
+        cluster_of = paddle.to_tensor(voxels.coordinates[:, 0])
+        largest = paddle.geometric.segment_max(of_voxels, cluster_of)  # (clusters, width)
+        return self.score_linear(largest).squeeze(-1)
+
+
+def _stand_in(num_points: int) -> Clusters:
+    """A cluster in place of none, of the first points: a rank without clusters goes through the score branch with it,
+    where the others exchange statistics, and its score counts nothing."""
+    number = min(num_points, _STAND_IN_POINTS)
+    offsets = np.array([0, number], np.int32)
+    return Clusters(np.zeros(number, np.int32), np.arange(number, dtype=np.int32), offsets)
+
+
+def group(semantic_scores: paddle.Tensor, offsets: paddle.Tensor, grouping: Grouping) -> Clusters:
+    """Clusters of the points of things: of where they are, and of where their offsets lead; on the host."""
+    classes = semantic_scores.detach().argmax(axis=-1).numpy()
+    things = np.flatnonzero(grouping.is_thing[classes])
+    places = grouping.xyz[things]
+    shifted = places + offsets.detach().astype("float32").numpy()[things]
+    scenes = grouping.scenes[things]
+    found = [
+        cluster_points(xyz, classes[things], scenes, grouping.radius_m, grouping.smallest) for xyz in (places, shifted)
+    ]
+    clusters = found[0].followed_by(found[1])
+    return clusters._replace(points=things[clusters.points].astype(np.int32))
+
+
+class _After(paddle.autograd.PyLayer):
+    """The first tensor unchanged, as if it depended on the others.
+
+    The backward pass then comes to the others when it has finished with what follows here, on every rank, whatever the
+    loss looks like behind it. Otherwise ranks could meet in the collectives of different normalisations.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: paddle.Tensor, *others: paddle.Tensor) -> paddle.Tensor:
+        ctx.save_for_backward(x, *others)
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: paddle.Tensor) -> Any:
+        x, *others = ctx.saved_tensor()
+        zeros = [None if t.stop_gradient else paddle.zeros(t.shape, dtype=t.dtype) for t in others]
+        return (None if x.stop_gradient else gradient, *zeros)

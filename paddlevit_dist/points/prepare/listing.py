@@ -1,0 +1,198 @@
+"""What the preparations of all kinds of raw scenes have in common: sources, splits and checks."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Dict, List, NamedTuple, Optional, Tuple
+
+import numpy as np
+
+from ...errors import UserError
+from ..data.scene import IGNORED
+from ..data.scene_store import read_lines
+
+SPLITS = ("train", "val", "test")
+VAL_EVERY = 5  # without lists and folders every fifth scene is held out
+
+
+class Source(NamedTuple):
+    """A raw scene: its name, its files, and whether they hold labels."""
+
+    name: str
+    files: Tuple[str, ...]
+    labelled: bool
+
+
+def find_files(root: str, suffix: str) -> Dict[str, str]:
+    """Path of each file below ``root`` that ends in ``suffix``, by what comes before that in its name.
+
+    Raises:
+        UserError: there is none, or two have the same name.
+    """
+    found: Dict[str, str] = {}
+    for folder, subfolders, names in os.walk(root, followlinks=True):
+        subfolders.sort()
+        for name in sorted(names):
+            if not name.endswith(suffix) or name == suffix:
+                continue
+            stem, path = name[: -len(suffix)], os.path.join(folder, name)
+            if stem in found:
+                raise UserError(
+                    f"scene {stem} is there twice, as {found[stem]} and {path}; remove or rename one of them"
+                )
+            found[stem] = path
+    if not found:
+        raise UserError(f"{root} holds no file that ends in {suffix}; give the folder that the scenes lie in")
+    return found
+
+
+def split_scenes(
+    root: str, found: Dict[str, str], lists: Dict[str, Optional[str]], list_name: str
+) -> Optional[Dict[str, List[str]]]:
+    """The names of each split: from the lists that the user gives, from lists in ``root``, or from the folders
+    ``train``, ``val`` and ``test`` that the scenes lie in; None where none of these is there.
+
+    Args:
+        found: path of each scene.
+        lists: the user's files by split.
+        list_name: what a list in ``root`` is called, with ``{}`` for the split.
+
+    Raises:
+        UserError: a list cannot be read, or names a scene that was not found.
+    """
+    files = {split: path for split, path in lists.items() if path}
+    if not files:
+        candidates = {split: os.path.join(root, list_name.format(split)) for split in SPLITS}
+        files = {split: path for split, path in candidates.items() if os.path.exists(path)}
+    if files:
+        return {split: _listed(path, found, root) for split, path in files.items()}
+    by_folder: Dict[str, List[str]] = {}
+    for name, path in found.items():
+        parts = Path(os.path.relpath(path, root)).parts[:-1]
+        split = next((split for split in SPLITS if split in parts), None)
+        if split is None:
+            return None
+        by_folder.setdefault(split, []).append(name)
+    return {split: sorted(by_folder[split]) for split in SPLITS if split in by_folder}
+
+
+def hold_out(found: Dict[str, str]) -> Dict[str, List[str]]:
+    """Every fifth scene for validation, the others for training; at least one of each.
+
+    Raises:
+        UserError: there is a single scene.
+    """
+    names = sorted(found)
+    if len(names) < 2:
+        raise UserError(
+            f"scene {found[names[0]]} is the only one: at least one to train and one to validate are needed"
+        )
+    val = names[VAL_EVERY - 1 :: VAL_EVERY] or names[-1:]
+    return {"train": [name for name in names if name not in set(val)], "val": val}
+
+
+def _listed(path: str, found: Dict[str, str], root: str) -> List[str]:
+    names = read_lines(path)
+    if names is None:
+        raise UserError(f"list {path} does not exist; expected a file with one scene name in each line")
+    names = [name if name in found else Path(name).stem for name in names]  # also with folder and ending
+    for name in names:
+        if name not in found:
+            raise UserError(f"{path} names scene {name}, which is not in {root}; add its file or remove the line")
+    if not names:
+        raise UserError(f"{path} names no scene; write one scene name in each line")
+    return names
+
+
+def points_of(path: str, columns: Dict[str, np.ndarray], grey: bool = False) -> Tuple[np.ndarray, np.ndarray]:
+    """xyz (points, 3), in the float type of the file, and uint8 rgb (points, 3) from the columns of a file.
+
+    Args:
+        grey: take middle grey where there are no colours.
+
+    Raises:
+        UserError: coordinates or colours are missing, a point is not finite, or there is none.
+    """
+    missing = [name for name in "xyz" if name not in columns]
+    if missing:
+        raise UserError(f"{path} has no property {', '.join(missing)}; its points need x, y and z in metres")
+    xyz = np.stack([columns[name] for name in "xyz"], axis=1)
+    xyz = xyz if xyz.dtype.kind == "f" else xyz.astype(np.float64)
+    if not len(xyz):
+        raise UserError(f"{path} has no points; leave it out")
+    bad = ~np.isfinite(xyz).all(axis=1)
+    if bad.any():
+        raise UserError(
+            f"{path}: {int(bad.sum()):,} points have coordinates that are not finite numbers, the first is point "
+            f"{int(bad.argmax())}; remove them"
+        )
+    return xyz, _colors(path, columns, len(xyz), grey)
+
+
+def _colors(path: str, columns: Dict[str, np.ndarray], points: int, grey: bool) -> np.ndarray:
+    for names in (("red", "green", "blue"), ("diffuse_red", "diffuse_green", "diffuse_blue"), ("r", "g", "b")):
+        if all(name in columns for name in names):
+            break
+    else:
+        if grey:
+            return np.full((points, 3), 128, np.uint8)
+        raise UserError(
+            f"{path} has no colours (properties red, green and blue); add them, or take grey for all such scenes with "
+            "--missing_colors=grey"
+        )
+    values = np.stack([columns[name] for name in names], axis=1)
+    if values.dtype == np.uint8:
+        return values
+    if values.dtype.kind == "f" and values.max() <= 1.0:
+        values = 255.0 * values
+    if not (values.min() >= 0 and values.max() <= 255):
+        is_16_bit = values.min() >= 0 and 255 < values.max() <= np.iinfo(np.uint16).max
+        remedy = ": colours of 16 bits are divided by 257 and stored as uchar" if is_16_bit else ""
+        raise UserError(
+            f"{path} has colours from {values.min():g} to {values.max():g}; expected 0 to 255, or 0 to 1 as "
+            f"float{remedy or '; export it again'}"
+        )
+    return np.rint(values).astype(np.uint8)
+
+
+def whole_labels(path: str, what: str, values: np.ndarray) -> np.ndarray:
+    """Labels as int64, all negative ones as -100, and NaN too: CloudCompare writes it for points without a label.
+
+    Raises:
+        UserError: one is no whole number.
+    """
+    if values.dtype.kind == "f":
+        values = np.where(np.isnan(values), values.dtype.type(IGNORED), values)
+        wrong = ~(np.abs(values) < 2.0**31) | (np.rint(values) != values)
+        if wrong.any():
+            value = values[wrong.argmax()]
+            raise UserError(f"{path} has {what} {value:g}, which is no whole number; choose another property for it")
+    labels = values.astype(np.int64)
+    return np.where(labels < 0, IGNORED, labels)
+
+
+def check_classes(path: str, labels: np.ndarray, num_classes: Optional[int]) -> np.ndarray:
+    """``labels`` as int16, each -100 or a class.
+
+    Raises:
+        UserError: one is out of range.
+    """
+    limit = np.iinfo(np.int16).max + 1 if num_classes is None else num_classes
+    wrong = labels >= limit
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise UserError(
+            f"{path}: point {row} has label {int(labels[row])}, which is out of range; with {limit} classes labels go "
+            f"from 0 to {limit - 1}, negative ones are ignored"
+        )
+    return labels.astype(np.int16)
+
+
+def number_instances(path: str, instances: np.ndarray) -> np.ndarray:
+    """Instances renumbered from 0 without gaps, int16, -100 for none."""
+    occurring = np.unique(instances[instances >= 0])
+    if len(occurring) > np.iinfo(np.int16).max:
+        raise UserError(f"{path} has {len(occurring):,} instances; at most 32,767 are possible in a scene: cut it up")
+    numbered = np.searchsorted(occurring, instances)
+    return np.where(instances >= 0, numbered, IGNORED).astype(np.int16)

@@ -1,0 +1,1 @@
+"""Semantic segmentation of point clouds: the task, its losses, metrics and exports."""

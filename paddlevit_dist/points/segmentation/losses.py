@@ -1,0 +1,46 @@
+"""Losses over points with labels, some of which have none."""
+
+from __future__ import annotations
+
+from typing import Tuple
+
+import paddle
+import paddle.nn.functional as F
+
+from ..data.scene import IGNORED
+
+
+def summed_cross_entropy(logits: paddle.Tensor, labels: paddle.Tensor) -> paddle.Tensor:
+    """Cross-entropy summed over the labelled points: 0, with zero gradients, where there are none.
+
+    Args:
+        logits: float32 (P, classes), P at least 1.
+        labels: int64 (P,), -100 where there is none.
+    """
+    return F.cross_entropy(logits, labels, ignore_index=IGNORED, reduction="sum")
+
+
+def lovasz_softmax(logits: paddle.Tensor, labels: paddle.Tensor) -> Tuple[paddle.Tensor, paddle.Tensor]:
+    """The Lovasz extension of 1 - IoU of each class: (sum over the classes that are present, their number).
+
+    Source: M. Berman et al., "The Lovasz-Softmax loss", CVPR 2018, arXiv 1705.08790, equations 8 to 11.
+
+    Args:
+        logits: float32 (P, classes), P at least 1.
+        labels: int64 (P,), -100 where there is none.
+    """
+    classes = logits.shape[1]
+    valid = (labels != IGNORED).astype("float32").unsqueeze(-1)  # (P, 1)
+    truth = F.one_hot(paddle.clip(labels, min=0), classes) * valid  # (P, classes)
+    # A point without a label has no error, so it comes last in the order of errors and adds nothing.
+    errors = (truth - F.softmax(logits, axis=-1)).abs() * valid
+    order = paddle.argsort(errors.detach(), axis=0, descending=True)  # of the points, for each class
+    errors = paddle.take_along_axis(errors, order, axis=0)
+    truth = paddle.take_along_axis(truth, order, axis=0)
+    # When all points up to one are wrong: what is left of the intersection, and the union.
+    intersection = truth.sum(axis=0) - truth.cumsum(axis=0)
+    union = truth.sum(axis=0) + (paddle.take_along_axis(valid.expand_as(truth), order, axis=0) - truth).cumsum(axis=0)
+    loss_at = 1.0 - intersection / paddle.clip(union, min=1.0)
+    steps = paddle.concat([loss_at[:1], loss_at[1:] - loss_at[:-1]], axis=0)
+    present = (truth.sum(axis=0) > 0).astype("float32")  # (classes,)
+    return ((errors * steps).sum(axis=0) * present).sum(), present.sum()

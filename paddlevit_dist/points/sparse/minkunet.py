@@ -1,0 +1,199 @@
+"""MinkowskiEngine's U-Nets and the small network of its tutorial, with its parameter names and shapes.
+
+Source: C. Choy, J. Gwak, S. Savarese, "4D Spatio-Temporal ConvNets: Minkowski Convolutional Neural Networks", CVPR
+2019, arXiv 1904.08755, figure 4; names, widths and depths as in MinkowskiEngine 0.5 (examples/minkunet.py).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Dict, Sequence
+
+import paddle
+from paddle import nn
+
+from .layers import Convolution, NestedBatchNorm, ReLU, SparseNetwork, TransposedConvolution
+from .tensor import SparseTensor, cat
+from .variants import build_variant, from_torch_names
+
+_DEPTHS = {"14": (1,) * 8, "18": (2,) * 8, "34": (2, 3, 4, 6, 2, 2, 2, 2)}
+_DOWN = (32, 64, 128, 256)
+_UP = {
+    "14a": (128, 128, 96, 96),
+    "14b": (128, 128, 128, 128),
+    "14c": (192, 192, 128, 128),
+    "18a": (128, 128, 96, 96),
+    "18b": (128, 128, 128, 128),
+    "18c": (192, 192, 128, 128),  # not in MinkowskiEngine: the widths of 14c
+    "34a": (256, 128, 64, 64),
+    "34b": (256, 128, 64, 32),
+    "34c": (256, 128, 96, 96),
+}
+VARIANTS: Dict[str, Dict[str, Any]] = {
+    f"minkunet{name}": {"depths": _DEPTHS[name[:2]], "widths": _DOWN + up} for name, up in _UP.items()
+}
+_TUTORIAL: Dict[str, Dict[str, Any]] = {"minkunet_tutorial": {}}
+
+
+def build(name: str, num_classes: int = 20, image_size=None, **options: Any) -> "MinkUNet":
+    """The U-Net that ``name`` stands for, with the options that differ from its variant."""
+    return build_variant(MinkUNet, VARIANTS, name, num_classes, image_size, options)
+
+
+def build_tutorial(name: str, num_classes: int = 20, image_size=None, **options: Any) -> "TutorialNetwork":
+    """The tutorial's network, with options."""
+    return build_variant(TutorialNetwork, _TUTORIAL, name, num_classes, image_size, options)
+
+
+class ResidualBlock(nn.Layer):
+    """Two 3-wide convolutions around a shortcut, normalised after each convolution (He et al., 2016)."""
+
+    def __init__(self, in_channels: int, out_channels: int, dimension: int):
+        super().__init__()
+        self.conv1 = Convolution(in_channels, out_channels, 3, dimension=dimension)
+        self.norm1 = NestedBatchNorm(out_channels)
+        self.conv2 = Convolution(out_channels, out_channels, 3, dimension=dimension)
+        self.norm2 = NestedBatchNorm(out_channels)
+        self.relu = ReLU()
+        self.downsample = None
+        if in_channels != out_channels:
+            shortcut = Convolution(in_channels, out_channels, 1, dimension=dimension)
+            self.downsample = nn.Sequential(shortcut, NestedBatchNorm(out_channels))
+
+    def forward(self, x: SparseTensor) -> SparseTensor:
+        y = self.relu(self.norm1(self.conv1(x)))
+        y = self.norm2(self.conv2(y))
+        return self.relu(y + (x if self.downsample is None else self.downsample(x)))
+
+
+class MinkUNet(SparseNetwork):
+    """U-Net over five levels of voxels, strides 1 to 16.
+
+    Args:
+        num_classes: outputs for each voxel; 0 for a network that returns features.
+        in_channels: of the voxel features.
+        depths: residual blocks of the eight stages, four down and four up.
+        widths: their channels.
+        first_channels: of the stem.
+        dimension: spatial axes, 2 or 3.
+    """
+
+    classifier_layers = ("final",)
+    key_maps = {"MinkowskiEngine": from_torch_names}
+
+    def __init__(
+        self,
+        num_classes: int = 20,
+        in_channels: int = 3,
+        depths: Sequence[int] = _DEPTHS["14"],
+        widths: Sequence[int] = _DOWN + _UP["14a"],
+        first_channels: int = 32,
+        dimension: int = 3,
+    ):
+        super().__init__(in_channels, dimension)
+        self.num_features = widths[7]
+        self.relu = ReLU()
+        self.conv0p1s1 = Convolution(in_channels, first_channels, 5, dimension=dimension)
+        self.bn0 = NestedBatchNorm(first_channels)
+
+        channels, skipped = first_channels, [first_channels]
+        for stage, stride in enumerate((1, 2, 4, 8)):
+            down = Convolution(channels, channels, 2, stride=2, dimension=dimension)
+            setattr(self, f"conv{stage + 1}p{stride}s2", down)
+            setattr(self, f"bn{stage + 1}", NestedBatchNorm(channels))
+            setattr(self, f"block{stage + 1}", _stage(channels, widths[stage], depths[stage], dimension))
+            channels = widths[stage]
+            skipped.append(channels)
+        skipped.pop()  # the deepest level is not skipped to
+        for stage, stride in zip(range(4, 8), (16, 8, 4, 2)):
+            width = widths[stage]
+            up = TransposedConvolution(channels, width, 2, stride=2, dimension=dimension)
+            setattr(self, f"convtr{stage}p{stride}s2", up)
+            setattr(self, f"bntr{stage}", NestedBatchNorm(width))
+            setattr(self, f"block{stage + 1}", _stage(width + skipped.pop(), width, depths[stage], dimension))
+            channels = width
+        self.reset_classifier(num_classes)
+        _initialise(self)
+
+    def forward_features(self, x: SparseTensor) -> SparseTensor:
+        """Features (N, num_features) on the voxels of ``x``, which is (N, in_channels) at stride 1."""
+        x = self.relu(self.bn0(self.conv0p1s1(x)))
+        skipped = [x]
+        for stage, stride in enumerate((1, 2, 4, 8), start=1):
+            x = getattr(self, f"conv{stage}p{stride}s2")(x)
+            x = self.relu(getattr(self, f"bn{stage}")(x))
+            x = getattr(self, f"block{stage}")(x)
+            skipped.append(x)
+        skipped.pop()
+        for stage, stride in zip(range(4, 8), (16, 8, 4, 2)):
+            x = getattr(self, f"convtr{stage}p{stride}s2")(x)
+            x = self.relu(getattr(self, f"bntr{stage}")(x))
+            x = getattr(self, f"block{stage + 1}")(cat(x, skipped.pop()))
+        return x
+
+    def forward(self, x: SparseTensor) -> paddle.Tensor:
+        """Logits (N, num_classes) of the voxels, in their order; features when the network has no classes."""
+        return self.final(self.forward_features(x)).features
+
+    def reset_classifier(self, num_classes: int) -> None:
+        """Replace the last layer by a fresh one for ``num_classes``, or by nothing for 0."""
+        self.num_classes = num_classes
+        self.final = _classifier(self.num_features, num_classes, self.dimension)
+
+
+class TutorialNetwork(SparseNetwork):
+    """Four layers: a convolution, one of stride 2, its transpose, and the classifier.
+
+    Args:
+        num_classes: outputs for each voxel; 0 for a network that returns features.
+        in_channels: of the voxel features.
+        dimension: spatial axes, 2 or 3.
+    """
+
+    classifier_layers = ("conv4",)
+    key_maps = {"MinkowskiEngine": from_torch_names}
+
+    def __init__(self, num_classes: int = 20, in_channels: int = 3, dimension: int = 3):
+        super().__init__(in_channels, dimension)
+        self.relu = ReLU()
+        self.conv1 = Convolution(in_channels, 32, 3, dimension=dimension)
+        self.bn1 = NestedBatchNorm(32)
+        self.conv2 = Convolution(32, 64, 3, stride=2, dimension=dimension)
+        self.bn2 = NestedBatchNorm(64)
+        self.conv3 = TransposedConvolution(64, 32, 3, stride=2, dimension=dimension)
+        self.bn3 = NestedBatchNorm(32)
+        self.reset_classifier(num_classes)
+
+    def forward_features(self, x: SparseTensor) -> SparseTensor:
+        """Features (N, 32) on the voxels of ``x``, which is (N, in_channels) at stride 1."""
+        x = self.relu(self.bn1(self.conv1(x)))
+        x = self.relu(self.bn2(self.conv2(x)))
+        return self.relu(self.bn3(self.conv3(x)))
+
+    def forward(self, x: SparseTensor) -> paddle.Tensor:
+        """Logits (N, num_classes) of the voxels, in their order; features when the network has no classes."""
+        return self.conv4(self.forward_features(x)).features
+
+    def reset_classifier(self, num_classes: int) -> None:
+        """Replace the last layer by a fresh one for ``num_classes``, or by nothing for 0."""
+        self.num_classes = num_classes
+        self.conv4 = _classifier(32, num_classes, self.dimension)
+
+
+def _stage(in_channels: int, out_channels: int, depth: int, dimension: int) -> nn.Sequential:
+    return nn.Sequential(
+        *(ResidualBlock(out_channels if block else in_channels, out_channels, dimension) for block in range(depth))
+    )
+
+
+def _classifier(in_channels: int, num_classes: int, dimension: int) -> nn.Layer:
+    return Convolution(in_channels, num_classes, 1, bias=True, dimension=dimension) if num_classes else nn.Identity()
+
+
+def _initialise(network: nn.Layer) -> None:
+    """Normal weights with variance 2 / (C_out K) (He et al., 2015, backward case), as MinkowskiEngine's U-Nets start;
+    transposed convolutions keep their uniform weights."""
+    for layer in network.sublayers():
+        if isinstance(layer, Convolution):
+            deviation = math.sqrt(2.0 / (layer.out_channels * layer.kernel_size**layer.dimension))
+            nn.initializer.Normal(0.0, deviation)(layer.kernel)

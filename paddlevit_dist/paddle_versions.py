@@ -7,6 +7,12 @@ from typing import Any
 import paddle
 
 
+def squared_norm(tensor: paddle.Tensor) -> paddle.Tensor:
+    """Sum of the squares of all elements, (1,). It takes a tenth of the time of ``paddle.linalg.norm`` on a CPU; no
+    public function of Paddle is this operation."""
+    return paddle._C_ops.squared_l2_norm(tensor)
+
+
 def create_accumulators(optimizer: Any) -> None:
     """Make an optimizer allocate its moments before its first step, so that saved ones can be put into them."""
     block = paddle.static.default_main_program().global_block()

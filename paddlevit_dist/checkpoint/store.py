@@ -1,40 +1,44 @@
 """Checkpoints of a run: a directory each, complete or absent.
 
-``checkpoints/epoch_0004/`` holds ``model.pdparams`` (readable by plain ``paddle.load``), ``model_ema.pdparams`` if the
-run averages weights, ``optimizer.npz``, ``state.json``, ``about.yaml`` (what the weights are of and which input they
-expect) and ``manifest.json`` with the size and SHA-256 of each.
+``checkpoints/epoch_0004/``, or ``checkpoints/update_00000123/`` in the middle of an epoch, holds ``model.pdparams``
+(readable by plain ``paddle.load``), ``model_ema.pdparams`` if the run averages weights, ``optimizer.npz``,
+``state.json``, ``about.yaml`` (what the weights are of and which input they expect) and ``manifest.json`` with the size
+and SHA-256 of each. ``evaluation.json`` comes later, when its evaluation is done.
 ``checkpoints/last`` and ``checkpoints/best`` are symbolic links that are switched when everything else is on disk.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+import math
 import os
 import re
 import shutil
 from pathlib import Path
-from typing import Any, Callable, Dict, List, NamedTuple, Optional
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 import paddle
 import yaml
 
 from ..errors import UserError
+from ..files import atomic_file
 from .weights import AVERAGED, checkpoint_in
 
 MODEL, OPTIMIZER, STATE, MANIFEST = "model.pdparams", "optimizer.npz", "state.json", "manifest.json"
-ABOUT = "about.yaml"
-_PREFIX = "epoch_"
+ABOUT, EVALUATION = "about.yaml", "evaluation.json"
+_NAME = re.compile(r"(epoch|update)_(\d+)")
 
 
 class RunState(NamedTuple):
     """All that is needed, beside the configuration, to go on exactly where a run stopped.
 
     Attributes:
-        position: epoch (from 1) and update reached, samples consumed in an unfinished epoch.
+        position: epochs that are done, samples consumed of the one after them, updates since the start.
         optimizer: accumulators by structured name.
-        extra: everything else, plain JSON values (scaler, best metric, versions, configuration).
+        extra: everything else, plain JSON values (scaler, best metric, whether an evaluation is due, versions).
     """
 
     position: Dict[str, int]
@@ -46,19 +50,23 @@ class Damaged(Exception):
     """A checkpoint is incomplete or has changed on disk."""
 
 
-def name_of(epoch: int) -> str:
-    return f"{_PREFIX}{epoch:04d}"
+def epoch_name(epoch: int) -> str:
+    return f"epoch_{epoch:04d}"
+
+
+def update_name(update: int) -> str:
+    return f"update_{update:08d}"
 
 
 def save(
     folder: Path,
-    epoch: int,
+    name: str,
     model: paddle.nn.Layer,
     state: RunState,
     averaged: Optional[Dict[str, paddle.Tensor]] = None,
     about: Optional[Dict[str, Any]] = None,
 ) -> Path:
-    """Write the checkpoint of ``epoch`` into ``folder`` and return its directory. Main process only.
+    """Write the checkpoint ``name`` into ``folder`` and return its directory. Main process only.
 
     ``averaged`` are the averaged weights by the model's names, if there are any; ``about`` is plain values for YAML.
 
@@ -68,7 +76,7 @@ def save(
     Raises:
         UserError: the disk refuses, for example because it is full; earlier checkpoints stay as they were.
     """
-    final = folder / name_of(epoch)
+    final = folder / name
     temporary = folder / f".{final.name}.{os.getpid()}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -108,12 +116,40 @@ def link(folder: Path, name: str, target: Path) -> None:
     os.replace(temporary, folder / name)
 
 
-def prune(folder: Path, keep: Callable[[int], bool]) -> None:
-    """Remove checkpoints that are neither linked nor wanted by ``keep(epoch)``."""
+def prune(folder: Path, keep: Callable[[int], bool], update: int, keep_updates: int) -> None:
+    """Remove checkpoints that are neither linked nor wanted.
+
+    Wanted are those of epochs for which ``keep(epoch)`` holds, and the newest ``keep_updates`` of updates up to the
+    present ``update``: later ones were left by a run that this one has begun again.
+    """
     linked = {(folder / name).resolve().name for name in ("last", "best") if (folder / name).is_symlink()}
-    for epoch, path in _numbered(folder):
-        if path.name not in linked and not keep(epoch):
+    numbers = sorted(number for kind, number, _ in _numbered(folder) if kind == "update" and number <= update)
+    kept = numbers[-keep_updates:]
+    for kind, number, path in _numbered(folder):
+        if path.name not in linked and not (keep(number) if kind == "epoch" else number in kept):
             _remove(path)
+
+
+def write_evaluation(directory: Path, best: Dict[str, Any]) -> None:
+    """Note in a checkpoint that its evaluation is done, and the best one so far. Main process only.
+
+    Raises:
+        UserError: the disk refuses.
+    """
+    with atomic_file(directory / EVALUATION) as file:
+        file.write(json.dumps({"best": best}).encode())
+
+
+def discard(directory: Path) -> None:
+    """Remove a checkpoint; ``last`` then links to the newest that is left. Main process only."""
+    folder, last = directory.parent, directory.parent / "last"
+    left = [path for path in _newest_first(folder) if path != directory]
+    if last.resolve() == directory.resolve():
+        if left:
+            link(folder, "last", left[0])
+        else:
+            last.unlink()
+    _remove(directory)
 
 
 def verify(directory: Path) -> None:
@@ -141,7 +177,11 @@ def read(directory: Path) -> RunState:
     content = json.loads((directory / STATE).read_text(encoding="utf-8"))
     with np.load(directory / OPTIMIZER, allow_pickle=False) as arrays:
         optimizer = {name: arrays[name] for name in arrays.files}
-    return RunState(content["position"], optimizer, content["extra"])
+    extra = content["extra"]
+    with contextlib.suppress(FileNotFoundError, ValueError):
+        evaluation = json.loads((directory / EVALUATION).read_text(encoding="utf-8"))
+        extra = {**extra, "best": evaluation["best"], "evaluation_due": False}
+    return RunState(content["position"], optimizer, extra)
 
 
 def averaged_weights(directory: Path) -> Optional[Path]:
@@ -180,7 +220,7 @@ def newest_good(folder: Path, say: Callable[[str], None]) -> Optional[Path]:
     of its former life. ``say`` is told about each damaged one.
     """
     last = (folder / "last").resolve().name
-    for _, path in sorted(_numbered(folder), key=lambda item: (item[1].name == last, item[0]), reverse=True):
+    for path in sorted(_newest_first(folder), key=lambda path: path.name != last):
         try:
             verify(path)
         except Damaged as error:
@@ -239,15 +279,33 @@ def resolve(source: str, own_folder: Path, say: Callable[[str], None]) -> Option
 
 
 def is_newest(directory: Path) -> bool:
-    """Whether no checkpoint of a later epoch lies beside this one."""
-    return all(path.name <= directory.resolve().name for _, path in _numbered(directory.resolve().parent))
+    """Whether no later checkpoint lies beside this one."""
+    return _newest_first(directory.resolve().parent)[0] == directory.resolve()
 
 
-def _numbered(folder: Path) -> List:
+def _numbered(folder: Path) -> List[Tuple[str, int, Path]]:
+    """Kind, number and path of each checkpoint in a folder."""
     if not folder.is_dir():
         return []
-    matches = [(re.fullmatch(_PREFIX + r"(\d+)", path.name), path) for path in folder.iterdir()]
-    return [(int(match.group(1)), path) for match, path in matches if match]
+    matches = [(_NAME.fullmatch(path.name), path) for path in folder.iterdir()]
+    return [(match[1], int(match[2]), path) for match, path in matches if match]
+
+
+def _newest_first(folder: Path) -> List[Path]:
+    """The checkpoints in a folder by their place in the training; one of an update that does not tell it comes first,
+    to be found damaged."""
+
+    def place(entry: Tuple[str, int, Path]) -> Tuple[float, int, int]:
+        kind, number, path = entry
+        if kind == "epoch":
+            return number, 0, 1
+        try:
+            position = json.loads((path / STATE).read_text(encoding="utf-8"))["position"]
+            return position["epoch"], position["consumed"], 0
+        except (OSError, ValueError, KeyError, TypeError):
+            return math.inf, number, 0
+
+    return [path for _, _, path in sorted(_numbered(folder), key=place, reverse=True)]
 
 
 def _fingerprint(path: Path) -> Dict[str, Any]:

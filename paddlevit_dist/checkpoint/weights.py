@@ -229,9 +229,10 @@ def checkpoint_in(path: Union[str, os.PathLike]) -> Path:
         for name in ("best", "last"):
             if (folder / name).is_dir() and (folder / name).is_symlink():
                 return folder / name
-        numbered = sorted(folder.glob("epoch_[0-9]*"))  # links do not survive every way of copying
-        if numbered:
-            return numbered[-1]
+        for kind in ("epoch", "update"):  # links do not survive every way of copying
+            numbered = sorted(folder.glob(f"{kind}_[0-9]*"))
+            if numbered:
+                return numbered[-1]
     return given
 
 

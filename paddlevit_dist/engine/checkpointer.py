@@ -1,266 +1,222 @@
-"""Where a run starts from and what it leaves: weights, optimizer state and position, decided once for all ranks."""
+"""When a training is saved, what is saved of it, and how it is put back; decided once for all ranks."""
 
 from __future__ import annotations
 
+import time
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Optional
 
 import paddle
 
 from ..checkpoint import store as checkpoints
 from ..checkpoint.load import load_weights
-from ..checkpoint.weights import evaluated_weights, read_state
-from ..contracts.task import Task
+from ..checkpoint.weights import read_state
 from ..errors import UserError
-from ..observe.history import supersede
-from ..observe.record import RunRecord
-from ..parallel import all_gather, broadcast_object, is_main
-from . import about
-from .about import Change, as_event, changed_settings, shown, table_of
-from .model_ema import AveragedWeights
-from .optimizer import optimizer_state, restore_optimizer
+from ..loading.sampler import TrainingSampler
+from ..parallel import Agreement, all_gather, broadcast_object, is_main
+from .model_ema import ModelEma
+from .optimizer import OptimizerState
 from .precision import Precision
+from .schedule import Schedule
 from .steps import not_finite, weights_digest
 
 
-class Start(NamedTuple):
-    """Where training begins: an epoch (from 1), after some of its samples."""
+@dataclass(frozen=True)
+class Saving:
+    """How often a run is saved in the middle of its epochs, and which checkpoints stay.
 
-    epoch: int
-    consumed: int
+    Attributes:
+        every_updates: of the whole training; 0 for never.
+        every_minutes: since the last checkpoint, by the main process's clock; 0 for never.
+        keep_updates: how many of these stay, the newest.
+        keep_epoch: whether the checkpoint of an epoch stays when it is neither the last nor the best.
+    """
+
+    every_updates: int
+    every_minutes: float
+    keep_updates: int
+    keep_epoch: Callable[[int], bool]
 
 
-class Keeper:
-    """Loads and saves the state of one training run. Every rank has one and calls its methods.
+class Checkpointer:
+    """Saves and restores the parts of one training. Every rank has one and calls the same methods.
+
+    A part has ``state_dict`` and ``load_state_dict``; the sampler's and the schedule's are where the training stands.
 
     Args:
         folder: the run's ``checkpoints`` folder.
+        saving: when, and what stays.
+        describe: makes the content of ``about.yaml``; called on the main process.
+        say: takes a line for the log.
         model: the inner model, not its data-parallel wrapper.
-        averaged: its averaged weights, if the run has any.
-        global_batch_size: samples of one update.
-        datasets: samples of each split.
-        updates_per_epoch: of a whole epoch.
+        ema: its averaged weights, if the run has any.
+
+    Attributes:
+        best: name, value and epoch of the best evaluation so far.
     """
 
     def __init__(
         self,
-        config: Any,
-        task: Task,
         folder: Path,
-        record: RunRecord,
-        model: paddle.nn.Layer,
-        optimizer: Any,
-        precision: Precision,
-        averaged: Optional[AveragedWeights],
+        saving: Saving,
+        describe: Callable[[], Dict[str, Any]],
+        say: Callable[[str], None],
         *,
-        global_batch_size: int,
-        datasets: Dict[str, Any],
-        updates_per_epoch: int,
+        model: paddle.nn.Layer,
+        optimizer: OptimizerState,
+        ema: Optional[ModelEma],
+        scaler: Precision,
+        schedule: Schedule,
+        sampler: TrainingSampler,
     ) -> None:
-        self.config = config
-        self.task = task
         self.folder = folder
-        self.record = record
+        self.saving = saving
+        self.describe = describe
+        self.say = say
         self.model = model
         self.optimizer = optimizer
-        self.precision = precision
-        self.averaged = averaged
-        self.global_batch_size = global_batch_size
-        self.datasets = datasets
-        self.updates_per_epoch = updates_per_epoch
+        self.ema = ema
+        self.scaler = scaler
+        self.schedule = schedule
+        self.sampler = sampler
         self.best: Optional[Dict[str, Any]] = None
-        self._resumed: Optional[Tuple[Path, Dict[str, int], List[Change]]] = None
+        self._agreement = Agreement()
+        self._saved_at = time.monotonic()
 
-    def load(self) -> Start:
-        """Put in place the weights, optimizer state and position that -resume and -pretrained ask for."""
-        start, has_averages = self._load()
-        if self.averaged is not None and not has_averages:
-            self.averaged.restart()
-        return start
+    # ---- putting back ----------------------------------------------------------------------------------------
 
-    def _load(self) -> Tuple[Start, bool]:
-        """Where to start, and whether averaged weights were put in place too."""
-        config = self.config
-        found = self._find_checkpoint()
-        if found is None:
-            if broadcast_object(is_main() and checkpoints.newest_good(self.folder, self.record.say) is not None):
-                raise UserError(
-                    f"-output={config.SAVE} already holds a run's checkpoints; go on with -resume=auto, "
-                    "or choose another -output"
-                )
-            if config.MODEL.PRETRAINED:
-                source = evaluated_weights(config.MODEL.PRETRAINED)
-                model = config.MODEL
-                report = load_weights(
-                    self.model, source, minimum_loaded=model.MINIMUM_LOADED, part=model.PRETRAINED_PART
-                )
-                self.record.say(f"pretrained weights {source}: {report.summary()}")
-                self._say_what_differs(str(source), must_match=False)
-                self.record.file("load_report.json", report.json())
-            return Start(config.TRAIN.LAST_EPOCH + 1, 0), False
-        if found.is_file():
-            report = load_weights(self.model, str(found), minimum_loaded=1.0)
-            self.record.say(
-                f"resumed weights only from {found} ({report.summary()}): it holds no optimizer state, so moments "
-                f"start afresh at epoch {config.TRAIN.LAST_EPOCH + 1} (-last_epoch)"
-            )
-            return Start(config.TRAIN.LAST_EPOCH + 1, 0), False
-        return self._restore(found), self._restore_averages(found)
+    def load_weights(self, directory: Path) -> Any:
+        """Put a checkpoint's weights into the model; returns the report."""
+        return load_weights(self.model, str(directory), strict=True)
 
-    def _find_checkpoint(self) -> Optional[Path]:
-        """What -resume means, decided by the main process for all."""
-        source = self.config.MODEL.RESUME
-        if not source:
-            return None
-        found, problem = None, None
-        if is_main():
-            try:
-                found = checkpoints.resolve(source, self.folder, self.record.say)
-            except UserError as error:
-                problem = str(error)
-        found, problem = broadcast_object((found, problem))
-        if problem is not None:
-            raise UserError(problem)
-        if found is None:
-            self.record.say(f"-resume=auto: no checkpoint in {self.folder}, starting afresh")
-        return found
+    def load(self, directory: Path, state: checkpoints.RunState) -> None:
+        """Put everything but the weights back, and the training at its position.
 
-    def _say_what_differs(self, source: str, must_match: bool) -> None:
-        for line in about.compare(source, self.config, self.task, must_match=must_match):
-            self.record.say(line)
-
-    def _require_same_run(self, directory: Path, state: checkpoints.RunState) -> List[Change]:
-        """Tell what this run does otherwise than the checkpoint's, and stop where that alters the training."""
-        self._say_what_differs(str(directory), must_match=True)
-        before = about.earlier_settings(directory)
-        if before is None:
-            self.record.say(f"note: {directory} does not tell its settings, so changes cannot be told either")
-            before = {}
-        changes = changed_settings(before, about.settings_of(self.config))
-        saved = state.extra["global_batch_size"]
-        if saved != self.global_batch_size:
-            changes.append(Change("effective batch", saved, self.global_batch_size, alters=True))
-        changes += about.changed_data(str(directory), self.task, self.datasets)
-        if not changes:
-            return []
-        self.record.say(f"settings that differ from those of {directory}:")
-        for line in table_of(changes):
-            self.record.say(line)
-        altering = [f"{c.name} {shown(c.before)} -> {shown(c.now)}" for c in changes if c.alters]
-        if altering and not self.config.ALLOW_CHANGES:
-            raise UserError(
-                f"-resume={directory}: {'; '.join(altering)}: a resumed training would take another course; set "
-                "these back, or add -allow_changes"
-            )
-        return changes
-
-    def tell_resumption(self) -> None:
-        """Write down that a training goes on or begins again, what happened to it and what it will do again; nothing
-        for a new one."""
-        if not self.record.writes:
-            return
-        directory, position, changes = self._resumed or (None, {"epoch": 0, "update": 0}, [])
-        epoch, update = position["epoch"], position["update"]
-        history = supersede(self.record.folder, epoch, update)
-        if directory is None and not history.last_epoch:
-            return
-        is_newest = directory is None or checkpoints.is_newest(directory)
-        if history.last_epoch > epoch and not history.was_told and is_newest:
-            values = {"epoch": epoch, "reason": "found when resuming", "lost_updates": history.lost_updates}
-            self.record.event("interruption", values)
-            self.record.say(
-                f"the run before ended without a word in epoch {history.last_epoch}: what it did after epoch {epoch} "
-                "is done again"
-            )
-        if history.evaluations:
-            epochs = ", ".join(map(str, history.evaluations))
-            self.record.say(f"earlier evaluations of epoch(s) {epochs} are marked as superseded in metrics.jsonl")
-        source = None if directory is None else str(directory)
-        self.record.event("resume", {"epoch": epoch, "from": source, "changes": as_event(changes)})
-
-    def _restore(self, directory: Path) -> Start:
-        state = checkpoints.read(directory)
-        report = load_weights(self.model, str(directory), strict=True)
-        changes = self._require_same_run(directory, state)
+        Raises:
+            UserError: a part does not fit.
+        """
         try:
-            restore_optimizer(self.optimizer, self.model, state.optimizer)
+            self.optimizer.load_state_dict(state.optimizer)
         except ValueError as error:
             raise UserError(
                 f"-resume={directory}: {error}; use the TRAIN.OPTIMIZER it was saved with, or -pretrained"
             ) from error
-        self.precision.restore(state.extra["scaler"])
+        self.scaler.load_state_dict(state.extra["scaler"])
+        self._load_ema(directory)
+        self.begin_after(**{name: state.position[name] for name in ("epoch", "consumed")})
         self.best = state.extra["best"]
-        position = state.position
-        self.record.say(f"resumed from {directory} after epoch {position['epoch']}: {report.summary()}")
-        self._resumed = (directory, position, changes)
-        return Start(position["epoch"] + 1, position["consumed"])
+        if is_main() and self.best is not None:  # the run may have ended between noting a best one and linking it
+            best = self.folder / checkpoints.epoch_name(self.best["epoch"])
+            if best.is_dir():
+                checkpoints.link(self.folder, "best", best)
 
-    def _restore_averages(self, directory: Path) -> bool:
+    def begin_after(self, epoch: int, consumed: int = 0) -> None:
+        """Put the training after ``epoch`` and that many samples of the next, with this run's number of updates."""
+        self.sampler.load_state_dict({"epoch": epoch, "consumed": consumed})
+        self.schedule.load_state_dict({"update": self.sampler.updates_made})
+
+    def _load_ema(self, directory: Path) -> None:
         file = checkpoints.averaged_weights(directory)
-        if self.averaged is None:
+        if self.ema is None:
             if file is not None:
-                self.record.say(f"note: {file} is left alone, TRAIN.MODEL_EMA is off now")
-            return False
-        if file is None:
-            self.record.say(f"note: {directory} has no averaged weights; the average starts with the resumed ones")
-            return False
-        try:
-            self.averaged.restore(read_state(file))
-        except ValueError as error:
-            raise UserError(f"-resume={directory}: {error}") from error
-        return True
+                self.say(f"note: {file} is left alone, TRAIN.MODEL_EMA is off now")
+        elif file is None:
+            self.say(f"note: {directory} has no averaged weights; the average starts with the resumed ones")
+            self.ema.restart()
+        else:
+            try:
+                self.ema.load_state_dict(read_state(file))
+            except ValueError as error:
+                raise UserError(f"-resume={directory}: {error}") from error
 
-    def note_best(self, epoch: int, values: Dict[str, float]) -> bool:
-        """Whether this evaluation is the best so far."""
-        name, more_is_better = self.task.best_metric
-        value = values[name]
-        if self.best is not None and (value <= self.best["value"] if more_is_better else value >= self.best["value"]):
-            return False
-        self.best = {"name": name, "value": value, "epoch": epoch}
-        return True
+    # ---- saving ----------------------------------------------------------------------------------------------
 
-    def save(self, epoch: int, is_new_best: bool) -> None:
+    def is_due(self) -> bool:
+        """Whether all ranks save now, in the middle of an epoch. Every rank must call this after each update."""
+        update, saving = self.schedule.update, self.saving
+        is_agreed = self._agreement.is_at(update)
+        if is_main() and saving.every_minutes and time.monotonic() - self._saved_at > 60.0 * saving.every_minutes:
+            self._agreement.announce(update)
+        return is_agreed or bool(saving.every_updates and update % saving.every_updates == 0)
+
+    def save_update(self, evaluation_due: bool) -> None:
+        """Save in the middle of an epoch, or at its end."""
+        self._save(checkpoints.update_name(self.schedule.update), evaluation_due)
+
+    def save_epoch(self, epoch: int, evaluation_due: bool) -> None:
+        """Save at the end of ``epoch``; ``evaluation_due`` is noted in the checkpoint until ``note_evaluation``."""
+        self._save(checkpoints.epoch_name(epoch), evaluation_due)
+
+    def note_evaluation(self, epoch: int, name: str, value: float, more_is_better: bool) -> bool:
+        """Write into the checkpoint of ``epoch`` that it has been evaluated; returns whether it is the best so far."""
+        best = self.best and self.best["value"]
+        is_best = best is None or (value > best if more_is_better else value < best)
+        if is_best:
+            self.best = {"name": name, "value": value, "epoch": epoch}
+        directory = self.folder / checkpoints.epoch_name(epoch)
+
+        def write() -> None:
+            checkpoints.write_evaluation(directory, self.best)
+            if is_best:
+                checkpoints.link(self.folder, "best", directory)
+            self._prune()
+
+        _on_main(write)
+        return is_best
+
+    def discard_epoch(self, epoch: int) -> None:
+        """Take back the checkpoint of ``epoch``."""
+        _on_main(lambda: checkpoints.discard(self.folder / checkpoints.epoch_name(epoch)))
+
+    def _save(self, name: str, evaluation_due: bool) -> None:
         """Write a checkpoint on the main process; the others wait, for as long as it takes."""
         broken = not_finite(self.model)
         if broken:
             raise UserError(
-                f"weight '{broken}' is not finite after epoch {epoch}: training has diverged and nothing was saved; "
-                "lower TRAIN.BASE_LR or set TRAIN.GRAD_CLIP, and -resume=auto from the last checkpoint"
+                f"weight '{broken}' is not finite after update {self.schedule.update}: training has diverged and "
+                "nothing was saved; lower TRAIN.BASE_LR or set TRAIN.GRAD_CLIP, and -resume=auto from the last "
+                "checkpoint"
             )
         digests = all_gather(weights_digest(self.model))
         if len(set(digests)) > 1:
             raise RuntimeError(
-                f"weights differ between ranks after epoch {epoch}: {digests}; nothing was saved. If ranks skip "
-                "different branches of the model, set TRAIN.FIND_UNUSED_PARAMETERS true"
+                f"weights differ between ranks after update {self.schedule.update}: {digests}; nothing was saved. If "
+                "ranks skip different branches of the model, set TRAIN.FIND_UNUSED_PARAMETERS true"
             )
-        problem = None
-        if is_main():
-            try:
-                self._write(epoch, is_new_best, digests[0])
-            except UserError as error:
-                problem = str(error)
-        problem = broadcast_object(problem)
-        if problem is not None:
-            raise UserError(problem)
+        _on_main(lambda: self._write(name, evaluation_due, digests[0]))
+        self._saved_at = time.monotonic()
 
-    def _write(self, epoch: int, is_new_best: bool, digest: str) -> None:
+    def _write(self, name: str, evaluation_due: bool, digest: str) -> None:
         extra = {
-            "scaler": self.precision.state(),
+            "scaler": self.scaler.state_dict(),
             "best": self.best,
-            "global_batch_size": self.global_batch_size,
-            "seed": self.config.SEED,
+            "evaluation_due": evaluation_due,
+            "global_batch_size": self.sampler.global_batch_size,
+            "seed": self.sampler.seed,
             "weights_digest": digest,
             "paddle": paddle.__version__,
         }
-        position = {"epoch": epoch, "consumed": 0, "update": epoch * self.updates_per_epoch}
-        state = checkpoints.RunState(position, optimizer_state(self.optimizer, self.model), extra)
-        averages = None if self.averaged is None else self.averaged.state()
-        directory = checkpoints.save(
-            self.folder, epoch, self.model, state, averages, about.describe(self.config, self.task, self.datasets)
-        )
+        position = {**self.sampler.state_dict(), **self.schedule.state_dict()}
+        state = checkpoints.RunState(position, self.optimizer.state_dict(), extra)
+        averages = None if self.ema is None else self.ema.state_dict()
+        directory = checkpoints.save(self.folder, name, self.model, state, averages, self.describe())
         checkpoints.link(self.folder, "last", directory)
-        if is_new_best:
-            checkpoints.link(self.folder, "best", directory)
-        save_frequency, final = self.config.SAVE_FREQ, self.config.TRAIN.NUM_EPOCHS
-        checkpoints.prune(self.folder, lambda number: number % save_frequency == 0 or number == final)
-        self.record.say(f"saved {directory}")
+        self._prune()
+        self.say(f"saved {directory}")
+
+    def _prune(self) -> None:
+        checkpoints.prune(self.folder, self.saving.keep_epoch, self.schedule.update, self.saving.keep_updates)
+
+
+def _on_main(act: Callable[[], None]) -> None:
+    """Do something on the main process while the others wait; what the user must mend is raised on all."""
+    problem = None
+    if is_main():
+        try:
+            act()
+        except UserError as error:
+            problem = str(error)
+    problem = broadcast_object(problem)
+    if problem is not None:
+        raise UserError(problem)

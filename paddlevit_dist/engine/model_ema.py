@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Dict, Iterator
+from typing import Dict, Iterator, Union
 
 import numpy as np
 import paddle
 
 
-class AveragedWeights:
+class ModelEma:
     """After every update: ``average = decay * average + (1 - decay) * weights`` (Polyak and Juditsky, 1992).
 
     It covers everything in the model's state: parameters and floating buffers are averaged, integers copied. It lives
@@ -31,15 +31,25 @@ class AveragedWeights:
         self._averages = {name: tensor.detach().clone() for name, tensor in self.model.state_dict().items()}
 
     @paddle.no_grad()
-    def update(self) -> None:
-        """Take in the weights of one more update."""
+    def update(self, finite: Union[bool, paddle.Tensor] = True) -> None:
+        """Take in the weights of one more update.
+
+        Args:
+            finite: whether the update has counted; one that has not leaves the average as it is. A tensor, bool of
+                shape (), where only the device knows.
+        """
+        if finite is False:
+            return
+        share = None if finite is True else finite.astype("float32") * (1.0 - self.decay)
         for name, tensor in self.model.state_dict().items():
             average = self._averages[name]
             if average.dtype in (paddle.float32, paddle.float64):
                 # In place, as a - (1 - d) (a - w): one product less than the formula above.
-                average.subtract_((average - tensor).scale(1.0 - self.decay))
+                change = average - tensor
+                change = change.scale(1.0 - self.decay) if share is None else change * share.astype(change.dtype)
+                average.subtract_(change)
             else:
-                average.set_value(tensor)
+                average.set_value(tensor)  # as it was before an update that has not counted
 
     @contextlib.contextmanager
     def in_place(self) -> Iterator[None]:
@@ -57,12 +67,12 @@ class AveragedWeights:
             tensor.set_value(self._averages[name])
             self._averages[name] = own
 
-    def state(self) -> Dict[str, paddle.Tensor]:
+    def state_dict(self) -> Dict[str, paddle.Tensor]:
         """The averages by the model's names."""
         return dict(self._averages)
 
-    def restore(self, state: Dict[str, np.ndarray]) -> None:
-        """Put a saved ``state`` back.
+    def load_state_dict(self, state: Dict[str, np.ndarray]) -> None:
+        """Put a saved ``state_dict`` back.
 
         Raises:
             ValueError: its names or shapes are not the model's.

@@ -217,3 +217,18 @@ def restore_optimizer(optimizer: Any, model: paddle.nn.Layer, state: Dict[str, n
         if tuple(tensor.shape) != state[key].shape:
             raise ValueError(f"the saved optimizer state does not fit: {key} is {state[key].shape}")
         tensor.set_value(state[key])
+
+
+class OptimizerState:
+    """An optimizer's accumulators as a part of checkpoints, by the structured names of its model."""
+
+    def __init__(self, optimizer: Any, model: paddle.nn.Layer) -> None:
+        self._optimizer, self._model = optimizer, model
+
+    def state_dict(self) -> Dict[str, np.ndarray]:
+        """See ``optimizer_state``."""
+        return optimizer_state(self._optimizer, self._model)
+
+    def load_state_dict(self, state: Dict[str, np.ndarray]) -> None:
+        """See ``restore_optimizer``."""
+        restore_optimizer(self._optimizer, self._model, state)

@@ -55,8 +55,10 @@ class Precision:
         return paddle.amp.auto_cast(**self.options) if self.enabled else contextlib.nullcontext()
 
     def backward(self, loss: paddle.Tensor) -> None:
-        """Backward pass of the loss, scaled if need be."""
-        (self.scaler.scale(loss) if self.scaler else loss).backward()
+        """Backward pass of the loss, scaled if need be. A loss that is not finite makes all gradients NaN."""
+        start = loss.detach() * 0.0 + 1.0  # 1, or NaN: with the gradients the other ranks learn of this rank's loss
+        scaled = self.scaler.scale(loss) if self.scaler else loss
+        scaled.backward(start.astype(scaled.dtype))
 
     def unscale(self, optimizer: Any) -> None:
         """Bring gradients back to their true size, before they are clipped."""
@@ -71,13 +73,13 @@ class Precision:
         else:
             optimizer.step()
 
-    def state(self) -> Dict[str, Any]:
+    def state_dict(self) -> Dict[str, Any]:
         """Plain numbers and lists for the checkpoint."""
         state = self.scaler.state_dict() if self.scaler else {}
         return {key: value.tolist() if hasattr(value, "tolist") else value for key, value in state.items()}
 
-    def restore(self, state: Dict[str, Any]) -> None:
-        """Put ``state`` back; a run without a scaler ignores one."""
+    def load_state_dict(self, state: Dict[str, Any]) -> None:
+        """Put a state of ``state_dict`` back; a run without a scaler ignores one."""
         if self.scaler and state:
             self.scaler.load_state_dict(state)
 

@@ -1,9 +1,12 @@
-"""How long a training will still take."""
+"""How fast a training is, and how long it will still take."""
 
 from __future__ import annotations
 
+import contextlib
 import time
-from typing import Optional
+from typing import Iterator, Optional, Tuple
+
+from ..loading.loader import Loader
 
 
 class RemainingTime:
@@ -25,12 +28,14 @@ class RemainingTime:
     def count_update(self) -> None:
         self._done += 1
 
-    def pause(self) -> None:
-        """What follows is no training: an evaluation, a checkpoint."""
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """What happens inside is no training: an evaluation, a checkpoint."""
         self._training_seconds += time.perf_counter() - self._since
-
-    def go_on(self) -> None:
-        self._since = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._since = time.perf_counter()
 
     def count_evaluation(self, seconds: float) -> None:
         self._evaluations -= 1
@@ -46,6 +51,39 @@ class RemainingTime:
     def text(self) -> str:
         """Such as "3 min left"."""
         return f"{duration(self.seconds())} left"
+
+
+class Pace:
+    """Throughput of one epoch and waiting for its data, since the last report and in all.
+
+    Attributes:
+        updates: since the start of the epoch, or of this process in its middle.
+        waited: seconds for data until the last report.
+    """
+
+    def __init__(self, loader: Loader) -> None:
+        self._loader = loader
+        self._epoch_started = self._started = time.perf_counter()
+        self._loader.seconds_waited = 0.0
+        self._reported = 0
+        self.updates = 0
+        self.waited = 0.0
+
+    def count_update(self) -> None:
+        self.updates += 1
+
+    def finish(self, samples_per_update: int) -> Tuple[float, float]:
+        """Samples per second over all ranks and this rank's share of time spent waiting for data."""
+        now = time.perf_counter()
+        seconds = max(now - self._started, 1e-9)
+        rate = (self.updates - self._reported) * samples_per_update / seconds
+        waiting = self._loader.seconds_waited / seconds
+        self.waited += self._loader.seconds_waited
+        self._started, self._reported, self._loader.seconds_waited = now, self.updates, 0.0
+        return rate, waiting
+
+    def seconds_of_epoch(self) -> float:
+        return time.perf_counter() - self._epoch_started
 
 
 def duration(seconds: float) -> str:

@@ -1,9 +1,9 @@
-"""The learning rate of every update, in closed form: it needs no state and no Paddle."""
+"""The learning rate of every update, in closed form: its only state is the number of updates. It needs no Paddle."""
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple, Sequence
+from typing import Dict, NamedTuple, Sequence
 
 
 class Rates(NamedTuple):
@@ -26,7 +26,7 @@ def scaled_rates(base: float, warmup_start: float, end: float, effective_batch: 
 
 
 class Schedule:
-    """Linear warm-up, then cosine, constant, step or polynomial decay; a function of the update alone.
+    """Linear warm-up, then cosine, constant, step or polynomial decay; called, the rate of any update.
 
     With ``u`` the update, ``w`` the warm-up updates and ``p = (u - w) / (total - w)``:
 
@@ -62,6 +62,24 @@ class Schedule:
         self.milestones = tuple(milestones)
         self.gamma = gamma
         self.power = power
+        self.update = 0  # made since the start of the training
+
+    @property
+    def learning_rate(self) -> float:
+        """Of the update that comes next."""
+        return self(self.update)
+
+    def count_update(self) -> None:
+        """Note that one more update was made."""
+        self.update += 1
+
+    def state_dict(self) -> Dict[str, int]:
+        """Where in its course it is; the course itself is the configuration's."""
+        return {"update": self.update}
+
+    def load_state_dict(self, state: Dict[str, int]) -> None:
+        """Take up the position of ``state_dict``."""
+        self.update = state["update"]
 
     def __call__(self, update: int) -> float:
         base, warmup_start, end = self.rates

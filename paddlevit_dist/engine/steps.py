@@ -8,8 +8,19 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tupl
 import numpy as np
 import paddle
 
+from .. import paddle_versions
 from ..contracts.task import Moment, Number, Task, Term
-from ..parallel import all_reduce_sum, barrier, rank, reduce_dict, synchronise_only_last, world_size
+from ..errors import UserError
+from ..parallel import (
+    all_reduce_sum,
+    barrier,
+    rank,
+    reduce_dict,
+    running_statistics,
+    synchronise_only_last,
+    world_size,
+)
+from .finite import Flag, Kept, gradient_norm, read_later
 from .precision import Precision
 
 COUNTS = "__counts__"  # key of a batch's normalisers, float64 (terms,), in the order of the task's ``count_names``
@@ -32,9 +43,18 @@ class CountingCollate:
 class Updater:
     """Turns the micro-batches of one update into new weights.
 
+    An update whose loss, on any rank, or gradients are not finite changes neither weights nor moments nor buffers.
+    The host of a GPU learns of it one update later, and waits for nothing before; that of a CPU knows at once. Where a
+    loss scaler finds gradients that overflow, it makes its scale smaller, and the training goes on.
+
     Args:
         model: the data-parallel wrapper, or the bare model of a single process.
         samples_per_update: over all processes and micro-batches.
+        on_host: the model is in the host's memory; None: ask Paddle.
+
+    Attributes:
+        finite: whether the last update has changed anything.
+        gradient_norm: of the last update, before clipping; float32, one element, on the device; equal on all ranks.
     """
 
     def __init__(
@@ -48,6 +68,7 @@ class Updater:
         samples_per_update: int,
         accumulation_steps: int,
         gradient_clip: Optional[float],
+        on_host: Optional[bool] = None,
     ) -> None:
         self.task = task
         self.model = model
@@ -58,9 +79,20 @@ class Updater:
         self.accumulation_steps = accumulation_steps
         self.gradient_clip = gradient_clip
         self.parameters = [p for p in model.parameters() if not p.stop_gradient]
+        self.buffers = running_statistics(model)
+        self.on_host = not paddle.get_device().startswith("gpu") if on_host is None else on_host
+        self.finite: Flag = True
+        self.gradient_norm = paddle.zeros([1])
+        self._last: Optional[Moment] = None
+        self._was_finite = read_later(True)
 
     def __call__(self, batches: List[Dict[str, paddle.Tensor]], moment: Moment, learning_rate: float) -> List[Dict]:
-        """Run one update and return the terms of its micro-batches. Every rank must call this."""
+        """Run one update and return the terms of its micro-batches. Every rank must call this.
+
+        Raises:
+            UserError: the update before was not finite; this one changes nothing either.
+        """
+        before = Kept(self.buffers)
         counts = self._global_counts(batches)
         outputs = []
         for micro, batch in enumerate(batches):
@@ -74,12 +106,47 @@ class Updater:
             outputs.append(terms)
         self.optimizer.set_lr(learning_rate)
         self.precision.unscale(self.optimizer)
-        if self.gradient_clip:
-            # The optimizer's own clipping would take each parameter group by itself.
-            paddle.nn.utils.clip_grad_norm_(self.parameters, self.gradient_clip)
-        self.precision.step(self.optimizer)
+        self.gradient_norm = gradient_norm(self.parameters, self.gradient_clip)
+        if self.precision.scaler is None and not self._was_finite():
+            before.put_back_unless(False)
+            self.require_finite()
+        self._step()
+        before.put_back_unless(self.finite)
+        self._last, self._was_finite = moment, read_later(self.finite)
         self.optimizer.clear_grad(False)
         return outputs
+
+    def _step(self) -> None:
+        """Change weights and moments if the gradients are finite."""
+        finite = paddle.isfinite(self.gradient_norm).reshape([])
+        self.finite = bool(finite.item()) if self.on_host else finite
+        if self.precision.scaler is not None:  # looks at all gradients by itself
+            self.precision.step(self.optimizer)
+        elif self.finite is True:
+            self.optimizer.step()
+        elif self.finite is not False:
+            before = Kept([*self.parameters, *self._moments()])
+            self.optimizer.step()
+            before.put_back_unless(self.finite)
+
+    def _moments(self) -> Iterator[paddle.Tensor]:
+        if self._last is None:  # there are none before the first step
+            paddle_versions.create_accumulators(self.optimizer)
+        for by_parameter in self.optimizer._accumulators.values():
+            yield from by_parameter.values()
+
+    def require_finite(self) -> None:
+        """Wait for the last update, and see that it was finite.
+
+        Raises:
+            UserError: it was not.
+        """
+        if self.precision.scaler is None and not self._was_finite():
+            raise UserError(
+                f"the loss or a gradient of update {self._last.update + 1} in epoch {self._last.epoch} is not finite: "
+                "training has diverged, and this update has changed nothing; lower TRAIN.BASE_LR, set TRAIN.GRAD_CLIP "
+                "or a longer warm-up, and -resume=auto from the last checkpoint"
+            )
 
     def _global_counts(self, batches: List[Dict[str, paddle.Tensor]]) -> Dict[str, Number]:
         """Normalisers of the whole update over all ranks and micro-batches, at least 1."""

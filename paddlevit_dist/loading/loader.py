@@ -117,14 +117,11 @@ class _Epochs(paddle.io.BatchSampler):
 
     def __iter__(self) -> Iterator[List[SampleKey]]:
         for epoch in range(self.first, self.last + 1):
-            self.sampler.set_position(epoch, self.consumed if epoch == self.first else 0)
-            yield from self.sampler
+            yield from self.sampler.batches(epoch, self.consumed if epoch == self.first else 0)
 
     def __len__(self) -> int:  # asked for once, before iteration
-        self.sampler.set_position(self.first, self.consumed)
-        first = len(self.sampler)
-        self.sampler.set_position(self.first, 0)
-        return first + len(self.sampler) * (self.last - self.first)
+        updates = self.sampler.updates_after(self.consumed) + self.sampler.updates_per_epoch * (self.last - self.first)
+        return updates * self.sampler.accumulation_steps
 
 
 class Loader:

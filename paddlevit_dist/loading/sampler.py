@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Iterator, List, NamedTuple, Tuple
+from typing import Dict, Iterator, List, NamedTuple, Tuple
 
 import numpy as np
 from paddle.io import DistributedBatchSampler
@@ -61,7 +61,7 @@ class TrainingSampler(DistributedBatchSampler):
         self.accumulation_steps = accumulation_steps
         self.seed = seed
         self.repeats = repeats
-        self.consumed = 0
+        self.consumed = 0  # samples over all ranks that this epoch's updates have used
         self.global_batch_size = batch_size * world_size * accumulation_steps
         if self.global_batch_size > len(dataset):
             raise UserError(
@@ -73,10 +73,24 @@ class TrainingSampler(DistributedBatchSampler):
     @property
     def updates_per_epoch(self) -> int:
         """Updates of an epoch that starts at its beginning."""
-        return len(self.dataset) // self.global_batch_size
+        return self.updates_after(0)
+
+    def updates_after(self, consumed: int) -> int:
+        """Updates that an epoch still has after its first ``consumed`` samples."""
+        return max(0, len(self.dataset) - consumed) // self.global_batch_size
+
+    @property
+    def updates_left(self) -> int:
+        """Updates of this epoch that are still to be made."""
+        return self.updates_after(self.consumed)
+
+    @property
+    def updates_made(self) -> int:
+        """Updates since the start of the training, if all were of this global batch."""
+        return self.epoch * self.updates_per_epoch - self.updates_left
 
     def set_position(self, epoch: int, consumed: int) -> None:
-        """Let the next iteration be of ``epoch``, after its first ``consumed`` samples over all ranks.
+        """Be in ``epoch`` (from 1), after its first ``consumed`` samples over all ranks; iteration begins there.
 
         ``consumed`` counts what the trainer has used, not what a loader has fetched ahead, and may come from a run
         with another global batch.
@@ -84,13 +98,31 @@ class TrainingSampler(DistributedBatchSampler):
         self.set_epoch(epoch)
         self.consumed = consumed
 
+    def count_update(self) -> None:
+        """Note that one more update was made. An epoch's last one leads to the beginning of the next."""
+        self.load_state_dict({"epoch": self.epoch - 1, "consumed": self.consumed + self.global_batch_size})
+
+    def state_dict(self) -> Dict[str, int]:
+        """Epochs that are done, and samples consumed of the one after them."""
+        return {"epoch": self.epoch - 1, "consumed": self.consumed}
+
+    def load_state_dict(self, state: Dict[str, int]) -> None:
+        """Take up the position of ``state_dict``, also one of a run with another global batch: what is left of an
+        epoch and fills no update is left out."""
+        self.set_position(state["epoch"] + 1, state["consumed"])
+        if not self.updates_left:
+            self.set_position(state["epoch"] + 2, 0)
+
     def __len__(self) -> int:
-        return (len(self.dataset) - self.consumed) // self.global_batch_size * self.accumulation_steps
+        return self.updates_left * self.accumulation_steps
 
     def __iter__(self) -> Iterator[List[SampleKey]]:
-        epoch, start = self.epoch, self.consumed
+        yield from self.batches(self.epoch, self.consumed)
+
+    def batches(self, epoch: int, consumed: int) -> Iterator[List[SampleKey]]:
+        """The micro-batches of ``epoch`` after ``consumed`` samples, wherever the trainer is by then."""
         order, occurrences = self._draw_order(np.random.default_rng([self.seed, epoch]))
-        for first in range(start, len(order) - self.global_batch_size + 1, self.global_batch_size):
+        for first in range(consumed, len(order) - self.global_batch_size + 1, self.global_batch_size):
             own = first + self._own_positions()
             for positions in own.reshape(self.accumulation_steps, self.batch_size):
                 places, repeats = positions // self.repeats, positions % self.repeats

@@ -27,15 +27,16 @@ class History(NamedTuple):
     was_told: bool
 
 
-def supersede(folder: Path, epoch: int, update: int) -> History:
-    """Mark what ``metrics.jsonl`` has of later epochs than ``epoch`` with ``"superseded": true``.
+def supersede(folder: Path, epoch: int, update: int, evaluates: bool = False) -> History:
+    """Mark what ``metrics.jsonl`` has of a later part of the training with ``"superseded": true``.
 
-    A training that goes on after ``epoch`` writes these again; without a mark the same epoch would count twice. A line
-    that was cut off when the run was killed becomes one of kind "unreadable".
+    A training that goes on from there writes it again; without a mark the same epoch would count twice. A line that was
+    cut off when the run was killed becomes one of kind "unreadable".
 
     Args:
         folder: a run's output folder.
-        epoch, update: the last ones that the training goes on from.
+        epoch, update: the last ones that the training goes on from, in the middle of the next epoch perhaps.
+        evaluates: the evaluation of ``epoch`` is done again too.
     """
     file = folder / METRICS
     if not file.is_file():
@@ -45,7 +46,9 @@ def supersede(folder: Path, epoch: int, update: int) -> History:
     for event in events:
         if event.get("kind") not in _REPEATED or not isinstance(event.get("epoch"), int):
             continue
-        if event["epoch"] <= epoch or event.get("superseded"):
+        is_repeated = event["epoch"] > epoch or (evaluates and event["epoch"] == epoch and _is_evaluation(event))
+        is_before = event["kind"] == "training" and event["epoch"] == epoch + 1 and event.get("update", 0) <= update
+        if not is_repeated or is_before or event.get("superseded"):
             continue
         event["superseded"] = True
         if event["kind"] == "evaluation":
@@ -57,6 +60,10 @@ def supersede(folder: Path, epoch: int, update: int) -> History:
     last_epoch = max((event["epoch"] for event in events if isinstance(event.get("epoch"), int)), default=0)
     was_told = bool(events) and events[-1].get("kind") == "interruption"
     return History(sorted(evaluations), max(updates) - update, last_epoch, was_told)
+
+
+def _is_evaluation(event: Dict[str, Any]) -> bool:
+    return event["kind"].startswith("evaluation")
 
 
 def note_end(folder: Path, began: float, error: BaseException, is_training: bool) -> None:

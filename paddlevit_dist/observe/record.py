@@ -122,7 +122,7 @@ def refuse_another_run(folder: Path, config: Any) -> None:
     Raises:
         UserError: checkpoints lie there, and the training does not resume.
     """
-    if not config.EVAL and not config.MODEL.RESUME and any((folder / "checkpoints").glob("epoch_*")):
+    if not config.EVAL and not config.MODEL.RESUME and any((folder / "checkpoints").glob("*_[0-9]*")):
         raise UserError(
             f"-output={config.SAVE} already holds a run's checkpoints; go on with -resume=auto, or choose another "
             "-output"

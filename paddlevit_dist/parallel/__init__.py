@@ -8,11 +8,13 @@ from __future__ import annotations
 from ..lazy_names import lazy_names
 
 _NAMES = {
+    "Agreement": "agreement",
     "all_gather": "collectives",
     "all_reduce_sum": "collectives",
     "barrier": "collectives",
     "BatchNorm": "batch_norm",
     "broadcast_statistics": "batch_norm",
+    "running_statistics": "batch_norm",
     "convert_batch_norm": "batch_norm",
     "set_batch_norm_momentum": "batch_norm",
     "zero_of": "batch_norm",

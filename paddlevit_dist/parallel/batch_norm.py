@@ -333,6 +333,15 @@ def set_batch_norm_momentum(model: paddle.nn.Layer, momentum: float) -> int:
     return len(layers)
 
 
+def running_statistics(model: paddle.nn.Layer) -> List[paddle.Tensor]:
+    """What a forward pass may change: running statistics and other buffers, each once."""
+    tensors = {id(buffer): buffer for buffer in model.buffers()}
+    for layer in model.sublayers(include_self=True):
+        if isinstance(layer, _KINDS):
+            tensors.update({id(layer._mean): layer._mean, id(layer._variance): layer._variance})
+    return list(tensors.values())
+
+
 def broadcast_statistics(model: paddle.nn.Layer) -> None:
     """Give every rank the running statistics and other buffers of rank 0. Every rank must call this.
 
@@ -340,12 +349,9 @@ def broadcast_statistics(model: paddle.nn.Layer) -> None:
     """
     if world.world_size() == 1:
         return
-    tensors = {id(buffer): buffer for buffer in model.buffers()}
-    for layer in model.sublayers(include_self=True):
-        if isinstance(layer, _KINDS):
-            tensors.update({id(layer._mean): layer._mean, id(layer._variance): layer._variance})
+    tensors = running_statistics(model)
     if not tensors:
         return
-    values = broadcast_object([tensor.numpy() for tensor in tensors.values()] if world.rank() == 0 else None)
-    for tensor, value in zip(tensors.values(), values):
+    values = broadcast_object([tensor.numpy() for tensor in tensors] if world.rank() == 0 else None)
+    for tensor, value in zip(tensors, values):
         tensor.set_value(value)

@@ -117,10 +117,21 @@ def _network_of_group() -> Network:
 
 def _exchange(message: bytes, read: Reader) -> List[Any]:
     """``read`` of every rank's message, in rank order."""
+    return _way_of_group().exchange(message, read)
+
+
+def _way_of_group() -> Union[SharedMemory, Network]:
+    """Made at the first exchange. Every rank must call this."""
     global _way_of_messages
     if _way_of_messages is None:
         _way_of_messages = SharedMemory.of_group(_network_of_group()) or _network_of_group()
-    return _way_of_messages.exchange(message, read)
+    return _way_of_messages
+
+
+def notice_board() -> Union[SharedMemory, Network, None]:
+    """Where the main process can ``post`` a number that the others see; None with one process. Every rank must call
+    this."""
+    return _way_of_group() if world.world_size() > 1 else None
 
 
 class _Entry(NamedTuple):

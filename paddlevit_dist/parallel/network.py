@@ -31,6 +31,7 @@ class Network:
 
     _FRAME_BYTES = 1024  # every exchange opens with one frame of this size per rank
     _LENGTH = struct.Struct("<q")
+    _BOARD = "paddlevit_dist/board"
     _RANKS_PER_COUNTER = 60  # an int64 of the store holds one bit for each of these
 
     def __init__(self) -> None:
@@ -38,6 +39,16 @@ class Network:
         self.store = paddle.base.core.create_or_get_global_tcp_store()
         self._rank, self._size = world.rank(), world.world_size()
         self._barriers_entered = 0
+        self._posted = 0
+
+    def post(self, number: int) -> None:
+        """Show a number to all ranks in place of the last one. Main process only."""
+        self.store.add(self._BOARD, number - self._posted)
+        self._posted = number
+
+    def posted(self) -> int:
+        """The number that the main process has shown last; 0 before it has."""
+        return self.store.add(self._BOARD, 0)
 
     def wait_for_all(self, timeout: Optional[float] = None) -> None:
         """Return once every rank is here; TimeoutError after ``timeout`` seconds."""

@@ -32,6 +32,8 @@ class SharedMemory:
     _SLOTS_AT = 4096
     _SLOT_BYTES = 16 * 1024
     _TOKEN_AT = 64
+    _BOARD = struct.Struct("<q")
+    _BOARD_AT = 128
     _CHECK_SECONDS = 1.0  # between looks whether a rank that is waited for still lives
 
     @classmethod
@@ -82,6 +84,15 @@ class SharedMemory:
         self._own = own
         self._memories = memories
         self._meetings = 0
+
+    def post(self, number: int) -> None:
+        """Show a number to all ranks in place of the last one. Main process only."""
+        os.pwrite(self._own, self._BOARD.pack(number), self._BOARD_AT)
+
+    def posted(self) -> int:
+        """The number that the main process has shown last; 0 before it has."""
+        content = os.pread(self._memories[0].readable, self._BOARD.size, self._BOARD_AT)
+        return self._BOARD.unpack(content.ljust(self._BOARD.size, b"\0"))[0]
 
     def wait_for_all(self, timeout: Optional[float] = None) -> None:
         """Return once every rank is here.

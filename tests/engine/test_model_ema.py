@@ -6,7 +6,7 @@ import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist.engine.model_ema import AveragedWeights
+from paddlevit_dist.engine.model_ema import ModelEma
 
 DECAY = 0.75
 
@@ -24,7 +24,7 @@ def trained(steps: int = 5):
     """The model after some updates, its average, and its states at the start and after every update."""
     paddle.seed(0)
     model = Counted()
-    averaged = AveragedWeights(model, DECAY)
+    averaged = ModelEma(model, DECAY)
     states = [{name: tensor.numpy().copy() for name, tensor in model.state_dict().items()}]
     for _ in range(steps):
         for name, tensor in model.state_dict().items():
@@ -37,29 +37,29 @@ def trained(steps: int = 5):
 def test_the_average_is_the_weighted_sum_of_all_states():
     _, averaged, states = trained()
     shares = [DECAY**5] + [(1 - DECAY) * DECAY ** (5 - step) for step in range(1, 6)]
-    for name, average in averaged.state().items():
+    for name, average in averaged.state_dict().items():
         expected = states[-1][name] if name == "steps" else sum(share * s[name] for share, s in zip(shares, states))
         np.testing.assert_allclose(average.numpy(), expected, rtol=1e-5, atol=1e-6, err_msg=name)
 
 
 def test_the_model_has_the_average_inside_and_its_own_weights_afterwards():
     model, averaged, states = trained()
-    expected = {name: tensor.numpy().copy() for name, tensor in averaged.state().items()}
+    expected = {name: tensor.numpy().copy() for name, tensor in averaged.state_dict().items()}
     with pytest.raises(KeyError), averaged.in_place():
         for name, tensor in model.state_dict().items():
             assert np.array_equal(tensor.numpy(), expected[name])
         raise KeyError
     for name, tensor in model.state_dict().items():
         assert np.array_equal(tensor.numpy(), states[-1][name])
-        assert np.array_equal(averaged.state()[name].numpy(), expected[name])
+        assert np.array_equal(averaged.state_dict()[name].numpy(), expected[name])
 
 
 def test_a_saved_average_goes_on_bit_for_bit():
     _, straight, _ = trained(5)
     model, averaged, states = trained(3)
-    saved = {name: tensor.numpy().copy() for name, tensor in averaged.state().items()}
-    other = AveragedWeights(Counted(), DECAY)
-    other.restore(saved)
+    saved = {name: tensor.numpy().copy() for name, tensor in averaged.state_dict().items()}
+    other = ModelEma(Counted(), DECAY)
+    other.load_state_dict(saved)
     other.model = model
     paddle.seed(0)
     _, _, all_states = trained(5)
@@ -67,13 +67,13 @@ def test_a_saved_average_goes_on_bit_for_bit():
         for name, tensor in model.state_dict().items():
             tensor.set_value(state[name])
         other.update()
-    for name, average in straight.state().items():
-        assert np.array_equal(average.numpy(), other.state()[name].numpy())
+    for name, average in straight.state_dict().items():
+        assert np.array_equal(average.numpy(), other.state_dict()[name].numpy())
 
 
 def test_an_average_of_another_model_is_refused():
-    averaged = AveragedWeights(Counted(), DECAY)
+    averaged = ModelEma(Counted(), DECAY)
     with pytest.raises(ValueError, match="do not fit: weight"):
-        averaged.restore({**{k: v.numpy() for k, v in averaged.state().items()}, "weight": np.zeros(1)})
+        averaged.load_state_dict({**{k: v.numpy() for k, v in averaged.state_dict().items()}, "weight": np.zeros(1)})
     with pytest.raises(ValueError, match="norm.bias is"):
-        averaged.restore({k: np.zeros(7) if k == "norm.bias" else v.numpy() for k, v in averaged.state().items()})
+        averaged.load_state_dict({k: np.zeros(7) if k == "norm.bias" else v.numpy() for k, v in averaged.state_dict().items()})

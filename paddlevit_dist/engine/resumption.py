@@ -1,0 +1,176 @@
+"""Where a training starts from: what -resume and -pretrained mean, and what is told of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Dict, List, NamedTuple, Optional
+
+from ..checkpoint import store as checkpoints
+from ..checkpoint.load import load_weights
+from ..checkpoint.weights import evaluated_weights
+from ..contracts.task import Task
+from ..errors import UserError
+from ..observe.history import supersede
+from ..observe.record import RunRecord
+from ..parallel import broadcast_object, is_main
+from . import about
+from .about import Change, as_event, changed_settings, shown, table_of
+from .checkpointer import Checkpointer
+
+
+class Start(NamedTuple):
+    """What a training begins with.
+
+    Attributes:
+        position: "epoch" and "consumed" of the sampler and "update", as they were saved.
+        directory: the checkpoint; None for a new training.
+        changes: settings that differ from the checkpoint's.
+        evaluation_due: the last epoch that it has finished is still to be evaluated.
+    """
+
+    position: Dict[str, int]
+    directory: Optional[Path] = None
+    changes: List[Change] = []
+    evaluation_due: bool = False
+
+
+class Resumption:
+    """Finds and loads what a training starts from. Every rank has one and calls its methods.
+
+    Args:
+        datasets: samples of each split.
+    """
+
+    def __init__(
+        self, config: Any, task: Task, datasets: Dict[str, Any], record: RunRecord, checkpointer: Checkpointer
+    ) -> None:
+        self.config = config
+        self.task = task
+        self.datasets = datasets
+        self.record = record
+        self.checkpointer = checkpointer
+
+    def load(self) -> Start:
+        """Put in place the weights, optimizer state and position that -resume and -pretrained ask for."""
+        found = self._find_checkpoint()
+        if found is not None and found.is_dir():
+            return self._load_checkpoint(found)
+        last_epoch = self.config.TRAIN.LAST_EPOCH
+        if found is not None:
+            report = load_weights(self.checkpointer.model, str(found), minimum_loaded=1.0)
+            self.record.say(
+                f"resumed weights only from {found} ({report.summary()}): it holds no optimizer state, so moments "
+                f"start afresh at epoch {last_epoch + 1} (-last_epoch)"
+            )
+        else:
+            self._require_own_folder()
+            if self.config.MODEL.PRETRAINED:
+                self._load_pretrained()
+        self.checkpointer.begin_after(last_epoch)
+        if self.checkpointer.ema is not None:
+            self.checkpointer.ema.restart()
+        return Start({"epoch": 0, "consumed": 0, "update": 0})
+
+    def _find_checkpoint(self) -> Optional[Path]:
+        """What -resume means, found by the main process alone so that all ranks go on from the same."""
+        source, folder = self.config.MODEL.RESUME, self.checkpointer.folder
+        if not source:
+            return None
+        found, problem = None, None
+        if is_main():
+            try:
+                found = checkpoints.resolve(source, folder, self.record.say)
+            except UserError as error:
+                problem = str(error)
+        found, problem = broadcast_object((found, problem))
+        if problem is not None:
+            raise UserError(problem)
+        if found is None:
+            self.record.say(f"-resume=auto: no checkpoint in {folder}, starting afresh")
+        return found
+
+    def _require_own_folder(self) -> None:
+        folder = self.checkpointer.folder
+        if broadcast_object(is_main() and checkpoints.newest_good(folder, self.record.say) is not None):
+            raise UserError(
+                f"-output={self.config.SAVE} already holds a run's checkpoints; go on with -resume=auto, "
+                "or choose another -output"
+            )
+
+    def _load_pretrained(self) -> None:
+        model = self.config.MODEL
+        source = evaluated_weights(model.PRETRAINED)
+        report = load_weights(
+            self.checkpointer.model, source, minimum_loaded=model.MINIMUM_LOADED, part=model.PRETRAINED_PART
+        )
+        self.record.say(f"pretrained weights {source}: {report.summary()}")
+        for line in about.compare(str(source), self.config, self.task, must_match=False):
+            self.record.say(line)
+        self.record.file("load_report.json", report.json())
+
+    def _load_checkpoint(self, directory: Path) -> Start:
+        state = checkpoints.read(directory)
+        report = self.checkpointer.load_weights(directory)
+        changes = self._require_same_run(directory, state)
+        self.checkpointer.load(directory, state)
+        start = Start(state.position, directory, changes, state.extra.get("evaluation_due", False))
+        self.record.say(f"resumed from {directory} after {_place(start.position)}: {report.summary()}")
+        return start
+
+    def _require_same_run(self, directory: Path, state: checkpoints.RunState) -> List[Change]:
+        """Tell what this run does otherwise than the checkpoint's, and stop where that alters the training."""
+        for line in about.compare(str(directory), self.config, self.task, must_match=True):
+            self.record.say(line)
+        before = about.earlier_settings(directory)
+        if before is None:
+            self.record.say(f"note: {directory} does not tell its settings, so changes cannot be told either")
+            before = {}
+        changes = changed_settings(before, about.settings_of(self.config))
+        saved, ours = state.extra["global_batch_size"], self.checkpointer.sampler.global_batch_size
+        if saved != ours:
+            changes.append(Change("effective batch", saved, ours, alters=True))
+        changes += about.changed_data(str(directory), self.task, self.datasets)
+        if not changes:
+            return []
+        self.record.say(f"settings that differ from those of {directory}:")
+        for line in table_of(changes):
+            self.record.say(line)
+        altering = [f"{c.name} {shown(c.before)} -> {shown(c.now)}" for c in changes if c.alters]
+        if altering and not self.config.ALLOW_CHANGES:
+            raise UserError(
+                f"-resume={directory}: {'; '.join(altering)}: a resumed training would take another course; set "
+                "these back, or add -allow_changes"
+            )
+        return changes
+
+    def tell(self, start: Start) -> None:
+        """Write down that a training goes on or begins again, what happened to it and what it will do again; nothing
+        for a new one."""
+        if not self.record.writes:
+            return
+        epoch, update = start.position["epoch"], start.position["update"]
+        history = supersede(self.record.folder, epoch, update, start.evaluation_due)
+        if start.directory is None and not history.last_epoch:
+            return
+        is_newest = start.directory is None or checkpoints.is_newest(start.directory)
+        is_cut_off = history.last_epoch > epoch or start.evaluation_due
+        if is_cut_off and not history.was_told and is_newest:
+            values = {"epoch": epoch, "reason": "found when resuming", "lost_updates": history.lost_updates}
+            self.record.event("interruption", values)
+            self.record.say(
+                f"the run before ended without a word in epoch {history.last_epoch}: what it did after "
+                f"{_place(start.position)} is done again"
+            )
+        if history.evaluations:
+            epochs = ", ".join(map(str, history.evaluations))
+            self.record.say(f"earlier evaluations of epoch(s) {epochs} are marked as superseded in metrics.jsonl")
+        source = None if start.directory is None else str(start.directory)
+        values = {"epoch": epoch, "update": update, "from": source, "changes": as_event(start.changes)}
+        self.record.event("resume", values)
+
+
+def _place(position: Dict[str, int]) -> str:
+    """Where a checkpoint stands, in words."""
+    if not position["consumed"]:
+        return f"epoch {position['epoch']}"
+    return f"update {position['update']}, {position['consumed']:,} samples into epoch {position['epoch'] + 1}"

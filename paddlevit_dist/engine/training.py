@@ -1,0 +1,351 @@
+"""The course of a training: epochs, updates, reports, evaluations, checkpoints, resuming."""
+
+from __future__ import annotations
+
+import math
+import time
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, Tuple
+
+import paddle
+
+from ..checkpoint import store as checkpoints
+from ..contracts.task import Moment, Task
+from ..errors import UserError
+from ..loading.loader import Loader
+from ..loading.sampler import TrainingSampler
+from ..observe.heartbeat import Heartbeat
+from ..observe.meters import Meters
+from ..observe.progress import Progress
+from ..observe.record import RunRecord
+from ..parallel import (
+    barrier,
+    broadcast_statistics,
+    data_parallel,
+    is_main,
+    rank,
+    recompute_layers,
+    world_size,
+)
+from . import about
+from .checkpointer import Checkpointer, Saving
+from .introduction import describe_training
+from .model_ema import ModelEma
+from .optimizer import OptimizerState, build_optimizer, freeze
+from .precision import Precision, compile_passes
+from .remaining import Pace, RemainingTime
+from .resumption import Resumption
+from .schedule import Schedule, schedule_of
+from .steps import CountingCollate, Updater, accumulation_groups
+
+MakeLoader = Callable[[Any, Any, Any], Loader]  # samples, sampler, collate
+Evaluate = Callable[[str], Tuple[Dict[str, float], str]]  # label -> values, equal on every rank, and their line
+
+
+class Training:
+    """Everything that a training has beside its model, and its course. Every rank makes one, with the same arguments.
+
+    Made, it stands where -resume and -pretrained put it.
+
+    Args:
+        datasets: "train" and "val".
+        model: the inner model, with its first weights.
+        make_loader: a loader of this run's settings.
+        evaluate: evaluates the model as it is.
+    """
+
+    def __init__(
+        self,
+        config: Any,
+        task: Task,
+        datasets: Dict[str, Any],
+        model: paddle.nn.Layer,
+        *,
+        record: RunRecord,
+        heartbeat: Heartbeat,
+        make_loader: MakeLoader,
+        evaluate: Evaluate,
+    ) -> None:
+        train = config.TRAIN
+        self.config = config
+        self.task = task
+        self.model = model
+        self.record = record
+        self.heartbeat = heartbeat
+        self.evaluate = evaluate
+        self.last_epoch = min(train.NUM_EPOCHS, train.STOP_AFTER_EPOCH or train.NUM_EPOCHS)
+        self.batch_norm = train.BATCH_NORM or task.batch_norm
+        self.sampler = TrainingSampler(
+            datasets["train"],
+            config.DATA.BATCH_SIZE,
+            rank=rank(),
+            world_size=world_size(),
+            accumulation_steps=train.ACCUM_ITER,
+            seed=config.SEED,
+            repeats=train.REPEATED_AUGMENT,
+        )
+        self.updates_per_epoch = self.sampler.updates_per_epoch
+        self.loader = make_loader(datasets["train"], self.sampler, CountingCollate(task))
+        self.schedule = self._schedule()
+        self.precision = Precision(config.AMP, config.AMP_DTYPE, config.AMP_LEVEL)
+        self._prepare_model()
+        groups = task.parameter_groups(model)
+        self.optimizer = build_optimizer(train.OPTIMIZER, model, groups, train.WEIGHT_DECAY, train.LAYER_DECAY)
+        self.ema = ModelEma(model, train.MODEL_EMA_DECAY) if train.MODEL_EMA else None
+        self.checkpointer = Checkpointer(
+            Path(config.SAVE) / "checkpoints",
+            Saving(config.SAVE_EVERY_UPDATES, config.SAVE_EVERY_MINUTES, config.KEEP_UPDATES, self._keeps),
+            lambda: about.describe(config, task, datasets),
+            record.say,
+            model=model,
+            optimizer=OptimizerState(self.optimizer, model),
+            ema=self.ema,
+            scaler=self.precision,
+            schedule=self.schedule,
+            sampler=self.sampler,
+        )
+        self.resumption = Resumption(config, task, datasets, record, self.checkpointer)
+        self.start = self.resumption.load()
+        self.updater = Updater(
+            task,
+            data_parallel(model, self.batch_norm, train.FIND_UNUSED_PARAMETERS),
+            self.optimizer,
+            self.precision,
+            seed=config.SEED,
+            samples_per_update=self.sampler.global_batch_size,
+            accumulation_steps=train.ACCUM_ITER,
+            gradient_clip=train.GRAD_CLIP,
+        )
+        first, is_due = self.sampler.epoch, self.start.evaluation_due
+        evaluations = is_due + sum(self._evaluates(epoch) for epoch in range(first, self.last_epoch + 1))
+        updates = self.last_epoch * self.updates_per_epoch - self.sampler.updates_made
+        self.remaining = RemainingTime(updates, evaluations)
+
+    def _schedule(self) -> Schedule:
+        schedule = schedule_of(self.config.TRAIN, self.updates_per_epoch, self.sampler.global_batch_size)
+        if schedule.warmup_updates >= schedule.total_updates:
+            raise UserError(
+                f"the warm-up ({schedule.warmup_updates} updates, TRAIN.WARMUP_STEPS or WARMUP_EPOCHS) is as long "
+                f"as the run ({schedule.total_updates} updates); shorten it or train longer"
+            )
+        return schedule
+
+    def _prepare_model(self) -> None:
+        train = self.config.TRAIN
+        frozen = freeze(self.model, train.FREEZE)
+        if frozen:
+            self.record.say(f"{frozen} parameters stay as they are (TRAIN.FREEZE {', '.join(train.FREEZE)})")
+        if train.RECOMPUTE:
+            number = recompute_layers(self.task.recomputed_layers(self.model))
+            self.record.say(f"{number} blocks are computed again in the backward pass (TRAIN.RECOMPUTE)")
+        compile_model(self.config, self.task, self.model)
+
+    def _keeps(self, epoch: int) -> bool:
+        return epoch % self.config.SAVE_FREQ == 0 or epoch == self.config.TRAIN.NUM_EPOCHS
+
+    def _evaluates(self, epoch: int) -> bool:
+        return epoch % self.config.VALIDATE_FREQ == 0 or epoch == self.last_epoch
+
+    def run(self, start_record: Callable[[], None]) -> Dict[str, float]:
+        """Train to NUM_EPOCHS (or STOP_AFTER_EPOCH) and return the last evaluation's values, equal on every rank.
+
+        Args:
+            start_record: writes configuration and run record, once the run is sure to go on.
+        """
+        first, consumed = self.sampler.epoch, self.sampler.consumed
+        if first > self.last_epoch and not self.start.evaluation_due:
+            self.record.say(f"nothing to do: epoch {first - 1} of {self.last_epoch} is already done")
+            return {}
+        start_record()
+        self.resumption.tell(self.start)
+        self.record.say(describe_training(self.config, self.task, self.model, self.sampler))
+        if self.precision.notice:
+            self.record.say(self.precision.notice)
+        values, line = {}, ""
+        if self.start.evaluation_due:
+            if not self._is_saved(first - 1):
+                self._save_epoch(first - 1, evaluation_due=True)
+            values, line = self._evaluate_epoch(first - 1)
+        batches = self.loader.epochs(first, self.last_epoch, consumed)
+        for epoch in range(first, self.last_epoch + 1):
+            self._train_epoch(epoch, batches)
+            is_evaluated = self._evaluates(epoch)
+            if is_evaluated or self._keeps(epoch):
+                self._save_epoch(epoch, evaluation_due=is_evaluated)
+            if is_evaluated:
+                values, line = self._evaluate_epoch(epoch)
+        if values:
+            self.record.say(line)
+        return values
+
+    # ---- updates ---------------------------------------------------------------------------------------------
+
+    def _train_epoch(self, epoch: int, batches: Iterator[Any]) -> None:
+        self.model.train()
+        meters, pace = Meters(), Pace(self.loader)
+        updates = self.sampler.updates_left
+        made = self.updates_per_epoch - updates  # in this epoch, by the run that this one goes on from
+        bar = Progress(updates, f"epoch {epoch}/{self.config.TRAIN.NUM_EPOCHS}", is_main())
+        self.heartbeat.at(f"waiting for the first batch of epoch {epoch}")
+        try:
+            for group in accumulation_groups(batches, self.config.TRAIN.ACCUM_ITER, updates):
+                if pace.updates == 0:
+                    barrier()  # a slow first batch is waited for here: gloo gives up after 30 s inside a step
+                moment = Moment(epoch, self.schedule.update, self.schedule.total_updates)
+                learning_rate = self.schedule.learning_rate
+                for terms in self.updater(group, moment, learning_rate):
+                    meters.add(terms)
+                if self.ema is not None:
+                    self.ema.update(self.updater.finite)
+                self.sampler.count_update()
+                self.schedule.count_update()
+                self._empty_cache()
+                pace.count_update()
+                self.remaining.count_update()
+                bar.step()
+                made += 1
+                is_last = made == self.updates_per_epoch
+                self.heartbeat.at(f"in epoch {epoch}, {made} of {self.updates_per_epoch} updates done")
+                if made % self.config.REPORT_FREQ == 0 or is_last:
+                    said = self._report(epoch, learning_rate, meters, pace, bar)
+                    if not is_last:  # the line about the epoch tells of its last updates
+                        self.record.say(f"epoch {epoch} update {made}/{self.updates_per_epoch} {said}")
+                if self.checkpointer.is_due():
+                    self._save_update(evaluation_due=is_last and self._evaluates(epoch))
+        finally:
+            bar.close()
+        self._tell_epoch(epoch, meters.finish_epoch(), pace)
+
+    def _empty_cache(self) -> None:
+        """Batches of very different sizes leave a GPU's memory cache in pieces that no later batch fits into."""
+        every = self.config.TRAIN.EMPTY_CACHE_FREQ
+        every = self.task.empty_cache_freq if every is None else every
+        if every and self.schedule.update % every == 0 and paddle.get_device().startswith("gpu"):
+            paddle.device.cuda.empty_cache()
+
+    def _report(self, epoch: int, learning_rate: float, meters: Meters, pace: Pace, bar: Progress) -> str:
+        """Write down what happened since the last report; returns it for the log."""
+        self.updater.require_finite()
+        means = meters.reduce()  # the only collective beside gradients and counts
+        require_finite(means, f"in epoch {epoch} near update {self.schedule.update}")
+        rate, waiting = pace.finish(self.sampler.global_batch_size)
+        norm = self.updater.gradient_norm.item()  # not finite where a loss scaler has left an update out
+        self.record.event(
+            "training",
+            {
+                "epoch": epoch,
+                "update": self.schedule.update,
+                "learning_rate": learning_rate,
+                **({"gradient_norm": norm} if math.isfinite(norm) else {}),
+                **means,
+                "samples_per_second": round(rate, 2),
+                "data_wait_fraction": round(waiting, 4),
+            },
+        )
+        left = self.remaining.text()
+        bar.note(f"loss {means['loss']:.4g}, {left}" if "loss" in means else left)
+        return (
+            f"{_format(means)} gradient norm {norm:.3g} lr {learning_rate:.2e} {rate:.0f} {self.task.sample_name}/s "
+            f"data wait {waiting:.0%}, {left}"
+        )
+
+    def _tell_epoch(self, epoch: int, means: Dict[str, float], pace: Pace) -> None:
+        seconds = pace.seconds_of_epoch()
+        self.record.event("epoch", {"epoch": epoch, "seconds": round(seconds, 3), **means})
+        rate = pace.updates * self.sampler.global_batch_size / max(seconds, 1e-9)
+        self.record.say(
+            f"epoch {epoch}/{self.config.TRAIN.NUM_EPOCHS} training: {_format(means)} {rate:.0f} "
+            f"{self.task.sample_name}/s data wait {pace.waited / max(seconds, 1e-9):.0%} "
+            f"({seconds:.1f} s, {self.remaining.text()})"
+        )
+        for line in self.task.finish_epoch():
+            self.record.say(line)
+
+    # ---- checkpoints and evaluations -------------------------------------------------------------------------
+
+    def _is_saved(self, epoch: int) -> bool:
+        """Whether the checkpoint that this run goes on from is its own of that epoch."""
+        own = self.checkpointer.folder / checkpoints.epoch_name(epoch)
+        return own.is_dir() and own.resolve() == self.start.directory.resolve()
+
+    def _save_update(self, evaluation_due: bool) -> None:
+        self.updater.require_finite()
+        with self.remaining.paused():
+            self.heartbeat.at(f"saving update {self.schedule.update}")
+            self._share_statistics()
+            self.checkpointer.save_update(evaluation_due)
+
+    def _save_epoch(self, epoch: int, evaluation_due: bool) -> None:
+        with self.remaining.paused():
+            self.heartbeat.at(f"saving epoch {epoch}")
+            self._share_statistics()
+            self.checkpointer.save_epoch(epoch, evaluation_due)
+
+    def _share_statistics(self) -> None:
+        if self.batch_norm == "local":
+            broadcast_statistics(self.model)  # each rank's are of its own rows
+
+    def _evaluate_epoch(self, epoch: int) -> Tuple[Dict[str, float], str]:
+        """Evaluate the weights, and the averaged ones if there are any: then their values count."""
+        with self.remaining.paused():
+            started = time.perf_counter()
+            values, line = self._evaluate_weights(epoch)
+            self.remaining.count_evaluation(time.perf_counter() - started)
+            self.record.event("evaluation", {"epoch": epoch, **values})
+            name, more_is_better = self.task.best_metric
+            is_best = self.checkpointer.note_evaluation(epoch, name, values[name], more_is_better)
+            self.record.say(f"epoch {epoch} evaluation: {line}{' (best)' if is_best else ''}")
+        return values, line
+
+    def _evaluate_weights(self, epoch: int) -> Tuple[Dict[str, float], str]:
+        values, line = self.evaluate(f"evaluation {epoch}")
+        self._require_finite_evaluation(values, epoch, f"in the evaluation of epoch {epoch}")
+        if self.ema is None:
+            return values, line
+        self.record.event("evaluation_without_average", {"epoch": epoch, **values})
+        self.record.say(f"epoch {epoch} evaluation without averaging: {line}")
+        with self.ema.in_place():
+            self._share_statistics()
+            values, line = self.evaluate(f"evaluation {epoch} of averaged weights")
+        self._require_finite_evaluation(values, epoch, f"in the evaluation of epoch {epoch}'s averaged weights")
+        return values, line
+
+    def _require_finite_evaluation(self, values: Dict[str, float], epoch: int, when: str) -> None:
+        try:
+            require_finite(values, when)
+        except UserError:
+            self.checkpointer.discard_epoch(epoch)
+            raise
+
+
+def require_finite(values: Dict[str, float], when: str) -> None:
+    """Nothing that comes from a diverged model is recorded or stays saved. The values must be equal on every rank.
+
+    Raises:
+        UserError: one of them is not finite.
+    """
+    bad = [name for name, value in values.items() if not math.isfinite(value)]
+    if bad:
+        raise UserError(
+            f"'{bad[0]}' is {values[bad[0]]} {when}: training has diverged; lower TRAIN.BASE_LR, set "
+            "TRAIN.GRAD_CLIP or a longer warm-up, and -resume=auto from the last checkpoint"
+        )
+
+
+def compile_model(config: Any, task: Task, model: paddle.nn.Layer) -> None:
+    """Compile the model's passes where TO_STATIC asks for it.
+
+    Raises:
+        UserError: the task's models cannot be compiled.
+    """
+    if not config.TO_STATIC:
+        return
+    if not task.compiles:
+        raise UserError(f"TO_STATIC: task {config.TASK} cannot be compiled; leave it out")
+    compile_passes(model)
+
+
+def _format(values: Dict[str, float]) -> str:
+    return " ".join(
+        f"{name} {value:.4f}" if abs(value) < 10 else f"{name} {value:.2f}" for name, value in values.items()
+    )

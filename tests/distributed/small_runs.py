@@ -29,11 +29,11 @@ class Part:
         return self.samples.describe(index % len(self.samples))
 
 
-def build(output: str, *arguments: str, train_size: int = 320, val_size: int = 64) -> Trainer:
-    """A trainer of a tiny ViT on parts of the digits."""
+def build(output: str, *arguments: str, train_size: int = 320, val_size: int = 64, task_class: Any = None) -> Trainer:
+    """A trainer of a tiny ViT on parts of the digits; ``task_class`` in place of the registered one."""
     values = config.load([f"-output={output}", *DIGITS, *TINY, *arguments]).values
     Path(output).mkdir(parents=True, exist_ok=True)
-    task = resolve("task", values.TASK)(values)
+    task = (task_class or resolve("task", values.TASK))(values)
     datasets = {
         "train": Part(task.build_dataset("train", Path(output)), train_size),
         "val": Part(task.build_dataset("val", Path(output)), val_size),

@@ -1,26 +1,46 @@
-"""A run that was stopped and resumed is the run that was never stopped."""
+"""A run that was stopped or killed and resumed is the run that was never stopped."""
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import paddle
 import pytest
 
-from .harness import Finished, run_main, succeeded
+from .harness import ROOT, Finished, run_main, run_workers, start_command, succeeded
+from .poisoned_runs import require_unchanged
 
 TINY = (
     "MODEL.EMBED_DIM 32 MODEL.DEPTH 2 MODEL.NUM_HEADS 2 MODEL.DROPOUT 0.1 MODEL.DROPPATH 0.1 "
-    "DATA.IMAGE_SIZE 16 DATA.IMAGE_CHANNELS 1 MODEL.PATCH_SIZE 4 DATA.NUM_WORKERS 0 SAVE_FREQ 1 "
-    "TRAIN.WARMUP_EPOCHS 1 TRAIN.GRAD_CLIP 1.0 TRAIN.MODEL_EMA True TRAIN.MODEL_EMA_DECAY 0.9"
+    "DATA.IMAGE_SIZE 16 DATA.IMAGE_CHANNELS 1 MODEL.PATCH_SIZE 4 DATA.NUM_WORKERS 1 SAVE_FREQ 1 "
+    "TRAIN.WARMUP_EPOCHS 1 TRAIN.GRAD_CLIP 1.0 TRAIN.MODEL_EMA True TRAIN.MODEL_EMA_DECAY 0.9 "
+    "TRAIN.MIXUP_ALPHA 0.8 TRAIN.CUTMIX_ALPHA 1.0 TRAIN.REPEATED_AUGMENT 3"
 ).split()
+BATCH = ["-epochs=4", "-batch_size=16", "-accum_iter=2"]
 
 
 def run(output: Path, *arguments: str) -> Finished:
-    return succeeded(run_main(f"-output={output}", "-epochs=4", "-batch_size=32", *arguments, *TINY))
+    return succeeded(run_main(f"-output={output}", *BATCH, *arguments, *TINY))
+
+
+def run_until_killed(output: Path, *arguments: str) -> None:
+    """Go on with a run, and kill all of its processes once it has saved in the middle of an epoch."""
+    last = output / "checkpoints" / "last"
+    command = [sys.executable, str(ROOT / "main_multi_gpu.py"), f"-output={output}", *BATCH, *arguments, *TINY]
+    process = start_command([*command, "-resume=auto", "SAVE_EVERY_UPDATES", "5"])
+    deadline = time.monotonic() + 60.0
+    while not os.readlink(last).startswith("update_"):
+        assert process.poll() is None and time.monotonic() < deadline, process.communicate(timeout=5)
+        time.sleep(0.005)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate(timeout=30)
 
 
 def weights(output: Path, name: str = "last", file: str = "model.pdparams") -> dict:
@@ -46,7 +66,9 @@ def straight_and_resumed(request, tmp_path_factory):
     run(folder / "straight", processes)
     run(folder / "stopped", processes, "-stop_after_epoch=2")
     shutil.copytree(folder / "stopped", folder / "half", symlinks=True)
-    run(folder / "stopped", processes, "-resume=auto")
+    run_until_killed(folder / "stopped", processes)
+    said = run(folder / "stopped", processes, "-resume=auto").out
+    assert "samples into epoch 3: " in said and "/update_000000" in said
     return folder
 
 
@@ -54,7 +76,7 @@ def processes_of(folder: Path) -> str:
     return f"-ngpus={json.loads((folder / 'straight' / 'run.json').read_text())['processes']}"
 
 
-def test_four_epochs_equal_two_and_two_bit_for_bit(straight_and_resumed):
+def test_four_epochs_equal_two_then_part_of_one_and_the_rest_bit_for_bit(straight_and_resumed):
     straight, resumed = straight_and_resumed / "straight", straight_and_resumed / "stopped"
     assert_bit_equal(weights(straight), weights(resumed))
     assert_bit_equal(accumulators(straight), accumulators(resumed))
@@ -65,12 +87,21 @@ def test_four_epochs_equal_two_and_two_bit_for_bit(straight_and_resumed):
 
 
 def test_the_metrics_of_resumed_epochs_are_those_of_the_straight_run(straight_and_resumed):
-    def last_epochs(folder: Path) -> list:
-        lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-        keep = ("kind", "epoch", "update", "learning_rate", "loss", "top-1")
-        return [{k: line[k] for k in keep if k in line} for line in lines if line["epoch"] > 2]
+    """Means over updates apart: those of the broken epoch begin again where it was resumed."""
 
-    assert last_epochs(straight_and_resumed / "straight") == last_epochs(straight_and_resumed / "stopped")
+    def last_epochs(folder: Path, whole: int, keep: tuple) -> list:
+        lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+        counted = [
+            line for line in lines if line["kind"] not in ("resume", "interruption") and not line.get("superseded")
+        ]
+        chosen = [line for line in counted if line["epoch"] > (whole if line["kind"] in ("training", "epoch") else 2)]
+        return [{k: line[k] for k in keep if k in line} for line in chosen]
+
+    everything = ("kind", "epoch", "update", "learning_rate", "gradient_norm", "loss", "top-1")
+    for whole, keep in ((3, everything), (2, everything[:5])):
+        straight, resumed = (last_epochs(straight_and_resumed / name, whole, keep) for name in ("straight", "stopped"))
+        assert straight == resumed
+    assert straight[0]["gradient_norm"] > 0
 
 
 def test_averaged_weights_are_what_counts(straight_and_resumed):
@@ -110,7 +141,14 @@ def test_resuming_by_path_goes_on_in_a_new_output_folder(straight_and_resumed, t
 
 def test_a_run_resumes_with_another_number_of_processes(straight_and_resumed, tmp_path):
     source = straight_and_resumed / "half"
-    ended = run(tmp_path / "other", f"-resume={source}", "-ngpus=2", "-batch_size=16", "-allow_changes")
+    ended = run(tmp_path / "other", f"-resume={source}", "-ngpus=2", "-accum_iter=1", "-allow_changes")
     lines = [json.loads(line) for line in (tmp_path / "other" / "metrics.jsonl").read_text().splitlines()]
     assert [line["epoch"] for line in lines if line["kind"] == "epoch"] == [3, 4]
     assert ended.out.strip().splitlines()[-1].startswith("top-1")
+
+
+def test_a_loss_that_is_infinite_on_one_rank_changes_nothing_on_any(tmp_path):
+    target = "distributed.poisoned_runs:left_and_saved"
+    ended = succeeded(run_workers(target, str(tmp_path), at=4, of_rank=1, world_size=2))
+    for result in ended.results:
+        require_unchanged(*result, at=4)

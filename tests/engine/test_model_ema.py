@@ -76,4 +76,6 @@ def test_an_average_of_another_model_is_refused():
     with pytest.raises(ValueError, match="do not fit: weight"):
         averaged.load_state_dict({**{k: v.numpy() for k, v in averaged.state_dict().items()}, "weight": np.zeros(1)})
     with pytest.raises(ValueError, match="norm.bias is"):
-        averaged.load_state_dict({k: np.zeros(7) if k == "norm.bias" else v.numpy() for k, v in averaged.state_dict().items()})
+        averaged.load_state_dict(
+            {k: np.zeros(7) if k == "norm.bias" else v.numpy() for k, v in averaged.state_dict().items()}
+        )

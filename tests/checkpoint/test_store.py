@@ -21,8 +21,15 @@ def model():
 
 def save(folder: Path, epoch: int, model) -> Path:
     position = {"epoch": epoch, "consumed": 0, "update": 10 * epoch}
+    state = checkpoints.RunState(position, {"moment1/weight": np.arange(6.0)}, {"best": None, "evaluation_due": True})
+    return checkpoints.save(folder, checkpoints.epoch_name(epoch), model, state)
+
+
+def save_update(folder: Path, update: int, model) -> Path:
+    """In the middle of an epoch of 10 updates of 8 samples."""
+    position = {"epoch": update // 10, "consumed": update % 10 * 8, "update": update}
     state = checkpoints.RunState(position, {"moment1/weight": np.arange(6.0)}, {"best": None})
-    return checkpoints.save(folder, epoch, model, state)
+    return checkpoints.save(folder, checkpoints.update_name(update), model, state)
 
 
 def damage(path: Path, how: str) -> None:
@@ -101,13 +108,59 @@ def test_pruning_keeps_linked_and_wanted_checkpoints(tmp_path, model):
     paths = {epoch: save(tmp_path, epoch, model) for epoch in range(1, 7)}
     checkpoints.link(tmp_path, "last", paths[5])
     checkpoints.link(tmp_path, "best", paths[2])
-    checkpoints.prune(tmp_path, lambda epoch: epoch % 3 == 0)
+    checkpoints.prune(tmp_path, lambda epoch: epoch % 3 == 0, update=60, keep_updates=2)
     assert sorted(p.name for p in tmp_path.iterdir() if not p.is_symlink()) == [
         "epoch_0002",
         "epoch_0003",
         "epoch_0005",
         "epoch_0006",
     ]
+
+
+def test_pruning_keeps_the_newest_updates_of_the_present_life(tmp_path, model):
+    """What a run has left behind that was begun again at an earlier place counts for nothing."""
+    for update in (13, 17, 21, 25, 99):
+        save_update(tmp_path, update, model)
+    checkpoints.link(tmp_path, "last", save(tmp_path, 1, model))
+    checkpoints.prune(tmp_path, lambda epoch: False, update=25, keep_updates=2)
+    assert sorted(os.listdir(tmp_path)) == ["epoch_0001", "last", "update_00000021", "update_00000025"]
+
+
+def test_the_newest_is_found_among_epochs_and_updates(tmp_path, model):
+    ordered = [save_update(tmp_path, 7, model), save_update(tmp_path, 10, model), save(tmp_path, 1, model)]
+    ordered += [save_update(tmp_path, 12, model), save(tmp_path, 2, model)]
+    while ordered:
+        assert checkpoints.is_newest(ordered[-1]) and not any(map(checkpoints.is_newest, ordered[:-1]))
+        assert checkpoints.resolve("auto", tmp_path, print) == ordered[-1]
+        checkpoints.discard(ordered.pop())
+
+
+def test_a_discarded_checkpoint_hands_the_link_on(tmp_path, model):
+    first, second = save_update(tmp_path, 7, model), save(tmp_path, 1, model)
+    checkpoints.link(tmp_path, "last", second)
+    checkpoints.discard(second)
+    assert os.readlink(tmp_path / "last") == first.name
+    checkpoints.discard(first)
+    assert os.listdir(tmp_path) == []
+
+
+def test_an_evaluation_is_due_until_it_is_noted_with_the_best_one(tmp_path, model):
+    directory = save(tmp_path, 1, model)
+    assert checkpoints.read(directory).extra == {"best": None, "evaluation_due": True}
+    checkpoints.write_evaluation(directory, {"name": "loss", "value": 0.5, "epoch": 1})
+    checkpoints.verify(directory)
+    assert checkpoints.read(directory).extra == {
+        "best": {"name": "loss", "value": 0.5, "epoch": 1},
+        "evaluation_due": False,
+    }
+
+
+def test_a_damaged_checkpoint_of_an_update_is_passed_over(tmp_path, model):
+    good, bad = save(tmp_path, 1, model), save_update(tmp_path, 12, model)
+    damage(bad / "state.json", "truncated")
+    said = []
+    assert checkpoints.newest_good(tmp_path, said.append) == good
+    assert len(said) == 1 and "update_00000012" in said[0]
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def assert_bit_equal(left: dict, right: dict) -> None:
         np.testing.assert_array_equal(left[name], right[name], err_msg=name)
 
 
-@pytest.fixture(scope="module", params=[1, 2], ids=["1 process", "2 processes"])
+@pytest.fixture(scope="module", params=[1, pytest.param(2, marks=pytest.mark.long)], ids=["1 process", "2 processes"])
 def straight_and_resumed(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp(f"resume{request.param}")
     processes = f"-ngpus={request.param}"

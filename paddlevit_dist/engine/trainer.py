@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Dict, Optional
+from typing import Any, Dict, Optional, Sequence
 
 import paddle
 
@@ -11,7 +11,9 @@ from ..checkpoint import store as checkpoints
 from ..checkpoint.load import load_weights
 from ..checkpoint.weights import evaluated_weights
 from ..config import dump_yaml
-from ..contracts.task import Task
+from ..contracts.adapter import adopt
+from ..contracts.dataset import Samples
+from ..contracts.task import PredictionWriter, Task
 from ..errors import UserError
 from ..loading.loader import Loader, default_workers
 from ..loading.sampler import EvaluationSampler
@@ -34,15 +36,17 @@ class Trainer:
         config: the frozen configuration.
         task: built in the parent, where its data sets were built too.
         datasets: "val", and "train" unless the run only evaluates.
+        notices: lines for the log beside those of the task and the data.
     """
 
-    def __init__(self, config: Any, task: Task, datasets: Dict[str, Any]) -> None:
+    def __init__(self, config: Any, task: Task, datasets: Dict[str, Any], notices: Sequence[str] = ()) -> None:
         self.config = config
-        self.task = task
-        self.datasets = datasets
+        self.task = adopt(task, Task)
+        self.datasets = {split: adopt(samples, Samples) for split, samples in datasets.items()}
+        notices = [*notices, *task.notices, *(line for samples in datasets.values() for line in samples.notices)]
         self.record = RunRecord(Path(config.SAVE), is_main())
         self.folder = Path(config.SAVE) / "checkpoints"
-        for line in [*first_lines(config, task, datasets), *task.notices]:
+        for line in [*first_lines(config, task, datasets), *dict.fromkeys(notices)]:
             self.record.say(line)
         paddle.seed(config.SEED)  # initial weights: the same on all ranks and for any number of them
         self.heartbeat = Heartbeat(self.record.say, shown=self.record.writes)
@@ -110,24 +114,22 @@ class Trainer:
         self.record.say(f"weights {source}: {report.summary()}")
         for line in differences:
             self.record.say(line)
-        if self.config.SAVE_PREDICTIONS:
-            self._prepare_predictions()
+        writer = self._prediction_writer() if self.config.SAVE_PREDICTIONS else None
         with self.heartbeat.at("evaluating"):
-            values, line = self._evaluate("evaluation")
-        if self.config.SAVE_PREDICTIONS:
-            for said in self.task.finish_predictions():
-                self.record.say(said)
+            values, line = self._evaluate("evaluation", writer)
+        for said in writer.finish() if writer else ():
+            self.record.say(said)
         self.record.event("evaluation", {"weights": str(source), **values})
         self.record.say(line)
         return values
 
-    def _prepare_predictions(self) -> None:
-        if not self.task.writes_predictions:
-            raise UserError(f"SAVE_PREDICTIONS: task {self.config.TASK} writes no predictions; leave it out")
-        self.task.predictions = Path(self.config.SAVE) / "predictions"
-        self.task.predictions.mkdir(parents=True, exist_ok=True)
+    def _prediction_writer(self) -> PredictionWriter:
+        folder = Path(self.config.SAVE) / "predictions"
+        writer = self.task.prediction_writer(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        return writer
 
-    def _evaluate(self, label: str):
+    def _evaluate(self, label: str, writer: Optional[PredictionWriter] = None, epoch: Optional[int] = None):
         total = len(self.val_loader)
         bar = Progress(total, label, is_main())
         done = 0
@@ -140,7 +142,7 @@ class Trainer:
 
         self.heartbeat.at(f"in the {label}")
         try:
-            return evaluate(self.task, self.model, self.val_loader, count)
+            return evaluate(self.task, self.model, self.val_loader, count, writer=writer, epoch=epoch)
         finally:
             bar.close()
 

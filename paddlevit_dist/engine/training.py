@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, Iterator, Tuple
 import paddle
 
 from ..checkpoint import store as checkpoints
-from ..contracts.task import Moment, Task
+from ..contracts.task import Step, Task
 from ..errors import UserError
 from ..loading.loader import Loader
 from ..loading.sampler import TrainingSampler
@@ -39,7 +39,7 @@ from .schedule import Schedule, schedule_of
 from .steps import CountingCollate, Updater, accumulation_groups
 
 MakeLoader = Callable[[Any, Any, Any], Loader]  # samples, sampler, collate
-Evaluate = Callable[[str], Tuple[Dict[str, float], str]]  # label -> values, equal on every rank, and their line
+Evaluate = Callable[..., Tuple[Dict[str, float], str]]  # label, epoch -> values, equal on every rank, and their line
 
 
 class Training:
@@ -191,9 +191,9 @@ class Training:
             for group in accumulation_groups(batches, self.config.TRAIN.ACCUM_ITER, updates):
                 if pace.updates == 0:
                     barrier()  # a slow first batch is waited for here: gloo gives up after 30 s inside a step
-                moment = Moment(epoch, self.schedule.update, self.schedule.total_updates)
+                step = Step(epoch, self.schedule.update, self.schedule.total_updates)
                 learning_rate = self.schedule.learning_rate
-                for terms in self.updater(group, moment, learning_rate):
+                for terms in self.updater(group, step, learning_rate):
                     meters.add(terms)
                 if self.ema is not None:
                     self.ema.update(self.updater.finite)
@@ -298,7 +298,7 @@ class Training:
         return values, line
 
     def _evaluate_weights(self, epoch: int) -> Tuple[Dict[str, float], str]:
-        values, line = self.evaluate(f"evaluation {epoch}")
+        values, line = self.evaluate(f"evaluation {epoch}", epoch=epoch)
         self._require_finite_evaluation(values, epoch, f"in the evaluation of epoch {epoch}")
         if self.ema is None:
             return values, line
@@ -306,7 +306,7 @@ class Training:
         self.record.say(f"epoch {epoch} evaluation without averaging: {line}")
         with self.ema.in_place():
             self._share_statistics()
-            values, line = self.evaluate(f"evaluation {epoch} of averaged weights")
+            values, line = self.evaluate(f"evaluation {epoch} of averaged weights", epoch=epoch)
         self._require_finite_evaluation(values, epoch, f"in the evaluation of epoch {epoch}'s averaged weights")
         return values, line
 

@@ -51,9 +51,9 @@ def left_and_saved(
         def build_model(self) -> paddle.nn.Layer:
             return Normalised()
 
-        def train_step(self, model: Any, batch: Any, moment: Any) -> Any:
-            terms = super().train_step(model, batch, moment)
-            if moment.update == at - 1 and rank() == of_rank:
+        def train_step(self, model: Any, batch: Any, step: Any) -> Any:
+            terms = super().train_step(model, batch, step)
+            if step.update == at - 1 and rank() == of_rank:
                 terms["loss"] = terms["loss"]._replace(sum=terms["loss"].sum + float("inf"))
             return terms
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Optional
+
 from . import world
-from .collectives import notice_board
+from .collectives import Board, notice_board
 
 AHEAD = 2  # updates: a host has seen the end of all but its last one, so every rank looks in time
 
@@ -13,11 +15,14 @@ class Agreement:
 
     The number lies in memory that the ranks of one machine share, or in the group's store; a look at it takes about 2
     microseconds, or 0.1 ms and the way through the network. No rank waits for another.
+
+    Args:
+        board: where the number lies; None for what suits the group.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, board: Optional[Board] = None) -> None:
         self._update = 0
-        self._board = notice_board()
+        self._board = board or notice_board()
         self._show()  # not that of a training before
 
     def announce(self, update: int) -> None:

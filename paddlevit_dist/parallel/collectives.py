@@ -20,6 +20,8 @@ from . import world
 from .network import Network, Reader
 from .shared_memory import SharedMemory
 
+Board = Union[SharedMemory, Network]
+
 _REDUCE_ON_HOST_BYTES = 16 * 1024  # smaller entries travel together in one gather and are summed by each rank
 
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
@@ -120,7 +122,7 @@ def _exchange(message: bytes, read: Reader) -> List[Any]:
     return _way_of_group().exchange(message, read)
 
 
-def _way_of_group() -> Union[SharedMemory, Network]:
+def _way_of_group() -> Board:
     """Made at the first exchange. Every rank must call this."""
     global _way_of_messages
     if _way_of_messages is None:
@@ -128,7 +130,7 @@ def _way_of_group() -> Union[SharedMemory, Network]:
     return _way_of_messages
 
 
-def notice_board() -> Union[SharedMemory, Network, None]:
+def notice_board() -> Optional[Board]:
     """Where the main process can ``post`` a number that the others see; None with one process. Every rank must call
     this."""
     return _way_of_group() if world.world_size() > 1 else None

@@ -109,8 +109,13 @@ def send_small_messages_at_once() -> None:
         return
     for name in os.listdir("/proc/self/fd"):
         try:
-            connection = socket.socket(fileno=os.dup(int(name)))
-        except OSError:  # the descriptor is no socket, or was the listing's own and is closed by now
+            copy = os.dup(int(name))
+        except OSError:  # it was the listing's own and is closed by now
+            continue
+        try:
+            connection = socket.socket(fileno=copy)
+        except OSError:  # it is no socket
+            os.close(copy)
             continue
         with connection:
             if connection.family in (socket.AF_INET, socket.AF_INET6) and connection.type == socket.SOCK_STREAM:

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 import paddlevit_dist
-from paddlevit_dist.parallel import collectives
+from paddlevit_dist.parallel import Agreement, collectives
+from paddlevit_dist.parallel.network import Network
 
 from .harness import run_command, run_workers, succeeded
 
@@ -77,6 +78,19 @@ def gather_in_quick_succession():
     return gathered
 
 
+def agree(board):
+    """The updates at which this rank finds that all have agreed; barriers keep ranks together as gradients do."""
+    agreement = Agreement(board)
+    at = []
+    for update in range(1, 10):
+        paddlevit_dist.barrier()
+        if agreement.is_at(update):
+            at.append(update)
+        if paddlevit_dist.rank() == 0 and update in (2, 3, 6):
+            agreement.announce(update)
+    return at
+
+
 def exchange_through_memory():
     """Everything at once, as starting processes is what takes time."""
     paddlevit_dist.all_gather(None)
@@ -86,6 +100,7 @@ def exchange_through_memory():
         "unreadable": [gather_what_cannot_be_read(size) for size in (10, 100_000)],
         "without room": gather_without_room(),
         "in quick succession": gather_in_quick_succession(),
+        "agreed": [agree(None), agree(Network())],
         "left open": len(os.listdir("/proc/self/fd")) - before,
     }
 
@@ -112,6 +127,11 @@ def test_ranks_in_quick_succession_never_read_a_message_too_early_or_too_late(se
             assert lengths == [turn * rank * 700 for rank in range(RANKS)]
             assert contents == [{rank} if turn * rank else set() for rank in range(RANKS)]
             assert total == turn * sum(range(RANKS))
+
+
+def test_ranks_meet_two_updates_after_the_main_process_has_announced_it(seen):
+    """Through memory and through the store; what is announced while another update lies ahead is left out."""
+    assert [of_rank["agreed"] for of_rank in seen] == [[[4, 8]] * 2] * RANKS
 
 
 def test_no_memory_stays_open(seen):

@@ -45,7 +45,7 @@ def read_later(flag: Flag) -> Callable[[], bool]:
     if not flag.place.is_gpu_place():
         return lambda: bool(flag.item())
     copy = flag._copy_to(paddle.CUDAPinnedPlace(), False)
-    arrived = paddle.device.cuda.Event()
+    arrived = paddle.device.Event()
     arrived.record()
 
     def wait() -> bool:

@@ -142,11 +142,12 @@ class Checkpointer:
 
     def save_update(self, evaluation_due: bool) -> None:
         """Save in the middle of an epoch, or at its end."""
-        self._save(checkpoints.update_name(self.schedule.update), evaluation_due)
+        update = self.schedule.update
+        self._save(checkpoints.update_name(update), f"update {update}", evaluation_due)
 
     def save_epoch(self, epoch: int, evaluation_due: bool) -> None:
         """Save at the end of ``epoch``; ``evaluation_due`` is noted in the checkpoint until ``note_evaluation``."""
-        self._save(checkpoints.epoch_name(epoch), evaluation_due)
+        self._save(checkpoints.epoch_name(epoch), f"epoch {epoch}", evaluation_due)
 
     def note_evaluation(self, epoch: int, name: str, value: float, more_is_better: bool) -> bool:
         """Write into the checkpoint of ``epoch`` that it has been evaluated; returns whether it is the best so far."""
@@ -169,20 +170,19 @@ class Checkpointer:
         """Take back the checkpoint of ``epoch``."""
         _on_main(lambda: checkpoints.discard(self.folder / checkpoints.epoch_name(epoch)))
 
-    def _save(self, name: str, evaluation_due: bool) -> None:
+    def _save(self, name: str, place: str, evaluation_due: bool) -> None:
         """Write a checkpoint on the main process; the others wait, for as long as it takes."""
         broken = not_finite(self.model)
         if broken:
             raise UserError(
-                f"weight '{broken}' is not finite after update {self.schedule.update}: training has diverged and "
-                "nothing was saved; lower TRAIN.BASE_LR or set TRAIN.GRAD_CLIP, and -resume=auto from the last "
-                "checkpoint"
+                f"weight '{broken}' is not finite after {place}: training has diverged and nothing was saved; "
+                "lower TRAIN.BASE_LR or set TRAIN.GRAD_CLIP, and -resume=auto from the last checkpoint"
             )
         digests = all_gather(weights_digest(self.model))
         if len(set(digests)) > 1:
             raise RuntimeError(
-                f"weights differ between ranks after update {self.schedule.update}: {digests}; nothing was saved. If "
-                "ranks skip different branches of the model, set TRAIN.FIND_UNUSED_PARAMETERS true"
+                f"weights differ between ranks after {place}: {digests}; nothing was saved. If ranks skip "
+                "different branches of the model, set TRAIN.FIND_UNUSED_PARAMETERS true"
             )
         _on_main(lambda: self._write(name, evaluation_due, digests[0]))
         self._saved_at = time.monotonic()

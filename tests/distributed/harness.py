@@ -36,13 +36,13 @@ def environment(processes: int = 2) -> dict:
     return {**clean, **added, **threads, "PYTHONPATH": python_path, "PADDLEVIT_DIST_ENVIRONMENT": "test"}
 
 
-def run_workers(target: str, *arguments: Any, processes: int = 2, timeout: float = 120.0, **options: Any) -> Finished:
+def run_workers(target: str, *arguments: Any, processes: int = 2, timeout: float = 120.0) -> Finished:
     """Call ``target`` ("module:function" below tests/) as a worker in ``processes`` processes.
 
-    The function gets ``arguments`` and ``options``; what it returns on each rank is in ``results``.
+    The function gets ``arguments``; what it returns on each rank is in ``results``.
     """
     with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "arguments").write_bytes(pickle.dumps((arguments, options)))
+        Path(folder, "arguments").write_bytes(pickle.dumps(arguments))
         command = [sys.executable, "-m", "distributed.run_target", target, folder, str(processes)]
         ended = run_command(command, timeout=timeout)
         results = [

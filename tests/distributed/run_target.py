@@ -15,8 +15,8 @@ def work(target: str, folder: str) -> None:
     from paddlevit_dist.parallel import rank
 
     module, _, name = target.partition(":")
-    arguments, options = pickle.loads(Path(folder, "arguments").read_bytes())
-    result = getattr(importlib.import_module(module), name)(*arguments, **options)
+    arguments = pickle.loads(Path(folder, "arguments").read_bytes())
+    result = getattr(importlib.import_module(module), name)(*arguments)
     Path(folder, f"result_{rank()}").write_bytes(pickle.dumps(result))
 
 

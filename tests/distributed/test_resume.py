@@ -148,8 +148,6 @@ def test_a_run_resumes_with_another_number_of_processes(straight_and_resumed, tm
 
 
 def test_a_loss_that_is_infinite_on_one_rank_changes_nothing_on_any(tmp_path):
-    target = "distributed.poisoned_runs:left_and_saved"
-    by_time = ["SAVE_EVERY_UPDATES", "0", "SAVE_EVERY_MINUTES", "1e-9"]  # announced after update 1 for update 3
-    ended = succeeded(run_workers(target, str(tmp_path), *by_time, at=4, of_rank=1, world_size=2))
+    ended = succeeded(run_workers("distributed.poisoned_runs:poisoned_on_the_second_of_two", str(tmp_path), 4))
     for result in ended.results:
         require_unchanged(*result, at=4)

@@ -49,7 +49,9 @@ class UserFamily:
 
 class UserModel:
     """A network of any class. Each attribute and method is that of ``Model``; what the network has under the same name
-    is taken, and the defaults otherwise."""
+    is taken, and the defaults otherwise. It stands beside the network and not among its bases: there ``Model.features``
+    would hide a sublayer that is called so.
+    """
 
     def __init__(self, layer: nn.Layer) -> None:
         self.layer = layer

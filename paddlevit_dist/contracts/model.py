@@ -81,7 +81,8 @@ class Model(nn.Layer):
                     f"({image_size})"
                 )
             chosen["image_size"] = image_size
-        return cls(num_classes=num_classes, **chosen)
+        family: Callable[..., Model] = cls
+        return family(num_classes=num_classes, **chosen)
 
     def forward_features(self, x: Any) -> Any:
         """What the classifier is given."""

@@ -136,7 +136,6 @@ class ConvNeXt(Model):
         return self.head["fc"](self.dropout(self.forward_features(x)))
 
     def reset_classifier(self, num_classes: int) -> None:
-        """Replace the last layer by a fresh one for ``num_classes``, or by nothing for 0."""
         self.num_classes = num_classes
         self.head["fc"] = linear(self.embed_dim, num_classes) if num_classes > 0 else nn.Identity()
 

@@ -110,7 +110,6 @@ class MinkUNet(SparseNetwork):
         return self.final(self.forward_features(x)).features
 
     def reset_classifier(self, num_classes: int) -> None:
-        """Replace the last layer by a fresh one for ``num_classes``, or by nothing for 0."""
         self.num_classes = num_classes
         self.final = _classifier(self.num_features, num_classes, self.dimension)
 
@@ -150,7 +149,6 @@ class TutorialNetwork(SparseNetwork):
         return self.conv4(self.forward_features(x)).features
 
     def reset_classifier(self, num_classes: int) -> None:
-        """Replace the last layer by a fresh one for ``num_classes``, or by nothing for 0."""
         self.num_classes = num_classes
         self.conv4 = _classifier(32, num_classes, self.dimension)
 

@@ -151,14 +151,14 @@ class Checkpointer:
 
     def note_evaluation(self, epoch: int, name: str, value: float, more_is_better: bool) -> bool:
         """Write into the checkpoint of ``epoch`` that it has been evaluated; returns whether it is the best so far."""
-        best = self.best and self.best["value"]
-        is_best = best is None or (value > best if more_is_better else value < best)
-        if is_best:
-            self.best = {"name": name, "value": value, "epoch": epoch}
+        best = self.best
+        if best is None or (value > best["value"] if more_is_better else value < best["value"]):
+            best = {"name": name, "value": value, "epoch": epoch}
+        is_best, self.best = best is not self.best, best
         directory = self.folder / checkpoints.epoch_name(epoch)
 
         def write() -> None:
-            checkpoints.write_evaluation(directory, self.best)
+            checkpoints.write_evaluation(directory, best)
             if is_best:
                 checkpoints.link(self.folder, "best", directory)
             self._prune()

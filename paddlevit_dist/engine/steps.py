@@ -83,8 +83,7 @@ class Updater:
         self.on_host = not paddle.get_device().startswith("gpu") if on_host is None else on_host
         self.finite: Flag = True
         self.gradient_norm = paddle.zeros([1])
-        self._last: Optional[Step] = None
-        self._was_finite = read_later(True)
+        self._last: Optional[Tuple[Step, Callable[[], bool]]] = None  # and whether it was finite
 
     def __call__(self, batches: List[Dict[str, paddle.Tensor]], step: Step, learning_rate: float) -> List[Dict]:
         """Run one update and return the terms of its micro-batches. Every rank must call this.
@@ -107,12 +106,14 @@ class Updater:
         self.optimizer.set_lr(learning_rate)
         self.precision.unscale(self.optimizer)
         self.gradient_norm = gradient_norm(self.parameters, self.gradient_clip)
-        if self.precision.scaler is None and not self._was_finite():
-            before.put_back_unless(False)
+        try:
             self.require_finite()
+        except UserError:
+            before.put_back_unless(False)
+            raise
         self._step()
         before.put_back_unless(self.finite)
-        self._last, self._was_finite = step, read_later(self.finite)
+        self._last = step, read_later(self.finite)
         self.optimizer.clear_grad(False)
         return outputs
 
@@ -141,11 +142,14 @@ class Updater:
         Raises:
             UserError: it was not.
         """
-        if self.precision.scaler is None and not self._was_finite():
+        if self._last is None or self.precision.scaler is not None:
+            return
+        step, was_finite = self._last
+        if not was_finite():
             raise UserError(
-                f"the loss or a gradient of update {self._last.update + 1} in epoch {self._last.epoch} is not finite: "
-                "training has diverged, and this update has changed nothing; lower TRAIN.BASE_LR, set TRAIN.GRAD_CLIP "
-                "or a longer warm-up, and -resume=auto from the last checkpoint"
+                f"the loss or a gradient of update {step.update + 1} in epoch {step.epoch} is not finite: training "
+                "has diverged, and this update has changed nothing; lower TRAIN.BASE_LR, set TRAIN.GRAD_CLIP or a "
+                "longer warm-up, and -resume=auto from the last checkpoint"
             )
 
     def _global_counts(self, batches: List[Dict[str, paddle.Tensor]]) -> Dict[str, Number]:

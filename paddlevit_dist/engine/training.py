@@ -161,7 +161,8 @@ class Training:
         self.record.say(describe_training(self.config, self.task, self.model, self.sampler))
         if self.precision.notice:
             self.record.say(self.precision.notice)
-        values, line = {}, ""
+        values: Dict[str, float] = {}
+        line = ""
         if self.start.evaluation_due:
             if not self._is_saved(first - 1):
                 self._save_epoch(first - 1, evaluation_due=True)
@@ -229,7 +230,7 @@ class Training:
         means = meters.reduce()  # the only collective beside gradients and counts
         require_finite(means, f"in epoch {epoch} near update {self.schedule.update}")
         rate, waiting = pace.finish(self.sampler.global_batch_size)
-        norm = self.updater.gradient_norm.item()  # not finite where a loss scaler has left an update out
+        norm = self.updater.gradient_norm.numpy().item()  # not finite where a loss scaler has left an update out
         self.record.event(
             "training",
             {
@@ -266,7 +267,7 @@ class Training:
     def _is_saved(self, epoch: int) -> bool:
         """Whether the checkpoint that this run goes on from is its own of that epoch."""
         own = self.checkpointer.folder / checkpoints.epoch_name(epoch)
-        return own.is_dir() and own.resolve() == self.start.directory.resolve()
+        return self.start.directory is not None and own.resolve() == self.start.directory.resolve()
 
     def _save_update(self, evaluation_due: bool) -> None:
         self.updater.require_finite()

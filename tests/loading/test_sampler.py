@@ -169,3 +169,21 @@ def test_evaluation_reads_each_sample_once_in_the_same_batches(size, world_size)
         assert len(sampler) == len(ranks[-1])
     batches = sorted(batch for rank in ranks for batch in rank)
     assert batches == [list(range(first, min(first + 32, size))) for first in range(0, size, 32)]
+
+
+def test_counted_updates_lead_through_an_epoch_and_on_to_the_next():
+    sampler = training(batch_size=8)  # 12 updates of 103 samples
+    sampler.load_state_dict({"epoch": 2, "consumed": 40})
+    batches = iter(sampler)
+    for left in range(7, 0, -1):
+        assert (sampler.updates_left, sampler.updates_made) == (left, 36 - left)
+        assert {key.epoch for key in next(batches)} == {3}  # reading goes its own way
+        sampler.count_update()
+    assert sampler.state_dict() == {"epoch": 3, "consumed": 0}
+    assert (sampler.epoch, sampler.updates_left, sampler.updates_made) == (4, 12, 36)
+
+
+def test_what_is_left_of_an_epoch_and_fills_no_update_is_left_out():
+    sampler = training(batch_size=80)
+    sampler.load_state_dict({"epoch": 2, "consumed": 40})
+    assert sampler.state_dict() == {"epoch": 3, "consumed": 0}

@@ -21,14 +21,14 @@ class Agreement:
     """
 
     def __init__(self, board: Optional[Board] = None) -> None:
-        self._update = 0
+        self._update = -AHEAD
         self._board = board or notice_board()
         self._show()  # not that of a training before
 
     def announce(self, update: int) -> None:
-        """At the end of ``update``, on the main process: let all ranks agree on the one after the next, unless another
-        one is announced already."""
-        if self._update <= update:
+        """At the end of ``update``, on the main process: let all ranks agree on the one after the next. Nothing happens
+        where some rank may not yet have looked at the announcement before."""
+        if self._update + AHEAD <= update:
             self._update = update + AHEAD
             self._show()
 

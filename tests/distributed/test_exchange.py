@@ -6,6 +6,7 @@ import json
 import os
 import resource
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -84,9 +85,11 @@ def agree(board):
     at = []
     for update in range(1, 10):
         paddlevit_dist.barrier()
+        if paddlevit_dist.rank():
+            time.sleep(0.005)  # the main process is early
         if agreement.is_at(update):
             at.append(update)
-        if paddlevit_dist.rank() == 0 and update in (2, 3, 6):
+        if paddlevit_dist.rank() == 0 and update > 1:
             agreement.announce(update)
     return at
 
@@ -130,7 +133,7 @@ def test_ranks_in_quick_succession_never_read_a_message_too_early_or_too_late(se
 
 
 def test_ranks_meet_two_updates_after_the_main_process_has_announced_it(seen):
-    """Through memory and through the store; what is announced while another update lies ahead is left out."""
+    """Through memory and through the store; what would take the place of an announcement too early is left out."""
     assert [of_rank["agreed"] for of_rank in seen] == [[[4, 8]] * 2] * RANKS
 
 

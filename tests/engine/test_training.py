@@ -105,7 +105,7 @@ def test_the_newest_updates_stay_beside_the_epochs(tmp_path):
 
 def test_after_some_minutes_a_checkpoint_is_saved_two_updates_later(tmp_path):
     build(tmp_path, "-epochs=1", "SAVE_EVERY_MINUTES", "1e-9", "KEEP_UPDATES", "9").train()
-    assert names(tmp_path) == {"epoch_0001", *(f"update_{update:08d}" for update in (3, 5, 7, 9))}
+    assert names(tmp_path) == {"epoch_0001", *(f"update_{update:08d}" for update in (3, 7))}
 
 
 def test_the_norm_of_the_gradients_is_the_length_of_a_step(tmp_path):

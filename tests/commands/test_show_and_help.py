@@ -63,10 +63,10 @@ def test_help_and_wrong_options_do_not_import_paddle(arguments, code):
 
 def test_help_names_every_flag_and_key_and_the_example():
     from paddlevit_dist.config.command_line import FLAGS
-    from paddlevit_dist.config.defaults import KEYS
+    from paddlevit_dist.config.table import keys
 
     out = well(run_main("-h")).out
     assert "python main_multi_gpu.py" in out and "-cfg='./configs/vit_base_patch16_224.yaml'" in out
     words = set(out.replace("=", " ").split())
     assert {f"-{name}" for name in FLAGS} <= words
-    assert set(KEYS) - {"BASE"} <= words
+    assert set(keys()) - {"BASE"} <= words

@@ -8,7 +8,7 @@ import pytest
 
 from paddlevit_dist.config import command_line, load
 from paddlevit_dist.config.command_line import FLAGS
-from paddlevit_dist.config.defaults import KEYS, leaves
+from paddlevit_dist.config.table import keys, leaves
 
 MISSION = r"""
 -cfg='./configs/vit_base_patch16_224.yaml' \
@@ -53,7 +53,7 @@ def test_the_line_of_the_readme_word_for_word(write):
 @pytest.mark.parametrize("name", [name for name, flag in FLAGS.items() if flag.argument and flag.key])
 def test_each_flag_sets_its_key_in_all_four_spellings(name):
     key, word = FLAGS[name].key, EXAMPLES[FLAGS[name].argument]
-    expected = KEYS[key].parse(word)
+    expected = keys()[key].parse(word)
 
     for spelling in ([f"-{name}={word}"], [f"-{name}", word], [f"--{name}={word}"], [f"--{name}", word]):
         configuration = load(spelling)
@@ -188,7 +188,7 @@ def test_help_names_every_flag_and_key_with_its_default():
 
     for flag in FLAGS.values():
         assert any(line.startswith(f"  -{flag.name}") for line in lines)
-    for name in set(KEYS) - {"BASE"}:
+    for name in set(keys()) - {"BASE"}:
         (line,) = [line for line in lines if line.startswith(f"  {name} ")]
         assert line.endswith(f"(default {command_line._default(name)})")
     text = "\n".join(lines)

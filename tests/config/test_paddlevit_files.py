@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from paddlevit_dist.config.defaults import KEYS
-from paddlevit_dist.config.paddlevit import NAMES
+from paddlevit_dist.config.table import keys
+from paddlevit_dist.registry import key_tables
 
 EVALUATE = ("-eval", "-pretrained=x")
 
 
 def test_no_key_is_both_ours_and_foreign():
-    assert not NAMES & set(KEYS)
+    theirs = {name for table in key_tables() for name in (*table.renamed, *table.dropped)}
+    assert "TAG" in theirs and not theirs & set(keys())
 
 
 def test_averaging_and_rates_by_layer_are_spelled_as_theirs(load_text):

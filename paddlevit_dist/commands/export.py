@@ -92,7 +92,7 @@ def load_trained(
         "weights": str(weights.name),
         "num_classes": num_classes,
         "input_shape": shape,
-        **builder.normalisation(),
+        **builder.about,
         "report": report.summary(),
     }
     return Trained(model, about)
@@ -121,6 +121,7 @@ class _Builder:
     ) -> None:
         self.image_size, self.in_channels = image_size, in_channels
         self.values: Any = None
+        self.about: Dict[str, Any] = {}  # how the run prepared its pictures; of weights from elsewhere nothing is known
         if name is None:
             from .. import config as configuration
 
@@ -142,30 +143,15 @@ class _Builder:
             return self._build(num_classes)
 
     def _build(self, num_classes: int) -> Any:
+        from ..contracts.task import make_task
         from ..models import create_model
-        from ..registry import resolve
 
         if self.values is None:
             options = {} if self.in_channels is None else {"in_channels": self.in_channels}
             return create_model(self.name, num_classes=num_classes, image_size=self.image_size, **options)
-        task = resolve("task", self.values.TASK)(self.values)
-        if not hasattr(task, "num_classes"):
-            raise UserError(
-                f"export: TASK {self.values.TASK} trains no classifier of pictures, and only they are exported"
-            )
-        task.num_classes = num_classes
-        return task.build_model()
-
-    def normalisation(self) -> Dict[str, Any]:
-        """How the run prepared its pictures; nothing is known of weights from elsewhere."""
-        if self.values is None:
-            return {}
-        data = self.values.DATA
-        return {
-            "mean": [float(value) for value in data.IMAGENET_MEAN],
-            "standard_deviation": [float(value) for value in data.IMAGENET_STD],
-            "crop_pct": float(data.CROP_PCT),
-        }
+        task = make_task(self.values)
+        self.about = task.export_parts().about
+        return task.build_model(num_classes)
 
 
 def _run_folder(path: Path) -> Optional[Path]:

@@ -121,7 +121,7 @@ def _splits(root: str, name: str) -> List[str]:
 
 
 def _left_out(datasets: Dict[str, Any]) -> List[LeftOut]:
-    found: List[Optional[LeftOut]] = [getattr(dataset, "left_out", None) for dataset in datasets.values()]
+    found: List[Optional[LeftOut]] = [dataset.left_out for dataset in datasets.values()]
     return [left_out for left_out in found if left_out is not None]
 
 

@@ -144,7 +144,7 @@ TABLES: Dict[str, Sequence[str]] = {
     "semantic_segmentation": [_POINTS_TABLE, "paddlevit_dist.points.segmentation.settings:TABLE"],
     "pointgroup": [_POINTS_TABLE, "paddlevit_dist.points.instances.settings:TABLE"],
 }
-_ALL_TABLES: List[str] = list(dict.fromkeys([ENGINE_TABLE, *(table for tables in TABLES.values() for table in tables)]))
+_BUILT_IN_TABLES = (ENGINE_TABLE, *(table for tables in TABLES.values() for table in tables))
 
 # A recipe of each room, and of data sets that need their own, that messages name.
 RECIPES = {
@@ -217,8 +217,11 @@ def guess_dataset(path: str) -> Any:
 
 def key_tables(task: Optional[str] = None) -> List[Any]:
     """The tables of keys that ``task`` reads, the engine's first; all of them for None and for a task without any."""
-    declared = TABLES.get(task) if task is not None else None
-    return [_import(table) for table in (_ALL_TABLES if declared is None else [ENGINE_TABLE, *declared])]
+    if task in TABLES:
+        names = [ENGINE_TABLE, *TABLES[task]]
+    else:
+        names = [*_BUILT_IN_TABLES, *(table for tables in TABLES.values() for table in tables)]
+    return [_import(name) for name in dict.fromkeys(names)]
 
 
 def readers_of(key: str) -> List[str]:
@@ -262,4 +265,3 @@ def register_task(name: str, target: Target, tables: Optional[Sequence[str]] = N
     TABLES.pop(name, None)
     if tables is not None:
         TABLES[name] = list(tables)
-        _ALL_TABLES.extend(table for table in tables if table not in _ALL_TABLES)

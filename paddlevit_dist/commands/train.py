@@ -33,7 +33,7 @@ def run(arguments: List[str]) -> None:
     task = make_task(run.values)
     splits = ("val",) if run.values.EVAL else ("train", "val")
     with Heartbeat(write_line, shown=plan.is_main).at("reading the data sets"):
-        datasets = {split: task.build_dataset(split, cache_folder(folder)) for split in splits}
+        datasets = {split: task.build_dataset(split, cache_folder(run.values)) for split in splits}
     run = with_fitting_warmup(run, plan.total_processes, datasets)
     began = time.time()
     try:

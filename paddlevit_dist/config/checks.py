@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..errors import UserError
-from ..registry import RECIPES, key_tables, list_names, readers_of, room_of
-from .key import COMMAND_LINE, Given, Setting, covers, value_of
+from ..registry import RECIPES, TABLES, key_tables, list_names, readers_of, room_of
+from .key import COMMAND_LINE, Given, Setting, Table, covers, value_of
 from .table import keys
 
 _MOST_TOLD = 5
@@ -39,14 +39,15 @@ def check(given: Given) -> list[str]:
     Raises:
         UserError: a key was set that the task does not read, or two values contradict each other.
     """
+    task = given.values.TASK
+    tables = key_tables(task) if task in TABLES else key_tables()[:1]  # of the rest, nobody knows how it reads them
     notices = _foreign(given)
-    tables = key_tables(given.values.TASK)
     for table in tables:
         notices += table.check(given)
-    return notices + list(_unused(given))
+    return [*notices, *_unused(given, tables)]
 
 
-def whole_files(given: Given) -> set[str]:
+def _whole_files(given: Given) -> set[str]:
     """The files among the sources that a run has written: they hold every key, and nobody has chosen the defaults."""
     names = [key.name for key in key_tables()[0].keys]
     sources = [given.settings[name].source for name in names if name in given]
@@ -56,7 +57,7 @@ def whole_files(given: Given) -> set[str]:
 def _foreign(given: Given) -> list[str]:
     """Notices about keys of BASE files that another task reads; those that were set for this very run are refused."""
     task = given.values.TASK
-    known, whole = keys(task), whole_files(given)
+    known, whole = keys(task), _whole_files(given)
     wrong = [setting for name, setting in given.settings.items() if name not in known]
     refused = [setting for setting in wrong if not setting.is_base and setting.source not in whole]
     if refused:
@@ -86,13 +87,13 @@ def _readers(settings: list[Setting]) -> str:
     return f"task{'s' if len(tasks) > 1 else ''} {', '.join(tasks)}"
 
 
-def _unused(given: Given) -> Iterator[str]:
+def _unused(given: Given, tables: list[Table]) -> Iterator[str]:
     """A line for each key that somebody set and that this run does not read.
 
     Nothing is said of a recipe's training keys in an evaluation, nor of a BASE file's where another file has chosen
     otherwise: that is what recipes and BASE are for.
     """
-    tables, whole = key_tables(given.values.TASK), whole_files(given)
+    whole = _whole_files(given)
     passed = set()  # told, or not worth it
     if given.values.EVAL:
         passed = {name for table in tables for name in table.of_training()}

@@ -248,20 +248,17 @@ def help_text(argv: Sequence[str] = ("-h",)) -> str:
             right += f" ({flag.key}, default {_default(flag.key)})"
         lines += _row(left, right, 20)
     lines += ["", "Each flag works with one dash or two, and as -flag=value or -flag value.", ""]
-    lines.append(
-        "keys, to be set in a YAML file, or as KEY VALUE after the flags (TRAIN.BASE_LR 3e-4), which wins over"
-    )
-    lines.append("them:")
+    lines.append("Keys are set in a YAML file, or after the flags, which they override: TRAIN.BASE_LR 3e-4.")
     words = list(argv)
     shows_all = any(word in _HELP and following == "all" for word, following in zip(words, words[1:]))
     task = _task_of([word for word in words if word not in _HELP and word != "all"])
     every_run = {key.name: key for key in key_tables(task)[0].keys}
     of_task = keys(task)
-    lines += _section(f"of TASK {task}", {name: key for name, key in of_task.items() if name not in every_run})
-    lines += _section("of every run", every_run)
+    lines += _section(f"keys of TASK {task}", {name: key for name, key in of_task.items() if name not in every_run})
+    lines += _section("keys of every run", every_run)
     others = {name: key for name, key in keys().items() if name not in of_task}
     if shows_all:
-        lines += _section("of other tasks", others)
+        lines += _section("keys of other tasks", others)
     elif others:
         lines += ["", f"{len(others)} keys of other tasks: -h all, or -h with their recipe, -cfg=FILE"]
     return "\n".join(lines)

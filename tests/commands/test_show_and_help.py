@@ -10,6 +10,7 @@ from distributed.harness import ROOT, run_command, run_main
 from .runs import MAIN, well
 
 RECIPE = ROOT / "configs" / "vit_base_patch16_224.yaml"
+DIGITS = ROOT / "configs" / "vit_digits.yaml"
 
 
 def test_show_config_prints_values_with_sources_batch_and_rates_and_starts_nothing(tmp_path):
@@ -52,8 +53,15 @@ except SystemExit as end:
 
 @pytest.mark.parametrize(
     "arguments, code",
-    [(["-h"], 0), (["--help"], 0), (["TRAIN.BSE_LR", "1"], 2), (["-batchsize=3"], 2), (["-cfg=none.yaml"], 2)],
-    ids=["-h", "--help", "unknown key", "unknown flag", "missing file"],
+    [
+        (["-h", f"-cfg={ROOT / 'configs' / 'pointgroup_scannet.yaml'}"], 0),
+        (["--help", "all"], 0),
+        (["TRAIN.BSE_LR", "1"], 2),
+        (["-batchsize=3"], 2),
+        (["-cfg=none.yaml"], 2),
+        (["TASK", "landmarks", "-dataset=landmarks", "MODEL.NAME=unet3d", "-show_config", f"-cfg={DIGITS}"], 2),
+    ],
+    ids=["-h", "--help", "unknown key", "unknown flag", "missing file", "another task's key"],
 )
 def test_help_and_wrong_options_do_not_import_paddle(arguments, code):
     ended = run_command([sys.executable, "-c", PROBE, str(MAIN), *arguments], timeout=30)
@@ -65,7 +73,7 @@ def test_help_names_every_flag_and_key_and_the_example():
     from paddlevit_dist.config.command_line import FLAGS
     from paddlevit_dist.config.table import keys
 
-    out = well(run_main("-h")).out
+    out = well(run_main("-h", "all")).out
     assert "python main_multi_gpu.py" in out and "-cfg='./configs/vit_base_patch16_224.yaml'" in out
     words = set(out.replace("=", " ").split())
     assert {f"-{name}" for name in FLAGS} <= words

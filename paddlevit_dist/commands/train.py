@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 import time
 from typing import Any, Dict, List
 
@@ -63,6 +64,7 @@ def _show(run: Any, plan: Any) -> None:
     task = make_task(run.values)
     problems = task.check_model()
     print(run.describe())
-    print(describe_rates(run.values, plan.total_processes))
+    rates = describe_rates(run.values, plan.total_processes)
+    print(textwrap.fill(rates, configuration.COLUMNS, subsequent_indent="  ", break_on_hyphens=False))
     for notice in [*run.notices, *plan.notices, *task.notices, *problems]:
         print(notice)

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from .key import COLUMNS
 from .merge import Configuration, dump_yaml, load
 from .table import default_config
 
 EXAMPLE = str(Path(__file__).resolve().parents[2] / "configs" / "vit_digits.yaml")
 
-__all__ = ["EXAMPLE", "Configuration", "default_config", "dump_yaml", "load"]
+__all__ = ["EXAMPLE", "COLUMNS", "Configuration", "default_config", "dump_yaml", "load"]

@@ -16,7 +16,7 @@ from ..errors import UserError
 from ..registry import TASKS, key_tables, known_name, room_of
 from ..version import versions
 from . import files
-from .key import COMMAND_LINE, Key, Setting, show
+from .key import COLUMNS, COMMAND_LINE, Key, Setting, show
 from .table import keys
 
 
@@ -99,7 +99,6 @@ OTHER_FLAGS = {
 }
 
 _HELP = {"-h", "--h", "-help", "--help"}
-_COLUMNS = 100
 USAGE = "python main_multi_gpu.py [-flag=value ...] [KEY VALUE ...]"
 EXAMPLE = r"""CUDA_VISIBLE_DEVICES=0,1,2,3,4,5,6,7 python main_multi_gpu.py \
       -cfg='./configs/vit_base_patch16_224.yaml' -dataset='imagenet2012' -batch_size=16 \
@@ -278,7 +277,7 @@ def _row(left: str, right: str, width: int) -> list[str]:
     first = f"  {left:<{width}} "
     return textwrap.wrap(
         right,
-        _COLUMNS,
+        COLUMNS,
         initial_indent=first,
         subsequent_indent=" " * (width + 3),
         break_long_words=False,

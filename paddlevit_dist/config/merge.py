@@ -15,7 +15,7 @@ from yacs.config import CfgNode
 from .. import registry
 from ..errors import UserError
 from . import checks, command_line, files
-from .key import COMMAND_LINE, Given, Mismatch, Setting, show
+from .key import COLUMNS, COMMAND_LINE, Given, Mismatch, Setting, show
 from .table import default_config, keys, leaves, put
 
 
@@ -242,9 +242,6 @@ def _unknown_model(setting: Setting, settings: list[Setting]) -> str:
     return f"; MODEL.NAME {show(names[-1])} is not a known model{': ' + near if near else ''}"
 
 
-_COLUMNS = 100
-
-
 def dump_yaml(values: CfgNode) -> str:
     """A YAML file of the task's keys that ``load`` turns into equal values (BASE is left out: its files are merged)."""
     return "".join(f"{line}\n" for line, _ in _lines(values))
@@ -254,19 +251,19 @@ def _describe(values: CfgNode, sources: dict[str, str]) -> str:
     """The same tree with the source of each value in a column of comments. A long value pushes its comment aside, a
     very long one puts it on the line above; of a source that is too long the end is shown."""
     lines = _lines(values)
-    column = max(len(line) for line, _ in lines if len(line) <= _COLUMNS // 2)
+    column = max(len(line) for line, _ in lines if len(line) <= COLUMNS // 2)
     described = []
     for line, name in lines:
         if name is None:
             described.append(line)
             continue
-        left = _COLUMNS - len(line) - len("  # ")
+        left = COLUMNS - len(line) - len("  # ")
         source = sources[name]
         if left < len("command line"):
-            described += [f"{line[: len(line) - len(line.lstrip())]}# {_end(source, _COLUMNS // 2)}", line]
+            described += [f"{line[: len(line) - len(line.lstrip())]}# {_end(source, COLUMNS // 2)}", line]
             continue
         source = _end(source, left)
-        described.append(f"{line:<{min(column, _COLUMNS - len(source) - len('  # '))}}  # {source}")
+        described.append(f"{line:<{min(column, COLUMNS - len(source) - len('  # '))}}  # {source}")
     return "\n".join(described)
 
 

@@ -67,10 +67,11 @@ def _foreign(given: Given) -> list[str]:
             f"{refused[0].place}: {refused[0].name} is read by {_readers(refused[:1])}, not by {task}: leave it out"
             + (f", and so {more}" if more else "")
         )
-    return [
-        f"{source}: no effect: {', '.join(setting.name for setting in own)}: read by {_readers(own)}, not by {task}"
-        for source, own in _by_source(wrong).items()
-    ]
+    notices = []
+    for source, own in _by_source(wrong).items():
+        names = f"{len(own)} keys" if source in whole else ", ".join(setting.name for setting in own)
+        notices.append(f"{source}: no effect: {names}: read by {_readers(own)}, not by {task}")
+    return notices
 
 
 def _by_source(settings: list[Setting]) -> dict[str, list[Setting]]:

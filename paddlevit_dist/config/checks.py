@@ -24,7 +24,7 @@ def check_rooms(given: Given) -> None:
     task = room_of("task", values.TASK)
     for name, kind in (("DATA.DATASET", "dataset"), ("MODEL.NAME", "model")):
         room = room_of(kind, value_of(values, name))
-        if None not in (task, room) and task != room:
+        if task is not None and room is not None and task != room:
             others = ", ".join(other for other in list_names(kind) if room_of(kind, other) == task)
             fitting = f", or one of {others}" if kind == "dataset" else ""
             raise UserError(

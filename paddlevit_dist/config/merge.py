@@ -98,7 +98,6 @@ def _example_unless_data(settings: list[Setting], example: str) -> str | None:
     named = given.get("DATA.DATASET") or given.get("DATA.DATA_PATH")
     if named is None:
         return example
-    room: str | None = "images"
     if named.name == "DATA.DATASET":
         name = registry.known_name("dataset", str(named.value))
         room = registry.room_of("dataset", name)
@@ -107,7 +106,7 @@ def _example_unless_data(settings: list[Setting], example: str) -> str | None:
     else:
         guess = registry.guess_dataset(os.path.expanduser(str(named.value)))
         name = guess.dataset if guess else ""
-        room = registry.room_of("dataset", name) if guess else room
+        room = registry.room_of("dataset", name) or "images"
     recipe = registry.RECIPES.get(name, registry.RECIPES[room])
     raise UserError(
         f"{named.place} {show(named.value)}: no recipe is named: add -cfg={recipe}, for example, or another of configs/"

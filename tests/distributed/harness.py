@@ -92,7 +92,7 @@ def start_command(command: List[str], folder: Optional[Path] = None, **variables
 
 
 def _wait_until_gone(session: int, seconds: float) -> List[int]:
-    """Members of the session that are still there after a moment: Python's own helpers end just after their parent."""
+    """Members of the session that are still there after a step: Python's own helpers end just after their parent."""
     deadline = time.monotonic() + seconds
     while True:
         left = session_members(session)

@@ -13,7 +13,7 @@ import contextlib
 import functools
 import os
 import zipfile
-from typing import Any, BinaryIO, Callable, Dict, Iterator, List, Tuple, Union
+from typing import IO, Any, BinaryIO, Callable, Dict, Iterator, List, Tuple, Union
 
 import numpy as np
 
@@ -157,7 +157,7 @@ class TorchUnpickler(RestrictedUnpickler):
     }
     instructions = RestrictedUnpickler.instructions | {"BINPERSID"}
 
-    def __init__(self, stream: BinaryIO, read_storage: Callable[[str], bytes]) -> None:
+    def __init__(self, stream: IO[bytes], read_storage: Callable[[str], bytes]) -> None:
         super().__init__(stream)
         self._read_storage = read_storage
         self.storages: Dict[str, Storage] = {}

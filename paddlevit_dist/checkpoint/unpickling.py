@@ -18,7 +18,7 @@ import pickle
 import pickletools
 import re
 from collections import OrderedDict
-from typing import Any, BinaryIO, Callable, Dict, FrozenSet, List, NamedTuple, Optional, Tuple, Union
+from typing import IO, Any, BinaryIO, Callable, Dict, FrozenSet, List, NamedTuple, Optional, Tuple, Union, cast
 
 import numpy as np
 
@@ -40,11 +40,11 @@ def restricted_load(file: Union[str, os.PathLike, BinaryIO]) -> Any:
     Raises:
         UserError: unreadable, damaged, or asking for something that weights do not need; nothing was executed.
     """
-    if hasattr(file, "read"):
-        with reading(str(getattr(file, "name", "the file")), "file of paddle.save"):
-            return _load(file)
-    with reading(str(file), "file of paddle.save"), open(file, "rb") as stream:
-        return _load(stream)
+    if isinstance(file, (str, os.PathLike)):
+        with reading(str(file), "file of paddle.save"), open(file, "rb") as stream:
+            return _load(stream)
+    with reading(str(getattr(file, "name", "the file")), "file of paddle.save"):
+        return _load(file)
 
 
 def _load(stream: BinaryIO) -> Any:
@@ -111,7 +111,7 @@ class StandIn:
 class _Bounded:
     """A stream for ``genops`` that compares a length with what is left of the file before memory is taken for it."""
 
-    def __init__(self, stream: BinaryIO) -> None:
+    def __init__(self, stream: IO[bytes]) -> None:
         self.start = stream.tell()
         self.size = self.left = stream.seek(0, os.SEEK_END) - self.start
         self._stream = stream
@@ -154,7 +154,7 @@ class RestrictedUnpickler(pickle.Unpickler):
     calls: Dict[Name, Optional[Callable[..., Any]]]
     instructions: FrozenSet[str] = _INSTRUCTIONS
 
-    def __init__(self, stream: BinaryIO) -> None:
+    def __init__(self, stream: IO[bytes]) -> None:
         super().__init__(stream, encoding="latin1")
         bounded = _Bounded(stream)
         self._budget = Budget(bounded.size)
@@ -179,7 +179,9 @@ class RestrictedUnpickler(pickle.Unpickler):
         stack: List[Union[str, int, None]] = []
         marks: List[int] = []
         memo: Dict[int, Union[str, int, None]] = {}
-        for count, (instruction, argument, _) in enumerate(pickletools.genops(bounded)):  # type: ignore[arg-type] # reads
+        instruction: pickletools.OpcodeInfo
+        argument: Any
+        for count, (instruction, argument, _) in enumerate(pickletools.genops(cast(IO[bytes], bounded))):
             name, before = instruction.name, instruction.stack_before
             self._check_kind(name, argument, count)
             if (name == "FRAME" and argument > bounded.left) or (name.endswith("BINPUT") and argument > count):

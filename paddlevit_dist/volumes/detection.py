@@ -34,6 +34,7 @@ class LandmarkDetection(Task):
 
     best_metric = ("mre_mm", False)
     sample_name = "volumes"
+    draws_samples = True
     batch_norm = "sync"
     count_names = ("heatmap",)
 

@@ -92,18 +92,7 @@ class Training:
         groups = task.parameter_groups(model)
         self.optimizer = build_optimizer(train.OPTIMIZER, model, groups, train.WEIGHT_DECAY, train.LAYER_DECAY)
         self.ema = ModelEma(model, train.MODEL_EMA_DECAY) if train.MODEL_EMA else None
-        self.checkpointer = Checkpointer(
-            Path(config.SAVE) / "checkpoints",
-            Saving(config.SAVE_EVERY_UPDATES, config.SAVE_EVERY_MINUTES, config.KEEP_UPDATES, self._keeps),
-            lambda: about.describe(config, task, datasets),
-            record.say,
-            model=model,
-            optimizer=OptimizerState(self.optimizer, model),
-            ema=self.ema,
-            scaler=self.precision,
-            schedule=self.schedule,
-            sampler=self.sampler,
-        )
+        self.checkpointer = self._checkpointer(datasets)
         self.resumption = Resumption(config, task, datasets, record, self.checkpointer)
         self.start = self.resumption.load()
         self.updater = Updater(
@@ -116,10 +105,11 @@ class Training:
             accumulation_steps=train.ACCUM_ITER,
             gradient_clip=train.GRAD_CLIP,
         )
-        first, is_due = self.sampler.epoch, self.start.evaluation_due
-        evaluations = is_due + sum(self._evaluates(epoch) for epoch in range(first, self.last_epoch + 1))
-        updates = self.last_epoch * self.updates_per_epoch - self.sampler.updates_made
-        self.remaining = RemainingTime(updates, evaluations)
+        evaluations = sum(self._evaluates(epoch) for epoch in range(self.sampler.epoch, self.last_epoch + 1))
+        self.remaining = RemainingTime(
+            self.last_epoch * self.updates_per_epoch - self.sampler.updates_made,
+            evaluations + self.start.evaluation_due,
+        )
 
     def _schedule(self) -> Schedule:
         schedule = schedule_of(self.config.TRAIN, self.updates_per_epoch, self.sampler.global_batch_size)
@@ -139,6 +129,21 @@ class Training:
             number = recompute_layers(self.task.recomputed_layers(self.model))
             self.record.say(f"{number} blocks are computed again in the backward pass (TRAIN.RECOMPUTE)")
         compile_model(self.config, self.task, self.model)
+
+    def _checkpointer(self, datasets: Dict[str, Any]) -> Checkpointer:
+        config = self.config
+        return Checkpointer(
+            Path(config.SAVE) / "checkpoints",
+            Saving(config.SAVE_EVERY_UPDATES, config.SAVE_EVERY_MINUTES, config.KEEP_UPDATES, self._keeps),
+            lambda: about.describe(config, self.task, datasets),
+            self.record.say,
+            model=self.model,
+            optimizer=OptimizerState(self.optimizer, self.model),
+            ema=self.ema,
+            scaler=self.precision,
+            schedule=self.schedule,
+            sampler=self.sampler,
+        )
 
     def _keeps(self, epoch: int) -> bool:
         return epoch % self.config.SAVE_FREQ == 0 or epoch == self.config.TRAIN.NUM_EPOCHS

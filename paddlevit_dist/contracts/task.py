@@ -195,8 +195,9 @@ class Task:
 
     def about_data(self, samples: Any) -> Dict[str, Any]:
         """What identifies the samples of a split wherever they lie, as plain YAML values by name: "samples" (how many),
-        "classes" (names in the order of their numbers) and "labels" (a digest), each where it is known. It is kept in
-        each checkpoint; a resumed training with others takes another course, an evaluation must have the classes."""
+        "classes" (names in the order of their numbers), "number of classes" and "labels" (a digest), each where it is
+        known. It is kept in each checkpoint; a resumed training with others takes another course, an evaluation must
+        have the classes."""
         return {"samples": len(samples)}
 
     def notices_of_old_weights(self) -> List[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
 import paddle
 import yaml
@@ -100,24 +100,37 @@ def describe(config: Any, task: Task, datasets: Dict[str, Any]) -> Dict[str, Any
 def require_same_classes(source: str, config: Any, task: Task, samples: Any) -> List[str]:
     """Before an evaluation: the weights' classes have to be those of the data, in the same order.
 
-    Compared where both sides have names; returns a line for the log if they differ and that is allowed.
+    Names are compared where both sides have them, else their number; returns a line for the log if they differ and
+    that is allowed.
 
     Raises:
         UserError: they differ, and -allow_changes was not given.
     """
-    data = (checkpoints.read_about(source) or {}).get("data")
-    theirs = next((facts.get("classes") for facts in (data or {}).values() if facts.get("classes")), None)
-    ours = task.about_data(samples).get("classes")
-    if theirs is None or ours is None or theirs == ours:
-        return []
-    different = [f"{number}: {a} there, {b} here" for number, (a, b) in enumerate(zip(theirs, ours)) if a != b]
-    said = f"{len(theirs)} classes there, {len(ours)} here"
+    data = (checkpoints.read_about(source) or {}).get("data") or {}
+    now = task.about_data(samples)
+    theirs, ours = _known(data.values(), "classes"), now.get("classes")
+    different: List[str] = []
+    if theirs and ours:
+        if theirs == ours:
+            return []
+        different = [f"{number}: {a} there, {b} here" for number, (a, b) in enumerate(zip(theirs, ours)) if a != b]
+        there, here = len(theirs), len(ours)
+    else:
+        there, here = _known(data.values(), "number of classes"), now.get("number of classes")
+        if there is None or here is None or there == here:
+            return []
+    said = f"{there} classes there, {here} here"
     if different:
         more = f" and {len(different) - 3} more" if len(different) > 3 else ""
         said = f"class {'; '.join(different[:3])}{more}"
     if not config.ALLOW_CHANGES:
         raise UserError(f"{source} was trained on other classes: {said}; name them alike, or add -allow_changes")
     return [f"note: {source} was trained on other classes: {said}"]
+
+
+def _known(facts: Iterable[Mapping[str, Any]], name: str) -> Any:
+    """What the first split that says it says, else None."""
+    return next((of_split[name] for of_split in facts if of_split.get(name)), None)
 
 
 def changed_data(source: str, task: Task, datasets: Dict[str, Any]) -> List[Change]:
@@ -170,7 +183,11 @@ def compare(source: str, config: Any, task: Task, *, must_match: bool) -> List[s
         return []
     theirs, ours = about.get("input"), task.about_input()
     if not isinstance(theirs, dict) or (ours and not theirs):  # written before it was, or before it said anything
-        return task.notices_of_old_weights()
+        return [
+            f"note: {source} was written before checkpoints described their input: it cannot be checked against this "
+            "run's",
+            *task.notices_of_old_weights(),
+        ]
     different = [name for name in ours if name in theirs and _plain(ours[name]) != _plain(theirs[name])]
     if not different:
         return []

@@ -241,8 +241,11 @@ def test_lists_tar_files_and_single_folders_are_recognised(pictures, tmp_path):
     ("arguments", "message"),
     [
         (["{none}"], "none is not a folder; expected one of pictures"),
-        (["{in}", "{out}", "--quality=101"], "--quality=101: expected 1 to 100"),
-        (["{in}", "{out}", "--shorter_side=0"], "--shorter_side=0: expected a whole number from 1 up"),
+        (["{in}", "{out}", "--quality=101"], "argument --quality/-quality: '101' is not a whole number from 1 to 100"),
+        (
+            ["{in}", "{out}", "--shorter_side=0"],
+            "argument --shorter_side/-shorter_side: '0' is not a whole number from 1 up",
+        ),
         (
             ["{in}", "{out}", "--quarantine=x"],
             "--quarantine is for a check without OUT; with it the list is quarantine",

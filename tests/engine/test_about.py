@@ -9,7 +9,7 @@ import yaml
 
 from paddlevit_dist import UserError
 from paddlevit_dist.contracts.task import Task
-from paddlevit_dist.engine.about import compare
+from paddlevit_dist.engine.about import compare, require_same_classes
 
 CONFIG = SimpleNamespace(ALLOW_CHANGES=False)
 
@@ -37,7 +37,8 @@ def checkpoint(tmp_path):
 
 @pytest.mark.parametrize("content", [None, {}, {"input": {}}, {"input": None}])
 def test_a_checkpoint_that_says_nothing_of_its_input_is_old(checkpoint, content):
-    assert compare(checkpoint(content), CONFIG, Turned(CONFIG), must_match=True) == ["it is old"]
+    unchecked, old = compare(checkpoint(content), CONFIG, Turned(CONFIG), must_match=True)
+    assert "cannot be checked" in unchecked and old == "it is old"
 
 
 def test_equal_input_is_silent_also_as_lists_and_with_further_names(checkpoint):
@@ -63,3 +64,36 @@ def test_weights_from_elsewhere_are_not_compared(tmp_path):
 def test_a_damaged_description_is_named(checkpoint, content):
     with pytest.raises(UserError, match="about.yaml"):
         compare(checkpoint(content), CONFIG, Turned(CONFIG), must_match=True)
+
+
+class Counted(Task):
+    def __init__(self, facts):
+        super().__init__(CONFIG)
+        self.facts = facts
+
+    def about_data(self, samples):
+        return self.facts
+
+
+@pytest.mark.parametrize(
+    ("there", "here", "said"),
+    [
+        ({"number of classes": 6}, {"number of classes": 4, "classes": list("abcd")}, "6 classes there, 4 here"),
+        ({"number of classes": 4, "classes": list("abcd")}, {"number of classes": 4}, None),
+        (
+            {"number of classes": 2, "classes": ["a", "b"]},
+            {"number of classes": 2, "classes": ["b", "a"]},
+            "class 0: a",
+        ),
+        ({"samples": 3}, {"number of classes": 4}, None),
+    ],
+)
+def test_classes_are_compared_by_name_where_both_have_names_else_by_number(checkpoint, there, here, said):
+    source = checkpoint({"data": {"train": {"samples": 10}, "val": there}})
+    if said is None:
+        assert require_same_classes(source, CONFIG, Counted(here), None) == []
+        return
+    with pytest.raises(UserError, match=said):
+        require_same_classes(source, CONFIG, Counted(here), None)
+    (note,) = require_same_classes(source, SimpleNamespace(ALLOW_CHANGES=True), Counted(here), None)
+    assert said in note

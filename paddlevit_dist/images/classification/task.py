@@ -145,12 +145,18 @@ class Classification(Task):
         facts = super().about_data(samples)
         if not isinstance(samples, ImageSamples):  # a program's own
             return facts
+        facts["number of classes"] = samples.dataset.num_classes
         labels = samples.dataset.labels
         if labels is not None:
             facts["labels"] = hashlib.sha256(np.ascontiguousarray(labels, dtype="<i8").tobytes()).hexdigest()[:16]
         if samples.class_names is not None:
             facts["classes"] = list(map(str, samples.class_names))
         return facts
+
+    def about_input(self) -> Dict[str, Any]:
+        data = self.config.DATA
+        names = ("IMAGE_SIZE", "IMAGE_CHANNELS", "CROP_PCT", "IMAGENET_MEAN", "IMAGENET_STD", "EXIF_ROTATE")
+        return {**{f"DATA.{name}": data[name] for name in names}, "interpolation": "bicubic"}
 
     def _apply_training_policies(self, samples: ImageSamples) -> None:
         """Class weights, class-balanced reading and the replacement of unreadable pictures; never in an evaluation."""

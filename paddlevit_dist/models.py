@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-import sys
-import typing
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple, Union
 
 from .registry import MODELS, SPELLINGS, known_name, resolve
@@ -27,14 +24,14 @@ def create_model(
             None keeps the variant's value.
 
     Returns:
-        A ``paddle.nn.Layer`` with ``forward``, ``forward_features`` and ``reset_classifier``.
+        A ``contracts.model.Model``, or what a registered function returns.
 
     Raises:
         UserError: unknown name or option, or dimensions that do not fit together.
     """
     chosen = {key: value for key, value in options.items() if value is not None}
     name = _own_name(name)
-    return resolve("model", name)(name, num_classes=num_classes, image_size=image_size, **chosen)
+    return _family(name).build(name, num_classes=num_classes, image_size=image_size, **chosen)
 
 
 def list_models() -> List[str]:
@@ -49,13 +46,18 @@ def variant_options(name: str) -> Dict[str, Any]:
         UserError: unknown name.
     """
     name = _own_name(name)
-    module = sys.modules[resolve("model", name).__module__]
-    return dict(getattr(module, "VARIANTS", {}).get(name, {}))
+    return dict(_family(name).variants.get(name, {}))
 
 
 def _own_name(name: str) -> str:
     name = known_name("model", name)
     return SPELLINGS.get(name, name)
+
+
+def _family(name: str) -> Any:
+    from .contracts.user_models import family_of  # not at the top: listing names imports no Paddle
+
+    return family_of(resolve("model", name))
 
 
 class ModelOptions(NamedTuple):
@@ -73,17 +75,10 @@ class ModelOptions(NamedTuple):
 
 
 def model_options(name: str) -> ModelOptions:
-    """The options of a registered model: those of the class that its build function is annotated to return, or of
-    the function itself where that says no class.
+    """The options of a registered model: those of its class, where that is known.
 
     Raises:
         UserError: unknown name.
     """
-    target = resolve("model", _own_name(name))
-    built = target if inspect.isclass(target) else typing.get_type_hints(target).get("return", target)
-    parameters = inspect.signature(built if inspect.isclass(built) else target).parameters.values()
-    named = {p.name: p.default for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
-    variant = variant_options(name)
-    for other in ("name", "num_classes", "image_size"):
-        named.pop(other, None)
-    return ModelOptions({**named, **variant}, variant, dict(getattr(built, "fixed_options", {})))
+    family, variant = _family(_own_name(name)), variant_options(name)
+    return ModelOptions({**family.options(), **variant}, variant, dict(family.fixed_options))

@@ -1,6 +1,7 @@
 """Names of models, datasets and tasks, each with the place it is imported from once it is used.
 
-Nothing is imported here: listing names needs no Paddle, and a room is loaded only when one of its names is asked for.
+Only tables of names are imported here: listing them needs no Paddle, and a room is loaded when one of its names is
+asked for.
 """
 
 from __future__ import annotations
@@ -15,56 +16,32 @@ _GUESS_DATASET = "paddlevit_dist.images.data.guessing:guess"
 
 Target = Union[str, Callable[..., Any]]
 
-_VIT = "paddlevit_dist.images.models.vit:build"
-_MINKUNET = "paddlevit_dist.points.sparse.minkunet:build"
+# Families of models by their class -> the table of their names in ``variants``, a module without Paddle beside it.
+_FAMILIES = {
+    "paddlevit_dist.images.models.vit:VisionTransformer": "VIT",
+    "paddlevit_dist.images.models.deit:DeiT": "DEIT",
+    "paddlevit_dist.images.models.deit:DistilledDeiT": "DISTILLED_DEIT",
+    "paddlevit_dist.images.models.swin:SwinTransformer": "SWIN",
+    "paddlevit_dist.images.models.cait:CaiT": "CAIT",
+    "paddlevit_dist.images.models.pvt_v2:PyramidVisionTransformer": "PVT_V2",
+    "paddlevit_dist.images.models.mlp_mixer:MlpMixer": "MLP_MIXER",
+    "paddlevit_dist.images.models.convnext:ConvNeXt": "CONVNEXT",
+    "paddlevit_dist.points.sparse.minkunet:MinkUNet": "MINKUNET",
+    "paddlevit_dist.points.sparse.minkunet:TutorialNetwork": "TUTORIAL",
+}
+
+
+def _import(target: str) -> Any:
+    module, _, attribute = target.partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
 
 MODELS: Dict[str, Target] = {
-    "vit": _VIT,
-    "vit_tiny_patch16_224": _VIT,
-    "vit_tiny_patch16_384": _VIT,
-    "vit_small_patch16_224": _VIT,
-    "vit_small_patch16_384": _VIT,
-    "vit_small_patch32_224": _VIT,
-    "vit_small_patch32_384": _VIT,
-    "vit_base_patch16_224": _VIT,
-    "vit_base_patch16_384": _VIT,
-    "vit_base_patch32_224": _VIT,
-    "vit_base_patch32_384": _VIT,
-    "vit_large_patch16_224": _VIT,
-    "vit_large_patch16_384": _VIT,
-    "vit_large_patch32_224": _VIT,
-    "vit_large_patch32_384": _VIT,
-    "vit_large_patch14_224": _VIT,
-    "vit_huge_patch14_224": _VIT,
-    "unet3d": "paddlevit_dist.volumes.unet3d:build",
-    "minkunet14a": _MINKUNET,
-    "minkunet14b": _MINKUNET,
-    "minkunet14c": _MINKUNET,
-    "minkunet18a": _MINKUNET,
-    "minkunet18b": _MINKUNET,
-    "minkunet18c": _MINKUNET,
-    "minkunet34a": _MINKUNET,
-    "minkunet34b": _MINKUNET,
-    "minkunet34c": _MINKUNET,
-    "minkunet_tutorial": "paddlevit_dist.points.sparse.minkunet:build_tutorial",
-    "pointgroup": "paddlevit_dist.points.instances.pointgroup:build",
+    "unet3d": "paddlevit_dist.volumes.unet3d:UNet3D",
+    "pointgroup": "paddlevit_dist.points.instances.pointgroup:PointGroup",
 }
-
-_IMAGE_MODELS = {  # module of paddlevit_dist.images.models -> its variants
-    "deit": "deit_tiny_patch16_224 deit_small_patch16_224 deit_base_patch16_224 deit_base_patch16_384 "
-    "deit_tiny_distilled_patch16_224 deit_small_distilled_patch16_224 deit_base_distilled_patch16_224 "
-    "deit_base_distilled_patch16_384",
-    "swin": "swin_tiny_patch4_window7_224 swin_small_patch4_window7_224 swin_base_patch4_window7_224 "
-    "swin_base_patch4_window12_384 swin_large_patch4_window7_224 swin_large_patch4_window12_384",
-    "cait": "cait_xxs24_224 cait_xxs24_384 cait_xxs36_224 cait_xxs36_384 cait_xs24_384 cait_s24_224 cait_s24_384 "
-    "cait_s36_384 cait_m36_384 cait_m48_448",
-    "pvt_v2": "pvt_v2_b0 pvt_v2_b1 pvt_v2_b2 pvt_v2_b2_li pvt_v2_b3 pvt_v2_b4 pvt_v2_b5 "
-    "pvtv2_b0 pvtv2_b1 pvtv2_b2 pvtv2_b2_linear pvtv2_b3 pvtv2_b4 pvtv2_b5",
-    "mlp_mixer": "mixer_s32_224 mixer_s16_224 mixer_b32_224 mixer_b16_224 mixer_l32_224 mixer_l16_224",
-    "convnext": "convnext_tiny convnext_small convnext_base convnext_large convnext_xlarge",
-}
-for _module, _names in _IMAGE_MODELS.items():
-    MODELS.update(dict.fromkeys(_names.split(), f"paddlevit_dist.images.models.{_module}:build"))
+for _family, _table in _FAMILIES.items():
+    MODELS.update(dict.fromkeys(_import(f"{_family.rpartition('.')[0]}.variants:{_table}"), _family))
 
 # Other usual spellings of a model's name.
 SPELLINGS: Dict[str, str] = {
@@ -214,11 +191,6 @@ def room_keys() -> List[Any]:
     return [key for target in SETTINGS for key in _import(target)]
 
 
-def _import(target: str) -> Any:
-    module, _, attribute = target.partition(":")
-    return getattr(importlib.import_module(module), attribute)
-
-
 def closest(name: str, valid: List[str]) -> str:
     """``"did you mean 'x'? "`` for the most similar valid name, or an empty string."""
     matches = difflib.get_close_matches(name, valid, n=1, cutoff=0.6)
@@ -226,7 +198,8 @@ def closest(name: str, valid: List[str]) -> str:
 
 
 def register_model(name: str, target: Target) -> None:
-    """Make ``create_model(name, ...)`` call ``target(name, num_classes=..., image_size=..., **options)``."""
+    """Make ``create_model(name, ...)`` build ``target``: a ``contracts.model.Model``, or anything that it then calls as
+    ``target(name, num_classes=..., image_size=..., **options)``."""
     MODELS[name] = target
 
 

@@ -10,6 +10,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
 import numpy as np
 import paddle
 
+from ..contracts.user_models import contract_of
 from ..errors import UserError
 from .weights import Weights, given_weights, read_weights
 
@@ -124,8 +125,8 @@ def load_weights(
     ``.pdparams`` or ``.npz`` file and Paddle tensors mean (in, out), anything else PyTorch's (out, in).
 
     Args:
-        model: its class may offer ``key_maps`` {name: function from a foreign state to one under our names},
-            ``classifier_layers`` (names of the last layers) and ``resize_parameter(name, array)``.
+        model: a ``contracts.model.Model``, whose ``key_maps``, ``classifier_layers`` and ``resize_parameter`` are used,
+            or any other layer; what that has under these names is used too.
         source: a path or address as ``read_weights`` takes it, or what it returned, or a mapping of names to numpy
             arrays or tensors.
         minimum_loaded: least share of the parameters, by number of elements and without a re-initialised classifier.
@@ -153,7 +154,7 @@ def load_weights(
 def classes_of(model: paddle.nn.Layer, weights: Weights) -> Optional[int]:
     """How many classes the weights have a classifier for, or None if they have none that belongs to this model."""
     state, _ = _in_our_names_and_layout(model, weights)
-    biases = [state.get(f"{layer}.bias") for layer in getattr(model, "classifier_layers", ())]
+    biases = [state.get(f"{layer}.bias") for layer in contract_of(model).classifier_layers]
     return next((len(bias) for bias in biases if bias is not None and bias.ndim == 1), None)
 
 
@@ -166,7 +167,7 @@ def _weights_of(source: Any, part: Optional[str], sha256: Optional[str]) -> Weig
 def _in_our_names_and_layout(model: paddle.nn.Layer, weights: Weights) -> Tuple[Dict[str, np.ndarray], str]:
     targets, state = model.state_dict(), weights.state
     candidates = {"timm": state}
-    for owner, to_our_names in getattr(model, "key_maps", {}).items():
+    for owner, to_our_names in contract_of(model).key_maps.items():
         candidates[owner] = to_our_names(state)
     matches = {owner: sum(name in targets for name in renamed) for owner, renamed in candidates.items()}
     owner = max(matches, key=matches.__getitem__)  # the first of equals: our own names
@@ -210,7 +211,7 @@ def _plan(model: paddle.nn.Layer, state: Dict[str, np.ndarray], report: LoadRepo
         if candidate is not None:
             fitting[name] = candidate
 
-    for layer in getattr(model, "classifier_layers", ()):
+    for layer in contract_of(model).classifier_layers:
         names = [name for name in targets if name.startswith(f"{layer}.")]
         if any(name not in fitting for name in names):
             report.reinitialised += names  # weights and bias belong together
@@ -236,8 +237,7 @@ def _fit(model: paddle.nn.Layer, name: str, value: Optional[np.ndarray], shape: 
         return None
     if tuple(value.shape) == shape:
         return _Candidate(value, False)
-    resize = getattr(model, "resize_parameter", None)
-    resized = resize(name, value) if resize is not None else None
+    resized = contract_of(model).resize_parameter(name, value)
     if resized is None or tuple(resized.shape) != shape:
         return None
     return _Candidate(resized, True)

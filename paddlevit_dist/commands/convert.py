@@ -148,21 +148,21 @@ def _is_paddle_layout(state: Mapping[str, np.ndarray], linear: Set[str], otherwi
 
 
 def families() -> List[Family]:
-    """One for each module of image models, from the first name that is registered with it."""
+    """One for each class of image models, from the first name that is registered with it."""
     import paddle
 
     first: Dict[str, str] = {}
     for name, target in MODELS.items():
         if isinstance(target, str) and ".images.models." in target:
-            first.setdefault(target.rpartition(".")[2].partition(":")[0], name)
-    first["deit"] = "deit_tiny_distilled_patch16_224"  # with all names that a ViT has, and two more
+            first.setdefault(target, name)
     found = []
-    for module, name in first.items():
+    for target, name in first.items():
         with paddle.LazyGuard():  # shapes only
             model = create_model(name)
         linear = {f"{layer_name}.weight" for layer_name, layer in model.named_sublayers() if _is_linear(layer)}
         names = {_pattern(parameter) for parameter in model.state_dict()}
-        found.append(Family(module, getattr(model, "key_maps", {}), names, {_pattern(name) for name in linear}))
+        module = target.partition(":")[0].rpartition(".")[2]
+        found.append(Family(module, model.key_maps, names, {_pattern(name) for name in linear}))
     return found
 
 

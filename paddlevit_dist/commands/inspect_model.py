@@ -63,11 +63,12 @@ def report(name: str, image_size: Any = None, num_classes: int = 1000, depth: in
     """
     import paddle
 
+    from ..contracts.user_models import contract_of
     from ..images.models.counting import cost_of, count_parameters, layers_of
 
     model = create_model(name, num_classes=num_classes, image_size=image_size)
     model.eval()
-    if not hasattr(model, "image_size"):
+    if contract_of(model).image_size is None:
         total = count_parameters(model)
         return "\n".join(
             [

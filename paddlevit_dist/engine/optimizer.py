@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import fnmatch
-import re
 from typing import Any, Dict, List, Optional, Sequence, Set
 
 import numpy as np
 import paddle
 
 from .. import paddle_versions
+from ..contracts.user_models import contract_of
 from ..errors import UserError
 from ..registry import closest
 
@@ -18,7 +18,7 @@ _SEPARATOR = "/"
 
 def decay_groups(model: paddle.nn.Layer, weight_decay: float) -> List[Dict[str, Any]]:
     """Two groups: weights, and what must not decay: biases, norms (one-dimensional) and ``model.no_weight_decay()``."""
-    exempt = set(model.no_weight_decay()) if hasattr(model, "no_weight_decay") else set()
+    exempt = set(contract_of(model).no_weight_decay())
     trainable = [(name, p) for name, p in model.named_parameters() if not p.stop_gradient]
     still = [name for name, p in trainable if len(p.shape) <= 1 or name in exempt]
     decayed = [name for name, _ in trainable if name not in set(still)]
@@ -52,46 +52,27 @@ def freeze(model: paddle.nn.Layer, patterns: Sequence[str]) -> int:
     return len(frozen)
 
 
-_BLOCK = re.compile(r"^(.*?\b(?:blocks|layers|stages|block\d)\.\d+(?:\.blocks\.\d+)?)\.")
-
-
-def layer_numbers(names: Sequence[str]) -> Dict[str, int]:
-    """How many blocks of the network stand before each parameter, counting its own: embeddings 0, the head all + 1.
-
-    Args:
-        names: in the order of the network, as ``named_parameters`` gives them; blocks are called ``blocks.N``,
-            ``layers.N.blocks.M``, ``stages.N.blocks.M`` or ``block1.N``.
-    """
-    blocks = list(dict.fromkeys(match[1] for match in map(_BLOCK.match, names) if match))
-    number = {block: position + 1 for position, block in enumerate(blocks)}
-    numbers, reached = {}, 0
-    for name in names:
-        match = _BLOCK.match(name)
-        if match:
-            reached = max(reached, number[match[1]])
-            numbers[name] = number[match[1]]
-        else:
-            numbers[name] = reached + 1 if blocks and reached == len(blocks) else reached
-    return numbers
-
-
-def layer_decay_groups(groups: List[Dict[str, Any]], names: Sequence[str], decay: float) -> List[Dict[str, Any]]:
+def layer_decay_groups(
+    groups: List[Dict[str, Any]], layers: Sequence[Sequence[str]], decay: float
+) -> List[Dict[str, Any]]:
     """Split parameter groups by layer, each with the factor ``decay ** (layers behind it)`` for its learning rate.
 
     Source: K. Clark et al., "ELECTRA", arXiv 2003.10555, appendix A, layer-wise learning-rate decay.
 
+    Args:
+        layers: see ``Model.layer_groups``.
+
     Raises:
-        UserError: the names show no blocks.
+        UserError: there is but one layer.
     """
-    numbers = layer_numbers(names)
-    last = max(numbers.values())
-    if last == 0:
+    if len(layers) < 2:
         raise UserError("TRAIN.LAYER_DECAY: this model's parameters show no numbered blocks; leave it out")
+    numbers = {name: number for number, names in enumerate(layers) for name in names}
     split: List[Dict[str, Any]] = []
     for group in groups:
         for number in sorted({numbers[name] for name in group["names"]}):
             part = [name for name in group["names"] if numbers[name] == number]
-            factor = group.get("learning_rate", 1.0) * decay ** (last - number)
+            factor = group.get("learning_rate", 1.0) * decay ** (len(layers) - 1 - number)
             split.append({**group, "names": part, "learning_rate": factor})
     return split
 
@@ -159,7 +140,7 @@ def build_optimizer(
     parameters = dict(model.named_parameters())
     groups = decay_groups(model, weight_decay) if groups is None else groups
     if layer_decay is not None and layer_decay != 1.0:
-        groups = layer_decay_groups(groups, list(parameters), layer_decay)
+        groups = layer_decay_groups(groups, contract_of(model).layer_groups(), layer_decay)
     paddle_groups = []
     for group in groups:
         entry = {"params": [parameters[name] for name in group["names"]], "weight_decay": group["weight_decay"]}

@@ -6,12 +6,13 @@ K. He et al., 2016, arXiv 1512.03385, and skip connections that are added instea
 
 from __future__ import annotations
 
-from typing import Any, List, Optional
+from typing import List
 
 import paddle
 import paddle.nn.functional as F
 from paddle import nn
 
+from ..contracts.model import Model
 from ..errors import UserError
 
 _NORMS = {"batch": nn.BatchNorm3D, "instance": nn.InstanceNorm3D}
@@ -57,7 +58,7 @@ class Change(nn.Layer):
         return self.norm(self.conv(x))
 
 
-class UNet3D(nn.Layer):
+class UNet3D(Model):
     """Maps a volume to one map per class, of the same size.
 
     Args:
@@ -68,6 +69,8 @@ class UNet3D(nn.Layer):
         blocks: residual blocks per level, on the way down and on the way up.
         norm: "batch" or "instance".
     """
+
+    works_on = "volumes of any size"
 
     def __init__(
         self,
@@ -83,7 +86,7 @@ class UNet3D(nn.Layer):
             raise UserError(f"unet3d: norm '{norm}' is not known; expected one of {', '.join(_NORMS)}")
         if min(width, depth, blocks) < 1:
             raise UserError(f"unet3d: width {width}, depth {depth} and blocks {blocks} must be at least 1")
-        self.width, self.depth = width, depth
+        self.in_channels, self.width, self.depth = in_channels, width, depth
         widths = [width * 2**level for level in range(depth + 1)]
         self.stem = Change(in_channels, width, 3, 1, norm)
         self.encoder = nn.LayerList([Level(channels, blocks, norm) for channels in widths])
@@ -99,6 +102,13 @@ class UNet3D(nn.Layer):
         if num_classes:
             # Heatmaps are almost everywhere 0: so is what an untrained network says.
             nn.initializer.Normal(std=0.01)(self.head.weight)
+
+    def layer_groups(self) -> List[List[str]]:
+        """The stem, each level of the way down and of the way up with what leads to it, and the head."""
+        down = [("encoder.0.",), *((f"down.{level}.", f"encoder.{level + 1}.") for level in range(self.depth))]
+        up = [(f"up.{level}.", f"decoder.{level}.") for level in reversed(range(self.depth))]
+        names = [name for name, _ in self.named_parameters()]
+        return [[name for name in names if name.startswith(part)] for part in [("stem.",), *down, *up, ("head.",)]]
 
     def forward_features(self, x: paddle.Tensor) -> paddle.Tensor:
         """Features of the first level: (batch, in_channels, depth, height, width) to (batch, width, the same)."""
@@ -125,8 +135,3 @@ class UNet3D(nn.Layer):
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:
         """Maps (batch, num_classes, depth, height, width) of a volume (batch, in_channels, depth, height, width)."""
         return self.head(self.forward_features(x))
-
-
-def build(name: str, num_classes: int = 1, image_size: Optional[Any] = None, **options: Any) -> UNet3D:
-    """The registry's constructor; a volume may have any size, so ``image_size`` has no effect."""
-    return UNet3D(num_classes, **options)

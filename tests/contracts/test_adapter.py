@@ -78,7 +78,10 @@ def test_a_task_trains_on_it(squares, tmp_path):
     samples = task.build_dataset("train", tmp_path)
     image, label = samples.sample(4, np.random.default_rng(0))
     assert image.shape == (3, 8, 8) and label == 1 and (image == 80).all()
-    assert task.describe_samples(samples) == "12 images" and task.about_data(samples) == {"samples": 12}
+    assert task.describe_samples(samples) == "12 images" and task.about_data(samples) == {
+        "samples": 12,
+        "number of classes": 3,
+    }
 
 
 def test_a_task_without_the_base_class_gets_its_defaults(monkeypatch):

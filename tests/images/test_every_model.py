@@ -7,6 +7,7 @@ import paddle
 import pytest
 
 from paddlevit_dist.errors import UserError
+from paddlevit_dist.images.models import variants
 from paddlevit_dist.models import create_model, list_models, variant_options
 from paddlevit_dist.registry import MODELS, SPELLINGS
 
@@ -120,6 +121,8 @@ def test_every_name_is_listed_and_every_spelling_means_a_name():
     assert set(NAMES) | set(SPELLINGS) <= set(list_models())
     for spelling, name in SPELLINGS.items():
         assert name in NAMES and variant_options(spelling) == variant_options(name)
+    tables = [table for name, table in vars(variants).items() if name.isupper() and not name.startswith("_")]
+    assert sorted(name for table in tables for name in table) == sorted(NAMES)  # each stands in one table
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -231,7 +234,7 @@ def test_each_regularisation_is_random_in_training_and_absent_in_evaluation(name
 def test_names_that_are_not_decayed_exist_and_have_several_axes(name):
     model = small_model(name)
     parameters = dict(model.named_parameters())
-    exempt = getattr(model, "no_weight_decay", tuple)()
+    exempt = model.no_weight_decay()
     assert all(parameters[key].ndim > 1 for key in exempt)
     assert bool(exempt) == name.startswith(("deit", "swin", "cait"))
 

@@ -13,6 +13,7 @@ import paddle.nn.functional as F
 
 from ...contracts.dataset import Samples
 from ...contracts.task import EvaluationStep, ExportParts, Step, Task, Term
+from ...contracts.user_models import contract_of
 from ...errors import UserError
 from ...models import create_model
 from ...parallel import all_gather, is_main, rank
@@ -217,8 +218,8 @@ class Classification(Task):
         model = self._create_model(num_classes or self.num_classes)
         if not config.EVAL:
             self.teacher = teacher_of(config.TRAIN, self.num_classes, config.DATA)
-            if self.teacher is not None and hasattr(model, "distilled_training"):
-                model.distilled_training = True  # a head of its own learns from the teacher
+            if self.teacher is not None:
+                contract_of(model).learn_from_teacher()
         return model
 
     def _create_model(self, num_classes: int) -> paddle.nn.Layer:
@@ -240,13 +241,7 @@ class Classification(Task):
         return [f"note: a training needs TRAIN.TEACHER_MODEL (TRAIN.DISTILLATION_TYPE {train.DISTILLATION_TYPE})"]
 
     def recomputed_layers(self, model: paddle.nn.Layer) -> List[paddle.nn.Layer]:
-        """What stands in the lists named ``blocks``: every family of ours keeps its residual blocks there."""
-        blocks = [
-            block
-            for name, layers in model.named_sublayers()
-            if name.rpartition(".")[2] == "blocks" and isinstance(layers, paddle.nn.LayerList)
-            for block in layers
-        ]
+        blocks = contract_of(model).recomputed_layers()
         if not blocks:
             raise UserError(
                 f"TRAIN.RECOMPUTE: {self.config.MODEL.NAME} has no LayerList named 'blocks'; leave it out or rename"

@@ -6,41 +6,16 @@ al., Talking-Heads Attention, 2020. Parameter names are timm's; Linear weights a
 
 from __future__ import annotations
 
-from typing import Any, Dict, Tuple, Union
+from typing import List, Tuple, Union
 
 import paddle
 from paddle import nn
 
-from .cait_keys import from_paddlevit
+from ...contracts.model import Model
+from . import key_names
 from .layers import DropPath, MatrixProduct, Mlp, PatchEmbedding, TruncatedNormal, head_dim, linear
 from .resampling import resize_position_embedding
-from .variants import build_variant
-
-_XXS24 = {"patch_size": 16, "embed_dim": 192, "depth": 24, "num_heads": 4, "init_values": 1e-5}
-_XXS36 = {"patch_size": 16, "embed_dim": 192, "depth": 36, "num_heads": 4, "init_values": 1e-5}
-_XS24 = {"patch_size": 16, "embed_dim": 288, "depth": 24, "num_heads": 6, "init_values": 1e-5}
-_S24 = {"patch_size": 16, "embed_dim": 384, "depth": 24, "num_heads": 8, "init_values": 1e-5}
-_S36 = {"patch_size": 16, "embed_dim": 384, "depth": 36, "num_heads": 8, "init_values": 1e-6}
-_M36 = {"patch_size": 16, "embed_dim": 768, "depth": 36, "num_heads": 16, "init_values": 1e-6}
-_M48 = {"patch_size": 16, "embed_dim": 768, "depth": 48, "num_heads": 16, "init_values": 1e-6}
-
-VARIANTS: Dict[str, Dict[str, Any]] = {
-    "cait_xxs24_224": dict(image_size=224, **_XXS24),
-    "cait_xxs24_384": dict(image_size=384, **_XXS24),
-    "cait_xxs36_224": dict(image_size=224, **_XXS36),
-    "cait_xxs36_384": dict(image_size=384, **_XXS36),
-    "cait_xs24_384": dict(image_size=384, **_XS24),
-    "cait_s24_224": dict(image_size=224, **_S24),
-    "cait_s24_384": dict(image_size=384, **_S24),
-    "cait_s36_384": dict(image_size=384, **_S36),
-    "cait_m36_384": dict(image_size=384, **_M36),
-    "cait_m48_448": dict(image_size=448, **_M48),
-}
-
-
-def build(name: str, num_classes: int = 1000, image_size=None, **options: Any) -> CaiT:
-    """The CaiT that ``name`` stands for, with the options that differ from its variant."""
-    return build_variant(CaiT, VARIANTS, name, num_classes, image_size, options)
+from .variants import CAIT
 
 
 class TalkingHeadsAttention(nn.Layer):
@@ -137,7 +112,7 @@ class ClassBlock(Block):
         return token + self.drop_path(self.gamma_2 * self.mlp(self.norm2(token)))  # (batch, 1, dim)
 
 
-class CaiT(nn.Layer):
+class CaiT(Model):
     """CaiT classifier.
 
     Args:
@@ -153,8 +128,10 @@ class CaiT(nn.Layer):
         drop_path: rate of stochastic depth, the same in all blocks of the patches and 0 in those of the class token.
     """
 
-    key_maps = {"PaddleViT": from_paddlevit}
+    variants = CAIT
+    key_maps = key_names.CAIT
     classifier_layers = ("head",)
+    layer_names = r"blocks\.\d+"
 
     def __init__(
         self,
@@ -209,13 +186,23 @@ class CaiT(nn.Layer):
         return self.head(self.forward_features(x))
 
     def reset_classifier(self, num_classes: int) -> None:
-        """Replace the last layer by a fresh one for ``num_classes``, or by nothing for 0."""
         self.num_classes = num_classes
         self.head = linear(self.embed_dim, num_classes) if num_classes > 0 else nn.Identity()
 
     def no_weight_decay(self) -> Tuple[str, ...]:
         """Parameters with several axes that are not decayed, as in the authors' code."""
         return ("pos_embed", "cls_token")
+
+    def layer_groups(self) -> List[List[str]]:
+        """As in the base class, but the last blocks of the patches share their places with those of the class token, as
+        in timm: the very last of both are one step from the head."""
+        *groups, head = super().layer_groups()
+        for number in range(len(self.blocks_token_only)):
+            place = max(len(groups) - len(self.blocks_token_only) + number, 0)
+            block = [name for name in head if name.startswith(f"blocks_token_only.{number}.")]
+            groups[place] += block
+            head = [name for name in head if name not in block]
+        return [*groups, head]
 
     def resize_parameter(self, name: str, value):
         """``value`` of the parameter ``name`` made to fit this model, or None if it cannot be.

@@ -6,28 +6,17 @@ are (in, out) as Paddle stores them.
 
 from __future__ import annotations
 
-from typing import Any, Dict, Sequence, Tuple, Union
+from typing import List, Sequence, Tuple, Union
 
+import paddle
 from paddle import nn
 
-from .convnext_keys import from_authors, from_huggingface
+from ...contracts.model import Model
+from . import key_names
 from .layers import DropPath, Mlp, as_pair, convolution, linear, rates_of_stages
-from .variants import build_variant
+from .variants import CONVNEXT
 
 _DEVIATION = 0.02  # of the initial weights
-
-VARIANTS: Dict[str, Dict[str, Any]] = {
-    "convnext_tiny": {"depths": (3, 3, 9, 3), "dims": (96, 192, 384, 768)},
-    "convnext_small": {"depths": (3, 3, 27, 3), "dims": (96, 192, 384, 768)},
-    "convnext_base": {"depths": (3, 3, 27, 3), "dims": (128, 256, 512, 1024)},
-    "convnext_large": {"depths": (3, 3, 27, 3), "dims": (192, 384, 768, 1536)},
-    "convnext_xlarge": {"depths": (3, 3, 27, 3), "dims": (256, 512, 1024, 2048)},
-}
-
-
-def build(name: str, num_classes: int = 1000, image_size=None, **options: Any) -> ConvNeXt:
-    """The ConvNeXt that ``name`` stands for, with the options that differ from its variant."""
-    return build_variant(ConvNeXt, VARIANTS, name, num_classes, image_size, options)
 
 
 class ChannelNorm(nn.LayerNorm):
@@ -77,7 +66,7 @@ class Stage(nn.Layer):
         return x  # (batch, dim, height, width)
 
 
-class ConvNeXt(nn.Layer):
+class ConvNeXt(Model):
     """ConvNeXt classifier.
 
     Args:
@@ -92,8 +81,10 @@ class ConvNeXt(nn.Layer):
         drop_path: rate of stochastic depth in the last block; it grows linearly from 0 in the first.
     """
 
-    key_maps = {"Hugging Face": from_huggingface, "the authors'": from_authors}  # PaddleViT's names are timm's
+    variants = CONVNEXT
+    key_maps = key_names.CONVNEXT
     classifier_layers = ("head.fc",)
+    layer_names = r"stages\.\d+\.(?:downsample|blocks\.\d+)"
 
     def __init__(
         self,
@@ -118,6 +109,8 @@ class ConvNeXt(nn.Layer):
                 for index, rates in enumerate(rates_of_stages(drop_path, tuple(depths)))
             ]
         )
+        self.feature_strides = tuple(patch_size * 2**index for index in range(len(depths)))
+        self.feature_channels = tuple(dims)
         self.embed_dim = dims[-1]
         self.dropout = nn.Dropout(dropout)
         self.head = nn.LayerDict({"norm": nn.LayerNorm(self.embed_dim, epsilon=1e-6)})
@@ -130,11 +123,21 @@ class ConvNeXt(nn.Layer):
             x = stage(x)
         return self.head["norm"](x.mean(axis=[2, 3]))
 
+    def features(self, x) -> List[paddle.Tensor]:
+        """What each stage ends with."""
+        x, maps = self.stem(x), []
+        for stage in self.stages:
+            x = stage(x)
+            maps.append(x)
+        return maps
+
     def forward(self, x):
         """Logits (batch, num_classes), or the features when the model has no classes."""
         return self.head["fc"](self.dropout(self.forward_features(x)))
 
     def reset_classifier(self, num_classes: int) -> None:
-        """Replace the last layer by a fresh one for ``num_classes``, or by nothing for 0."""
         self.num_classes = num_classes
         self.head["fc"] = linear(self.embed_dim, num_classes) if num_classes > 0 else nn.Identity()
+
+    def recomputed_layers(self) -> List[nn.Layer]:
+        return [block for stage in self.stages for block in stage.blocks]

@@ -6,38 +6,19 @@ table 1). Parameter names are timm's; Linear weights are (in, out) as Paddle sto
 
 from __future__ import annotations
 
-from typing import Any, Dict, Tuple
+from typing import Tuple
 
 from paddle import nn
 
 from .layers import TruncatedNormal, linear
-from .variants import build_variant
+from .variants import DEIT, DISTILLED_DEIT
 from .vit import VisionTransformer
-
-_TINY = {"patch_size": 16, "embed_dim": 192, "depth": 12, "num_heads": 3, "mlp_ratio": 4.0, "qkv_bias": True}
-_SMALL = {"patch_size": 16, "embed_dim": 384, "depth": 12, "num_heads": 6, "mlp_ratio": 4.0, "qkv_bias": True}
-_BASE = {"patch_size": 16, "embed_dim": 768, "depth": 12, "num_heads": 12, "mlp_ratio": 4.0, "qkv_bias": True}
-
-VARIANTS: Dict[str, Dict[str, Any]] = {
-    "deit_tiny_patch16_224": dict(image_size=224, **_TINY),
-    "deit_small_patch16_224": dict(image_size=224, **_SMALL),
-    "deit_base_patch16_224": dict(image_size=224, **_BASE),
-    "deit_base_patch16_384": dict(image_size=384, **_BASE),
-    "deit_tiny_distilled_patch16_224": dict(image_size=224, **_TINY),
-    "deit_small_distilled_patch16_224": dict(image_size=224, **_SMALL),
-    "deit_base_distilled_patch16_224": dict(image_size=224, **_BASE),
-    "deit_base_distilled_patch16_384": dict(image_size=384, **_BASE),
-}
-
-
-def build(name: str, num_classes: int = 1000, image_size=None, **options: Any) -> DeiT:
-    """The DeiT that ``name`` stands for, with the options that differ from its variant."""
-    model = DistilledDeiT if "_distilled_" in name else DeiT
-    return build_variant(model, VARIANTS, name, num_classes, image_size, options)
 
 
 class DeiT(VisionTransformer):
     """DeiT without distillation: a ViT whose tokens and positions are not decayed."""
+
+    variants = DEIT
 
     def no_weight_decay(self) -> Tuple[str, ...]:
         """Parameters with several axes that are not decayed, as in the authors' code."""
@@ -47,11 +28,13 @@ class DeiT(VisionTransformer):
 class DistilledDeiT(DeiT):
     """DeiT with a distillation token and a second classifier on it.
 
-    Evaluation averages the two classifiers' logits. In training it does so too, unless ``distilled_training`` is set:
-    then ``forward`` returns both, for the labels and for the teacher (section 4, "fine-tuning with distillation").
+    Evaluation averages the two classifiers' logits. In training it does so too, unless it learns from a teacher: then
+    ``distilled_training`` is set and ``forward`` returns both, for the labels and for the teacher (section 4,
+    "fine-tuning with distillation").
     The arguments are those of ``VisionTransformer``.
     """
 
+    variants = DISTILLED_DEIT
     classifier_layers = ("head", "head_dist")
     num_prefix_tokens = 2
     distilled_training = False
@@ -82,6 +65,9 @@ class DistilledDeiT(DeiT):
         """Replace both classifiers by fresh ones for ``num_classes``, or by nothing for 0."""
         super().reset_classifier(num_classes)
         self.head_dist = linear(self.embed_dim, num_classes) if num_classes > 0 else nn.Identity()
+
+    def learn_from_teacher(self) -> None:
+        self.distilled_training = True
 
     def no_weight_decay(self) -> Tuple[str, ...]:
         return (*super().no_weight_decay(), "dist_token")

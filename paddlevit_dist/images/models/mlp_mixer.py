@@ -7,31 +7,14 @@ are timm's; Linear weights are (in, out) as Paddle stores them.
 from __future__ import annotations
 
 import math
-from typing import Any, Dict, Tuple, Union
+from typing import Tuple, Union
 
 from paddle import nn
 
+from ...contracts.model import Model
+from . import key_names
 from .layers import DropPath, PatchEmbedding, drop_path_rates, linear
-from .mlp_mixer_keys import from_google, from_paddlevit
-from .variants import build_variant
-
-_SMALL = {"embed_dim": 512, "depth": 8, "token_ratio": 0.5, "mlp_ratio": 4.0}
-_BASE = {"embed_dim": 768, "depth": 12, "token_ratio": 0.5, "mlp_ratio": 4.0}
-_LARGE = {"embed_dim": 1024, "depth": 24, "token_ratio": 0.5, "mlp_ratio": 4.0}
-
-VARIANTS: Dict[str, Dict[str, Any]] = {
-    "mixer_s32_224": dict(image_size=224, patch_size=32, **_SMALL),
-    "mixer_s16_224": dict(image_size=224, patch_size=16, **_SMALL),
-    "mixer_b32_224": dict(image_size=224, patch_size=32, **_BASE),
-    "mixer_b16_224": dict(image_size=224, patch_size=16, **_BASE),
-    "mixer_l32_224": dict(image_size=224, patch_size=32, **_LARGE),
-    "mixer_l16_224": dict(image_size=224, patch_size=16, **_LARGE),
-}
-
-
-def build(name: str, num_classes: int = 1000, image_size=None, **options: Any) -> MlpMixer:
-    """The Mixer that ``name`` stands for, with the options that differ from its variant."""
-    return build_variant(MlpMixer, VARIANTS, name, num_classes, image_size, options)
+from .variants import MLP_MIXER
 
 
 class MixerMlp(nn.Layer):
@@ -68,7 +51,7 @@ class MixerBlock(nn.Layer):
         return x + self.drop_path(self.mlp_channels(self.norm2(x)))  # (batch, patches, dim)
 
 
-class MlpMixer(nn.Layer):
+class MlpMixer(Model):
     """Mixer classifier.
 
     Args:
@@ -83,8 +66,10 @@ class MlpMixer(nn.Layer):
         drop_path: rate of stochastic depth in the last block; it grows linearly from 0 in the first.
     """
 
-    key_maps = {"PaddleViT": from_paddlevit, "Google": from_google}
+    variants = MLP_MIXER
+    key_maps = key_names.MLP_MIXER
     classifier_layers = ("head",)
+    layer_names = r"blocks\.\d+"
 
     def __init__(
         self,

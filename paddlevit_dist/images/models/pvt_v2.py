@@ -7,35 +7,17 @@ Parameter names are timm's; Linear weights are (in, out) as Paddle stores them.
 from __future__ import annotations
 
 import math
-from typing import Any, Dict, Sequence, Tuple, Union
+from typing import Any, List, Sequence, Tuple, Union
 
+import paddle
 from paddle import nn
 
+from ...contracts.model import Model
+from . import key_names
 from .layers import DropPath, MatrixProduct, as_pair, convolution, head_dim, linear, rates_of_stages
-from .pvt_v2_keys import from_authors, from_paddlevit
-from .variants import build_variant
+from .variants import PVT_V2
 
 _POOLED = 7  # side of the picture that keys and values are taken from in the linear form
-
-_WIDE = {"embed_dims": (64, 128, 320, 512), "num_heads": (1, 2, 5, 8)}
-
-VARIANTS: Dict[str, Dict[str, Any]] = {
-    "pvt_v2_b0": {"embed_dims": (32, 64, 160, 256), "num_heads": (1, 2, 5, 8), "depths": (2, 2, 2, 2)},
-    "pvt_v2_b1": dict(depths=(2, 2, 2, 2), **_WIDE),
-    "pvt_v2_b2": dict(depths=(3, 4, 6, 3), **_WIDE),
-    "pvt_v2_b2_li": dict(depths=(3, 4, 6, 3), is_linear=True, **_WIDE),
-    "pvt_v2_b3": dict(depths=(3, 4, 18, 3), **_WIDE),
-    "pvt_v2_b4": dict(depths=(3, 8, 27, 3), **_WIDE),
-    "pvt_v2_b5": dict(depths=(3, 6, 40, 3), mlp_ratios=(4, 4, 4, 4), **_WIDE),
-}
-# PaddleViT's have another epsilon in the norms that follow a convolution, which moves logits by up to 6e-5.
-VARIANTS.update({name.replace("pvt_v2", "pvtv2"): dict(VARIANTS[name], patch_epsilon=1e-6) for name in [*VARIANTS]})
-VARIANTS["pvtv2_b2_linear"] = VARIANTS.pop("pvtv2_b2_li")
-
-
-def build(name: str, num_classes: int = 1000, image_size=None, **options: Any) -> PyramidVisionTransformer:
-    """The PVTv2 that ``name`` stands for, with the options that differ from its variant."""
-    return build_variant(PyramidVisionTransformer, VARIANTS, name, num_classes, image_size, options)
 
 
 def _fan_out_convolution(in_channels: int, out_channels: int, kernel_size: int, **geometry: int) -> nn.Conv2D:
@@ -178,7 +160,7 @@ class Stage(nn.Layer):
         return self.norm(x).reshape([-1, *grid, self.dim])
 
 
-class PyramidVisionTransformer(nn.Layer):
+class PyramidVisionTransformer(Model):
     """PVTv2 classifier.
 
     Args:
@@ -196,8 +178,10 @@ class PyramidVisionTransformer(nn.Layer):
         drop_path: rate of stochastic depth in the last block; it grows linearly from 0 in the first.
     """
 
-    key_maps = {"PaddleViT": from_paddlevit, "the authors'": from_authors}
+    variants = PVT_V2
+    key_maps = key_names.PVT_V2
     classifier_layers = ("head",)
+    layer_names = r"stages\.\d+\.(?:downsample|blocks\.\d+)"
     fixed_options = {"patch_size": 4}  # of the first stage, by the architecture
 
     def __init__(
@@ -239,6 +223,8 @@ class PyramidVisionTransformer(nn.Layer):
                 attention_dropout=attention_dropout,
             )
             self.stages.append(stage)
+        self.feature_strides = tuple(4 * 2**index for index in range(len(depths)))
+        self.feature_channels = tuple(embed_dims)
         self.embed_dim = embed_dims[-1]
         self.reset_classifier(num_classes)
 
@@ -249,11 +235,21 @@ class PyramidVisionTransformer(nn.Layer):
             x = stage(x if stage.downsample is None else x.transpose([0, 3, 1, 2]))
         return x.mean(axis=[1, 2])
 
+    def features(self, x) -> List[paddle.Tensor]:
+        """What each stage ends with: the norm behind its blocks belongs to it."""
+        x, maps = self.patch_embed(x), []
+        for stage in self.stages:
+            x = stage(x).transpose([0, 3, 1, 2])  # (batch, dim, height, width), as the next stage takes it
+            maps.append(x)
+        return maps
+
     def forward(self, x):
         """Logits (batch, num_classes), or the features when the model has no classes."""
         return self.head(self.forward_features(x))
 
     def reset_classifier(self, num_classes: int) -> None:
-        """Replace the last layer by a fresh one for ``num_classes``, or by nothing for 0."""
         self.num_classes = num_classes
         self.head = linear(self.embed_dim, num_classes) if num_classes > 0 else nn.Identity()
+
+    def recomputed_layers(self) -> List[nn.Layer]:
+        return [block for stage in self.stages for block in stage.blocks]

@@ -6,17 +6,18 @@ Parameter names are timm's; Linear weights are (in, out) as Paddle stores them.
 
 from __future__ import annotations
 
-from typing import Any, Dict, Optional, Sequence, Tuple, Union
+from typing import Any, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
 import paddle
 from paddle import nn
 from paddle.nn import functional as F
 
+from ...contracts.model import Model
+from . import key_names
 from .layers import DropPath, MatrixProduct, Mlp, PatchEmbedding, TruncatedNormal, head_dim, linear, rates_of_stages
 from .resampling import resize_relative_position_bias
-from .swin_keys import from_authors, from_huggingface, from_paddlevit
-from .variants import build_variant
+from .variants import SWIN
 
 Size = Tuple[int, int]
 _MASKED = -100.0  # the value of the authors' code: exp(-100) is 3.7e-44
@@ -77,28 +78,6 @@ def attention_mask(grid: Size, window: Size, shift: Size) -> np.ndarray:
 
 
 _EPSILON = 1e-5
-_TINY = {"embed_dim": 96, "depths": (2, 2, 6, 2), "num_heads": (3, 6, 12, 24)}
-_SMALL = {"embed_dim": 96, "depths": (2, 2, 18, 2), "num_heads": (3, 6, 12, 24)}
-_BASE = {"embed_dim": 128, "depths": (2, 2, 18, 2), "num_heads": (4, 8, 16, 32)}
-_LARGE = {"embed_dim": 192, "depths": (2, 2, 18, 2), "num_heads": (6, 12, 24, 48)}
-_AT_224 = {"image_size": 224, "patch_size": 4, "window_size": 7, "mlp_ratio": 4.0, "qkv_bias": True}
-_AT_384 = {"image_size": 384, "patch_size": 4, "window_size": 12, "mlp_ratio": 4.0, "qkv_bias": True}
-
-VARIANTS: Dict[str, Dict[str, Any]] = {
-    "swin_tiny_patch4_window7_224": dict(_AT_224, **_TINY),
-    "swin_small_patch4_window7_224": dict(_AT_224, **_SMALL),
-    "swin_base_patch4_window7_224": dict(_AT_224, **_BASE),
-    "swin_base_patch4_window12_384": dict(_AT_384, **_BASE),
-    "swin_large_patch4_window7_224": dict(_AT_224, **_LARGE),
-    "swin_large_patch4_window12_384": dict(_AT_384, **_LARGE),
-}
-
-Size = Tuple[int, int]
-
-
-def build(name: str, num_classes: int = 1000, image_size=None, **options: Any) -> SwinTransformer:
-    """The Swin Transformer that ``name`` stands for, with the options that differ from its variant."""
-    return build_variant(SwinTransformer, VARIANTS, name, num_classes, image_size, options)
 
 
 class WindowAttention(nn.Layer):
@@ -240,7 +219,7 @@ class NormalisedPatches(PatchEmbedding):
         )  # (batch, height, width, dim)
 
 
-class SwinTransformer(nn.Layer):
+class SwinTransformer(Model):
     """Swin classifier.
 
     Args:
@@ -257,8 +236,10 @@ class SwinTransformer(nn.Layer):
         drop_path: rate of stochastic depth in the last block; it grows linearly from 0 in the first.
     """
 
-    key_maps = {"PaddleViT": from_paddlevit, "Hugging Face": from_huggingface, "the authors'": from_authors}
+    variants = SWIN
+    key_maps = key_names.SWIN
     classifier_layers = ("head.fc",)
+    layer_names = r"layers\.\d+\.(?:downsample|blocks\.\d+)"
 
     def __init__(
         self,
@@ -297,7 +278,9 @@ class SwinTransformer(nn.Layer):
             )
             grid = stage.grid
             self.layers.append(stage)
-        self.embed_dim = embed_dim * 2 ** (len(depths) - 1)
+        self.feature_strides = tuple(patch_size * 2**index for index in range(len(depths)))
+        self.feature_channels = tuple(embed_dim * 2**index for index in range(len(depths)))
+        self.embed_dim = self.feature_channels[-1]
         self.norm = nn.LayerNorm(self.embed_dim, epsilon=_EPSILON)
         self.head = nn.LayerDict()
         self.reset_classifier(num_classes)
@@ -309,14 +292,24 @@ class SwinTransformer(nn.Layer):
             x = stage(x)
         return self.norm(x).mean(axis=[1, 2])
 
+    def features(self, x) -> List[paddle.Tensor]:
+        """What each stage ends with."""
+        x, maps = self.pos_drop(self.patch_embed(x)), []
+        for stage in self.layers:
+            x = stage(x)
+            maps.append(x.transpose([0, 3, 1, 2]))
+        return maps
+
     def forward(self, x):
         """Logits (batch, num_classes), or the features when the model has no classes."""
         return self.head["fc"](self.forward_features(x))
 
     def reset_classifier(self, num_classes: int) -> None:
-        """Replace the last layer by a fresh one for ``num_classes``, or by nothing for 0."""
         self.num_classes = num_classes
         self.head["fc"] = linear(self.embed_dim, num_classes) if num_classes > 0 else nn.Identity()
+
+    def recomputed_layers(self) -> List[nn.Layer]:
+        return [block for stage in self.layers for block in stage.blocks]
 
     def no_weight_decay(self) -> Tuple[str, ...]:
         """Parameters with several axes that are not decayed, as in the authors' code."""

@@ -1,33 +1,126 @@
-"""From a name and the options that differ from it to a model."""
+"""The names of image models, and the arguments that each stands for. The registry reads them here, without Paddle."""
 
 from __future__ import annotations
 
-import inspect
-from typing import Any, Callable, Dict, Mapping, Optional, Tuple, Union
+from typing import Any, Dict
 
-from ...errors import UserError
-from ...registry import closest
+Variants = Dict[str, Dict[str, Any]]
 
+# Dosovitskiy et al., An Image is Worth 16x16 Words, 2021, table 1; Touvron et al., DeiT, 2021, table 1.
+_TINY = {"embed_dim": 192, "depth": 12, "num_heads": 3, "mlp_ratio": 4.0, "qkv_bias": True}
+_SMALL = {"embed_dim": 384, "depth": 12, "num_heads": 6, "mlp_ratio": 4.0, "qkv_bias": True}
+_BASE = {"embed_dim": 768, "depth": 12, "num_heads": 12, "mlp_ratio": 4.0, "qkv_bias": True}
+_LARGE = {"embed_dim": 1024, "depth": 24, "num_heads": 16, "mlp_ratio": 4.0, "qkv_bias": True}
+_HUGE = {"embed_dim": 1280, "depth": 32, "num_heads": 16, "mlp_ratio": 4.0, "qkv_bias": True}
 
-def build_variant(
-    model: Callable[..., Any],
-    variants: Mapping[str, Mapping[str, Any]],
-    name: str,
-    num_classes: int,
-    image_size: Optional[Union[int, Tuple[int, int]]],
-    options: Mapping[str, Any],
-):
-    """``model(...)`` with the dimensions of ``variants[name]``, overridden by ``options`` and ``image_size``.
+VIT: Variants = {
+    "vit": dict(image_size=224, patch_size=16, **_BASE),  # a start for configurations that give their own dimensions
+    "vit_tiny_patch16_224": dict(image_size=224, patch_size=16, **_TINY),
+    "vit_tiny_patch16_384": dict(image_size=384, patch_size=16, **_TINY),
+    "vit_small_patch16_224": dict(image_size=224, patch_size=16, **_SMALL),
+    "vit_small_patch16_384": dict(image_size=384, patch_size=16, **_SMALL),
+    "vit_small_patch32_224": dict(image_size=224, patch_size=32, **_SMALL),
+    "vit_small_patch32_384": dict(image_size=384, patch_size=32, **_SMALL),
+    "vit_base_patch16_224": dict(image_size=224, patch_size=16, **_BASE),
+    "vit_base_patch16_384": dict(image_size=384, patch_size=16, **_BASE),
+    "vit_base_patch32_224": dict(image_size=224, patch_size=32, **_BASE),
+    "vit_base_patch32_384": dict(image_size=384, patch_size=32, **_BASE),
+    "vit_large_patch16_224": dict(image_size=224, patch_size=16, **_LARGE),
+    "vit_large_patch16_384": dict(image_size=384, patch_size=16, **_LARGE),
+    "vit_large_patch32_224": dict(image_size=224, patch_size=32, **_LARGE),
+    "vit_large_patch32_384": dict(image_size=384, patch_size=32, **_LARGE),
+    "vit_large_patch14_224": dict(image_size=224, patch_size=14, **_LARGE),
+    "vit_huge_patch14_224": dict(image_size=224, patch_size=14, **_HUGE),
+}
 
-    Raises:
-        UserError: an option that the model does not take; the message lists those it takes.
-    """
-    valid = [key for key in inspect.signature(model).parameters if key not in ("num_classes", "image_size")]
-    for key in options:
-        if key not in valid:
-            hint = closest(key, valid)
-            raise UserError(f"model '{name}' has no option '{key}': {hint}valid options: {', '.join(sorted(valid))}")
-    dimensions: Dict[str, Any] = {**variants[name], **options}
-    if image_size is not None:
-        dimensions["image_size"] = image_size
-    return model(num_classes=num_classes, **dimensions)
+DEIT: Variants = {
+    "deit_tiny_patch16_224": dict(image_size=224, patch_size=16, **_TINY),
+    "deit_small_patch16_224": dict(image_size=224, patch_size=16, **_SMALL),
+    "deit_base_patch16_224": dict(image_size=224, patch_size=16, **_BASE),
+    "deit_base_patch16_384": dict(image_size=384, patch_size=16, **_BASE),
+}
+
+DISTILLED_DEIT: Variants = {
+    "deit_tiny_distilled_patch16_224": dict(image_size=224, patch_size=16, **_TINY),
+    "deit_small_distilled_patch16_224": dict(image_size=224, patch_size=16, **_SMALL),
+    "deit_base_distilled_patch16_224": dict(image_size=224, patch_size=16, **_BASE),
+    "deit_base_distilled_patch16_384": dict(image_size=384, patch_size=16, **_BASE),
+}
+
+# Liu et al., Swin Transformer, 2021, section 3.3.
+_SWIN_TINY = {"embed_dim": 96, "depths": (2, 2, 6, 2), "num_heads": (3, 6, 12, 24)}
+_SWIN_SMALL = {"embed_dim": 96, "depths": (2, 2, 18, 2), "num_heads": (3, 6, 12, 24)}
+_SWIN_BASE = {"embed_dim": 128, "depths": (2, 2, 18, 2), "num_heads": (4, 8, 16, 32)}
+_SWIN_LARGE = {"embed_dim": 192, "depths": (2, 2, 18, 2), "num_heads": (6, 12, 24, 48)}
+_AT_224 = {"image_size": 224, "patch_size": 4, "window_size": 7, "mlp_ratio": 4.0, "qkv_bias": True}
+_AT_384 = {"image_size": 384, "patch_size": 4, "window_size": 12, "mlp_ratio": 4.0, "qkv_bias": True}
+
+SWIN: Variants = {
+    "swin_tiny_patch4_window7_224": dict(_AT_224, **_SWIN_TINY),
+    "swin_small_patch4_window7_224": dict(_AT_224, **_SWIN_SMALL),
+    "swin_base_patch4_window7_224": dict(_AT_224, **_SWIN_BASE),
+    "swin_base_patch4_window12_384": dict(_AT_384, **_SWIN_BASE),
+    "swin_large_patch4_window7_224": dict(_AT_224, **_SWIN_LARGE),
+    "swin_large_patch4_window12_384": dict(_AT_384, **_SWIN_LARGE),
+}
+
+# Touvron et al., Going deeper with Image Transformers, 2021, tables 3 and 5.
+_XXS24 = {"patch_size": 16, "embed_dim": 192, "depth": 24, "num_heads": 4, "init_values": 1e-5}
+_XXS36 = {"patch_size": 16, "embed_dim": 192, "depth": 36, "num_heads": 4, "init_values": 1e-5}
+_XS24 = {"patch_size": 16, "embed_dim": 288, "depth": 24, "num_heads": 6, "init_values": 1e-5}
+_S24 = {"patch_size": 16, "embed_dim": 384, "depth": 24, "num_heads": 8, "init_values": 1e-5}
+_S36 = {"patch_size": 16, "embed_dim": 384, "depth": 36, "num_heads": 8, "init_values": 1e-6}
+_M36 = {"patch_size": 16, "embed_dim": 768, "depth": 36, "num_heads": 16, "init_values": 1e-6}
+_M48 = {"patch_size": 16, "embed_dim": 768, "depth": 48, "num_heads": 16, "init_values": 1e-6}
+
+CAIT: Variants = {
+    "cait_xxs24_224": dict(image_size=224, **_XXS24),
+    "cait_xxs24_384": dict(image_size=384, **_XXS24),
+    "cait_xxs36_224": dict(image_size=224, **_XXS36),
+    "cait_xxs36_384": dict(image_size=384, **_XXS36),
+    "cait_xs24_384": dict(image_size=384, **_XS24),
+    "cait_s24_224": dict(image_size=224, **_S24),
+    "cait_s24_384": dict(image_size=384, **_S24),
+    "cait_s36_384": dict(image_size=384, **_S36),
+    "cait_m36_384": dict(image_size=384, **_M36),
+    "cait_m48_448": dict(image_size=448, **_M48),
+}
+
+# Wang et al., PVT v2, 2022, table 1.
+_WIDE = {"embed_dims": (64, 128, 320, 512), "num_heads": (1, 2, 5, 8)}
+
+PVT_V2: Variants = {
+    "pvt_v2_b0": {"embed_dims": (32, 64, 160, 256), "num_heads": (1, 2, 5, 8), "depths": (2, 2, 2, 2)},
+    "pvt_v2_b1": dict(depths=(2, 2, 2, 2), **_WIDE),
+    "pvt_v2_b2": dict(depths=(3, 4, 6, 3), **_WIDE),
+    "pvt_v2_b2_li": dict(depths=(3, 4, 6, 3), is_linear=True, **_WIDE),
+    "pvt_v2_b3": dict(depths=(3, 4, 18, 3), **_WIDE),
+    "pvt_v2_b4": dict(depths=(3, 8, 27, 3), **_WIDE),
+    "pvt_v2_b5": dict(depths=(3, 6, 40, 3), mlp_ratios=(4, 4, 4, 4), **_WIDE),
+}
+# PaddleViT's have another epsilon in the norms that follow a convolution, which moves logits by up to 6e-5.
+PVT_V2.update({name.replace("pvt_v2", "pvtv2"): dict(PVT_V2[name], patch_epsilon=1e-6) for name in [*PVT_V2]})
+PVT_V2["pvtv2_b2_linear"] = PVT_V2.pop("pvtv2_b2_li")
+
+# Tolstikhin et al., MLP-Mixer, 2021, table 1.
+_MIXER_SMALL = {"embed_dim": 512, "depth": 8, "token_ratio": 0.5, "mlp_ratio": 4.0}
+_MIXER_BASE = {"embed_dim": 768, "depth": 12, "token_ratio": 0.5, "mlp_ratio": 4.0}
+_MIXER_LARGE = {"embed_dim": 1024, "depth": 24, "token_ratio": 0.5, "mlp_ratio": 4.0}
+
+MLP_MIXER: Variants = {
+    "mixer_s32_224": dict(image_size=224, patch_size=32, **_MIXER_SMALL),
+    "mixer_s16_224": dict(image_size=224, patch_size=16, **_MIXER_SMALL),
+    "mixer_b32_224": dict(image_size=224, patch_size=32, **_MIXER_BASE),
+    "mixer_b16_224": dict(image_size=224, patch_size=16, **_MIXER_BASE),
+    "mixer_l32_224": dict(image_size=224, patch_size=32, **_MIXER_LARGE),
+    "mixer_l16_224": dict(image_size=224, patch_size=16, **_MIXER_LARGE),
+}
+
+# Liu et al., A ConvNet for the 2020s, 2022, section 3.
+CONVNEXT: Variants = {
+    "convnext_tiny": {"depths": (3, 3, 9, 3), "dims": (96, 192, 384, 768)},
+    "convnext_small": {"depths": (3, 3, 27, 3), "dims": (96, 192, 384, 768)},
+    "convnext_base": {"depths": (3, 3, 27, 3), "dims": (128, 256, 512, 1024)},
+    "convnext_large": {"depths": (3, 3, 27, 3), "dims": (192, 384, 768, 1536)},
+    "convnext_xlarge": {"depths": (3, 3, 27, 3), "dims": (256, 512, 1024, 2048)},
+}

@@ -6,47 +6,17 @@ Touvron et al., DeiT, 2021. Parameter names are timm's; Linear weights are (in, 
 
 from __future__ import annotations
 
-from typing import Any, Dict, Optional, Tuple, Union
+from typing import Any, List, Optional, Tuple, Union
 
 import paddle
 from paddle import nn
 
+from ...contracts.model import Model
 from ...errors import UserError
+from . import key_names
 from .layers import DropPath, MatrixProduct, Mlp, PatchEmbedding, TruncatedNormal, drop_path_rates, linear
 from .resampling import resize_position_embedding
-from .variants import build_variant
-from .vit_keys import from_google, from_huggingface, from_paddlevit
-
-_TINY = {"embed_dim": 192, "depth": 12, "num_heads": 3, "mlp_ratio": 4.0, "qkv_bias": True}
-_SMALL = {"embed_dim": 384, "depth": 12, "num_heads": 6, "mlp_ratio": 4.0, "qkv_bias": True}
-_BASE = {"embed_dim": 768, "depth": 12, "num_heads": 12, "mlp_ratio": 4.0, "qkv_bias": True}
-_LARGE = {"embed_dim": 1024, "depth": 24, "num_heads": 16, "mlp_ratio": 4.0, "qkv_bias": True}
-_HUGE = {"embed_dim": 1280, "depth": 32, "num_heads": 16, "mlp_ratio": 4.0, "qkv_bias": True}
-
-VARIANTS: Dict[str, Dict[str, Any]] = {
-    "vit": dict(image_size=224, patch_size=16, **_BASE),  # a start for configurations that give their own dimensions
-    "vit_tiny_patch16_224": dict(image_size=224, patch_size=16, **_TINY),
-    "vit_tiny_patch16_384": dict(image_size=384, patch_size=16, **_TINY),
-    "vit_small_patch16_224": dict(image_size=224, patch_size=16, **_SMALL),
-    "vit_small_patch16_384": dict(image_size=384, patch_size=16, **_SMALL),
-    "vit_small_patch32_224": dict(image_size=224, patch_size=32, **_SMALL),
-    "vit_small_patch32_384": dict(image_size=384, patch_size=32, **_SMALL),
-    "vit_base_patch16_224": dict(image_size=224, patch_size=16, **_BASE),
-    "vit_base_patch16_384": dict(image_size=384, patch_size=16, **_BASE),
-    "vit_base_patch32_224": dict(image_size=224, patch_size=32, **_BASE),
-    "vit_base_patch32_384": dict(image_size=384, patch_size=32, **_BASE),
-    "vit_large_patch16_224": dict(image_size=224, patch_size=16, **_LARGE),
-    "vit_large_patch16_384": dict(image_size=384, patch_size=16, **_LARGE),
-    "vit_large_patch32_224": dict(image_size=224, patch_size=32, **_LARGE),
-    "vit_large_patch32_384": dict(image_size=384, patch_size=32, **_LARGE),
-    "vit_large_patch14_224": dict(image_size=224, patch_size=14, **_LARGE),
-    "vit_huge_patch14_224": dict(image_size=224, patch_size=14, **_HUGE),
-}
-
-
-def build(name: str, num_classes: int = 1000, image_size=None, **options: Any) -> VisionTransformer:
-    """The ViT that ``name`` stands for, with the options that differ from its variant."""
-    return build_variant(VisionTransformer, VARIANTS, name, num_classes, image_size, options)
+from .variants import VIT
 
 
 class Attention(nn.Layer):
@@ -94,7 +64,7 @@ class Block(nn.Layer):
         return x + self.drop_path(self.mlp(self.norm2(x)))  # (batch, tokens, dim)
 
 
-class VisionTransformer(nn.Layer):
+class VisionTransformer(Model):
     """ViT classifier.
 
     Args:
@@ -109,8 +79,10 @@ class VisionTransformer(nn.Layer):
         drop_path: rate of stochastic depth in the last block; it grows linearly from 0 in the first.
     """
 
-    key_maps = {"PaddleViT": from_paddlevit, "Hugging Face": from_huggingface, "Google": from_google}
+    variants = VIT
+    key_maps = key_names.VIT
     classifier_layers = ("head",)
+    layer_names = r"blocks\.\d+"
     num_prefix_tokens = 1  # learnt tokens in front of the patches
 
     def __init__(
@@ -156,6 +128,9 @@ class VisionTransformer(nn.Layer):
             ]
         )
         self.norm = nn.LayerNorm(embed_dim, epsilon=1e-6)
+        self.feature_blocks = sorted({depth * quarter // 4 for quarter in (1, 2, 3, 4)} - {0})  # from 1
+        self.feature_strides = (patch_size,) * len(self.feature_blocks)
+        self.feature_channels = (embed_dim,) * len(self.feature_blocks)
         self.reset_classifier(num_classes)
 
     def create_tokens(self) -> None:
@@ -168,12 +143,26 @@ class VisionTransformer(nn.Layer):
 
     def encode(self, x):
         """All tokens (batch, prefix tokens + patches, embed_dim) after the last block, not normalised."""
-        x = self.patch_embed(x)  # (batch, patches, embed_dim)
-        tokens = [token.astype(x.dtype).expand([x.shape[0], -1, -1]) for token in self.prefix_tokens()]
-        x = self.pos_drop(paddle.concat([*tokens, x], axis=1) + self.pos_embed)  # (batch, tokens, embed_dim)
+        x = self._tokens(x)
         for block in self.blocks:
             x = block(x)
         return x
+
+    def features(self, x) -> List[paddle.Tensor]:
+        """The patches after each quarter of the blocks, without the tokens in front; all of one stride."""
+        x, maps = self._tokens(x), []
+        for number, block in enumerate(self.blocks, start=1):
+            x = block(x)
+            if number in self.feature_blocks:
+                patches = x[:, self.num_prefix_tokens :].transpose([0, 2, 1])  # (batch, embed_dim, patches)
+                maps.append(patches.reshape([0, 0, *self.patch_embed.grid]))
+        return maps
+
+    def _tokens(self, x):
+        """All tokens (batch, prefix tokens + patches, embed_dim) before the first block."""
+        x = self.patch_embed(x)  # (batch, patches, embed_dim)
+        tokens = [token.astype(x.dtype).expand([x.shape[0], -1, -1]) for token in self.prefix_tokens()]
+        return self.pos_drop(paddle.concat([*tokens, x], axis=1) + self.pos_embed)
 
     def prefix_tokens(self):
         """The learnt tokens (1, 1, embed_dim) that stand in front of the patches, in their order."""

@@ -6,7 +6,7 @@ Source: L. Jiang et al., "PointGroup: Dual-Set Point Grouping for 3D Instance Se
 
 from __future__ import annotations
 
-from typing import Any, Dict, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 import paddle
@@ -21,9 +21,9 @@ from ..sparse.layers import (
     SparseNetwork,
     StridedConv3D,
     SubmanifoldConv3D,
+    from_torch_names,
 )
 from ..sparse.tensor import SparseTensor, cat
-from ..sparse.variants import build_variant, from_torch_names
 from .batches import pool_to_voxels
 from .grouping import Clusters, cluster_points
 from .proposals import voxelize_clusters
@@ -159,12 +159,6 @@ class PointGroupNetwork(PointGroupBackbone):
 
 
 _STAND_IN_POINTS = 50
-VARIANTS: Dict[str, Dict[str, Any]] = {"pointgroup": {}}
-
-
-def build(name: str, num_classes: int = 20, image_size=None, **options: Any) -> "PointGroup":
-    """The network that ``name`` stands for, with options."""
-    return build_variant(PointGroup, VARIANTS, name, num_classes, image_size, options)
 
 
 class Grouping(NamedTuple):

@@ -16,10 +16,11 @@ How a task uses it. The plan of a batch depends on coordinates only, so the load
 For trying things out, ``SparseTensor(features, coordinates)`` makes what it needs of the plan by itself.
 
 - ``coordinate_levels``: sorted keys, levels, and the search for neighbours
-- ``plan_spec``, ``coordinate_plan``: what a network needs, made without Paddle and packed into two arrays
+- ``coordinate_plan``: what a network needs, made without Paddle and packed into two arrays
 - ``kernel_map``, ``tensor``: the tables on the device, ``Plan`` and ``SparseTensor``
 - ``convolution``: the arithmetic and its gradient
-- ``layers``, ``pooling``, ``spconv_layers``: what networks are built of
+- ``layers``, ``pooling``: what networks are built of
+- ``minkunet``, ``variants``: networks, and their names without Paddle
 """
 
 from __future__ import annotations

@@ -9,11 +9,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any, List, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 import paddle
 from paddle import nn
 
+from ...contracts.model import Model
 from ...parallel import BatchNorm as SynchronisableBatchNorm
 from ...parallel import world_size
 from .convolution import convolve, preferred_block_rows
@@ -201,13 +202,28 @@ class Dropout(nn.Layer):
         return f"rate={self.rate:g}"
 
 
-class SparseNetwork(nn.Layer):
+_STATISTICS = {"running_mean": "_mean", "running_var": "_variance"}
+
+
+def from_torch_names(state: Mapping[str, Any]) -> Dict[str, Any]:
+    """A state dict of MinkowskiEngine or spconv under our names: they differ in the batch statistics only."""
+    renamed = {}
+    for name, value in state.items():
+        prefix, dot, last = name.rpartition(".")
+        if last != "num_batches_tracked":
+            renamed[prefix + dot + _STATISTICS.get(last, last)] = value
+    return renamed
+
+
+class SparseNetwork(Model):
     """Base class of networks on sparse tensors: it can say which tables of a plan it needs.
 
     Args:
         in_channels: of the features it takes.
         dimension: spatial axes of the coordinates, 2 or 3.
     """
+
+    works_on = "points"
 
     def __init__(self, in_channels: int, dimension: int = 3) -> None:
         super().__init__()
@@ -229,6 +245,10 @@ class SparseNetwork(nn.Layer):
                 layer.training = training
             self._plan_spec = x.plan.asked_for(preferred_block_rows())
         return self._plan_spec
+
+    def recomputed_layers(self) -> List[nn.Layer]:
+        """None: the blocks have batch statistics, and take sparse tensors."""
+        return []
 
 
 class _WeightLayer(nn.Layer):

@@ -7,42 +7,14 @@ Source: C. Choy, J. Gwak, S. Savarese, "4D Spatio-Temporal ConvNets: Minkowski C
 from __future__ import annotations
 
 import math
-from typing import Any, Dict, Sequence
+from typing import Sequence
 
 import paddle
 from paddle import nn
 
-from .layers import Convolution, NestedBatchNorm, ReLU, SparseNetwork, TransposedConvolution
+from .layers import Convolution, NestedBatchNorm, ReLU, SparseNetwork, TransposedConvolution, from_torch_names
 from .tensor import SparseTensor, cat
-from .variants import build_variant, from_torch_names
-
-_DEPTHS = {"14": (1,) * 8, "18": (2,) * 8, "34": (2, 3, 4, 6, 2, 2, 2, 2)}
-_DOWN = (32, 64, 128, 256)
-_UP = {
-    "14a": (128, 128, 96, 96),
-    "14b": (128, 128, 128, 128),
-    "14c": (192, 192, 128, 128),
-    "18a": (128, 128, 96, 96),
-    "18b": (128, 128, 128, 128),
-    "18c": (192, 192, 128, 128),  # not in MinkowskiEngine: the widths of 14c
-    "34a": (256, 128, 64, 64),
-    "34b": (256, 128, 64, 32),
-    "34c": (256, 128, 96, 96),
-}
-VARIANTS: Dict[str, Dict[str, Any]] = {
-    f"minkunet{name}": {"depths": _DEPTHS[name[:2]], "widths": _DOWN + up} for name, up in _UP.items()
-}
-_TUTORIAL: Dict[str, Dict[str, Any]] = {"minkunet_tutorial": {}}
-
-
-def build(name: str, num_classes: int = 20, image_size=None, **options: Any) -> "MinkUNet":
-    """The U-Net that ``name`` stands for, with the options that differ from its variant."""
-    return build_variant(MinkUNet, VARIANTS, name, num_classes, image_size, options)
-
-
-def build_tutorial(name: str, num_classes: int = 20, image_size=None, **options: Any) -> "TutorialNetwork":
-    """The tutorial's network, with options."""
-    return build_variant(TutorialNetwork, _TUTORIAL, name, num_classes, image_size, options)
+from .variants import MINKUNET, TUTORIAL
 
 
 class ResidualBlock(nn.Layer):
@@ -78,15 +50,17 @@ class MinkUNet(SparseNetwork):
         dimension: spatial axes, 2 or 3.
     """
 
+    variants = MINKUNET
     classifier_layers = ("final",)
+    layer_names = r"block\d\.\d+"
     key_maps = {"MinkowskiEngine": from_torch_names}
 
     def __init__(
         self,
         num_classes: int = 20,
         in_channels: int = 3,
-        depths: Sequence[int] = _DEPTHS["14"],
-        widths: Sequence[int] = _DOWN + _UP["14a"],
+        depths: Sequence[int] = MINKUNET["minkunet14a"]["depths"],
+        widths: Sequence[int] = MINKUNET["minkunet14a"]["widths"],
         first_channels: int = 32,
         dimension: int = 3,
     ):
@@ -136,7 +110,6 @@ class MinkUNet(SparseNetwork):
         return self.final(self.forward_features(x)).features
 
     def reset_classifier(self, num_classes: int) -> None:
-        """Replace the last layer by a fresh one for ``num_classes``, or by nothing for 0."""
         self.num_classes = num_classes
         self.final = _classifier(self.num_features, num_classes, self.dimension)
 
@@ -150,6 +123,7 @@ class TutorialNetwork(SparseNetwork):
         dimension: spatial axes, 2 or 3.
     """
 
+    variants = TUTORIAL
     classifier_layers = ("conv4",)
     key_maps = {"MinkowskiEngine": from_torch_names}
 
@@ -175,7 +149,6 @@ class TutorialNetwork(SparseNetwork):
         return self.conv4(self.forward_features(x)).features
 
     def reset_classifier(self, num_classes: int) -> None:
-        """Replace the last layer by a fresh one for ``num_classes``, or by nothing for 0."""
         self.num_classes = num_classes
         self.conv4 = _classifier(32, num_classes, self.dimension)
 

@@ -1,47 +1,26 @@
-"""From a name and options to a network."""
+"""The names of MinkowskiEngine's networks, and the arguments that each stands for. The registry reads them here.
+
+Source: MinkowskiEngine 0.5, examples/minkunet.py.
+"""
 
 from __future__ import annotations
 
-import inspect
-from typing import Any, Callable, Dict, Mapping
+from typing import Any, Dict
 
-from ...errors import UserError
-from ...registry import closest
-
-
-def build_variant(
-    network: Callable[..., Any],
-    variants: Mapping[str, Mapping[str, Any]],
-    name: str,
-    num_classes: int,
-    image_size: Any,
-    options: Mapping[str, Any],
-):
-    """``network(...)`` with the dimensions of ``variants[name]``, overridden by ``options``.
-
-    Raises:
-        UserError: an image size, which a network on points does not have, or an option that it does not take.
-    """
-    if image_size is not None:
-        raise UserError(
-            f"model '{name}' works on points and has no image size: leave out DATA.IMAGE_SIZE ({image_size})"
-        )
-    valid = [key for key in inspect.signature(network).parameters if key != "num_classes"]
-    for key in options:
-        if key not in valid:
-            hint = closest(key, valid)
-            raise UserError(f"model '{name}' has no option '{key}': {hint}valid options: {', '.join(sorted(valid))}")
-    return network(num_classes=num_classes, **{**variants[name], **options})
-
-
-def from_torch_names(state: Mapping[str, Any]) -> Dict[str, Any]:
-    """A state dict of MinkowskiEngine or spconv under our names: they differ in the batch statistics only."""
-    renamed = {}
-    for name, value in state.items():
-        prefix, dot, last = name.rpartition(".")
-        if last != "num_batches_tracked":
-            renamed[prefix + dot + _STATISTICS.get(last, last)] = value
-    return renamed
-
-
-_STATISTICS = {"running_mean": "_mean", "running_var": "_variance"}
+_DOWN = (32, 64, 128, 256)
+_DEPTHS = {"14": (1,) * 8, "18": (2,) * 8, "34": (2, 3, 4, 6, 2, 2, 2, 2)}
+_UP = {
+    "14a": (128, 128, 96, 96),
+    "14b": (128, 128, 128, 128),
+    "14c": (192, 192, 128, 128),
+    "18a": (128, 128, 96, 96),
+    "18b": (128, 128, 128, 128),
+    "18c": (192, 192, 128, 128),  # not in MinkowskiEngine: the widths of 14c
+    "34a": (256, 128, 64, 64),
+    "34b": (256, 128, 64, 32),
+    "34c": (256, 128, 96, 96),
+}
+MINKUNET: Dict[str, Dict[str, Any]] = {
+    f"minkunet{name}": {"depths": _DEPTHS[name[:2]], "widths": _DOWN + up} for name, up in _UP.items()
+}
+TUTORIAL: Dict[str, Dict[str, Any]] = {"minkunet_tutorial": {}}

@@ -1,0 +1,156 @@
+"""A model: what the other rooms may ask of a network. What a network does not say differently, the defaults say."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import Any, Callable, ClassVar, Dict, List, Mapping, Optional, Sequence, Tuple
+
+import numpy as np
+import paddle
+from paddle import nn
+
+from ..errors import UserError
+from ..registry import closest
+
+KeyMap = Callable[[Mapping[str, Any]], Dict[str, Any]]
+
+
+class Model(nn.Layer):
+    """Base class of the networks that ``create_model`` builds.
+
+    A subclass is a family. It takes ``num_classes`` and all that can be set about it as named arguments with defaults,
+    and ``image_size`` where it is built for pictures of one size; the registry maps the family's names to it.
+    Models live in the training processes, the same on each rank; a loader process has none.
+    """
+
+    #: what it takes, for messages
+    works_on: ClassVar[str] = "pictures"
+    #: name -> the arguments it stands for; a table of a module without Paddle, from which the registry has the names
+    variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    #: dimensions that recipes may name, but that have this one value
+    fixed_options: ClassVar[Mapping[str, Any]] = {}
+    #: whose weights can be loaded: owner -> function from a state under the owner's names to one under ours, both of
+    #: numpy arrays; a name that the owner's model does not have stays as it is
+    key_maps: ClassVar[Mapping[str, KeyMap]] = {}
+    #: names of the last layers, which depend on the classes
+    classifier_layers: ClassVar[Tuple[str, ...]] = ()
+    #: regular expression of the names of the layers that an input passes one after the other, such as a transformer's
+    #: blocks; ``named_parameters`` has them in that order
+    layer_names: ClassVar[Optional[str]] = None
+
+    #: of the input
+    in_channels: int
+    #: (height, width) in pixels of the pictures it takes; None for a network on anything else
+    image_size: Optional[Tuple[int, int]] = None
+    #: pixels of the input to one of each map of ``features``, and its channels; empty without ``features``
+    feature_strides: Tuple[int, ...] = ()
+    feature_channels: Tuple[int, ...] = ()
+
+    @classmethod
+    def options(cls) -> Dict[str, Any]:
+        """What ``build`` can set, beside the number of classes and the image size, with its default."""
+        parameters = inspect.signature(cls).parameters.values()
+        return {p.name: p.default for p in parameters if p.name not in ("num_classes", "image_size")}
+
+    @classmethod
+    def build(cls, name: str, num_classes: int, image_size: Optional[Any] = None, **options: Any) -> Model:
+        """The model that ``name`` stands for. Called by ``create_model``.
+
+        Args:
+            name: one of ``variants``, or any other for the defaults.
+            num_classes: outputs; 0 for the features alone.
+            image_size: pixels, one number or (height, width); None: the variant's.
+            options: arguments that differ from the variant's.
+
+        Raises:
+            UserError: an option that the model does not have, or dimensions that do not fit together.
+        """
+        valid = cls.options()
+        for key in options:
+            if key not in valid:
+                hint = closest(key, list(valid))
+                raise UserError(
+                    f"model '{name}' has no option '{key}': {hint}valid options: {', '.join(sorted(valid))}"
+                )
+        chosen = {**cls.variants.get(name, {}), **options}
+        if image_size is not None:
+            if "image_size" not in inspect.signature(cls).parameters:
+                raise UserError(
+                    f"model '{name}' works on {cls.works_on} and has no image size: leave out DATA.IMAGE_SIZE "
+                    f"({image_size})"
+                )
+            chosen["image_size"] = image_size
+        family: Callable[..., Model] = cls
+        return family(num_classes=num_classes, **chosen)
+
+    def forward_features(self, x: Any) -> Any:
+        """What the classifier is given."""
+        raise NotImplementedError
+
+    def features(self, x: paddle.Tensor) -> List[paddle.Tensor]:
+        """Maps (batch, channels, height, width) of pictures (batch, in_channels, height, width), for a network that
+        goes on from them: one for each of ``feature_strides``, from fine to coarse, not normalised.
+
+        Raises:
+            UserError: the family has none.
+        """
+        raise UserError(
+            f"{type(self).__name__} has no feature maps; choose a model that has, such as swin_tiny_patch4_window7_224"
+        )
+
+    def reset_classifier(self, num_classes: int) -> None:
+        """Replace the last layers by fresh ones for ``num_classes``, or by nothing for 0."""
+        raise NotImplementedError
+
+    def resize_parameter(self, name: str, value: np.ndarray) -> Optional[np.ndarray]:
+        """``value`` of the parameter ``name``, whose shape differs, made to fit this model; None if it cannot be.
+        Called while weights are loaded."""
+        return None
+
+    def no_weight_decay(self) -> Tuple[str, ...]:
+        """Names of parameters with several axes that are not decayed; those with one axis never are."""
+        return ()
+
+    def layer_groups(self) -> List[List[str]]:
+        """Names of all parameters, grouped from the input to the head by how far they are from it: under
+        TRAIN.LAYER_DECAY a group learns slower than the next.
+
+        By default the embedding, then each layer of ``layer_names`` with what lies between it and the next, then all
+        that follows the last one; a single group without such layers.
+        """
+        names = [name for name, _ in self.named_parameters()]
+        return [names] if self.layer_names is None else groups_by_layers(names, self.layer_names)
+
+    def recomputed_layers(self) -> List[nn.Layer]:
+        """The layers whose inner values TRAIN.RECOMPUTE drops: none inside another, each maps tensors to a tensor, and
+        none has batch statistics, in which a second pass would count each batch twice. By default those of
+        ``layer_names``; none without."""
+        pattern = self.layer_names
+        return [layer for name, layer in self.named_sublayers() if pattern and re.fullmatch(pattern, name)]
+
+    def learn_from_teacher(self) -> None:
+        """Called before a training with a teacher: a model with a classifier of its own for the teacher's labels
+        returns two logits from then on in training mode, the labels' and the teacher's."""
+
+
+def groups_by_layers(names: Sequence[str], layers: str) -> List[List[str]]:
+    """``names`` of parameters in the order of the network: what comes before the first layer, each layer with what lies
+    between it and the next, and what follows the last.
+
+    Args:
+        layers: regular expression of the layers' names.
+    """
+    pattern = re.compile(rf"(?:{layers})(?=\.)")
+    groups: List[List[str]] = [[]]
+    number: Dict[str, int] = {}
+    for name in names:
+        match = pattern.match(name)
+        if match and match[0] not in number:
+            number[match[0]] = len(groups)
+            groups.append([])
+        groups[number[match[0]] if match else -1].append(name)
+    head = [name for name in groups[-1] if not pattern.match(name)]
+    if not number or not head:
+        return groups
+    return [*groups[:-1], [name for name in groups[-1] if name not in head], head]

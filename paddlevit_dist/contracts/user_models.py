@@ -1,0 +1,92 @@
+"""Models that users wrote without the base class, as rooms ask a ``Model``: the only place where a model is probed."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import typing
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Type, Union
+
+import numpy as np
+from paddle import nn
+
+from .model import Model, groups_by_layers
+
+# As they are usually called: blocks.N, layers.N, layers.N.blocks.M, stages.N.blocks.M, block1.N.
+_USUAL_LAYERS = r".*?\b(?:blocks|layers|stages|block\d)\.\d+(?:\.blocks\.\d+)?"
+
+
+class UserFamily:
+    """What ``register_model`` was given: a function or a class that is called with ``(name, num_classes=,
+    image_size=, **options)``."""
+
+    def __init__(self, target: Callable[..., Any]) -> None:
+        self.build = target
+
+    @property
+    def variants(self) -> Mapping[str, Mapping[str, Any]]:
+        """The table VARIANTS of the module that the target is defined in."""
+        return getattr(sys.modules[self.build.__module__], "VARIANTS", {})
+
+    @property
+    def fixed_options(self) -> Mapping[str, Any]:
+        """Those of the class that is built."""
+        return getattr(self._built(), "fixed_options", {})
+
+    def options(self) -> Dict[str, Any]:
+        """Arguments with names and their defaults: of the class that a function is annotated to return, or of the
+        function itself where that says no class."""
+        built = self._built()
+        parameters = inspect.signature(built if inspect.isclass(built) else self.build).parameters.values()
+        named = {p.name: p.default for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+        return {name: named[name] for name in named if name not in ("name", "num_classes", "image_size")}
+
+    def _built(self) -> Any:
+        return (
+            self.build if inspect.isclass(self.build) else typing.get_type_hints(self.build).get("return", self.build)
+        )
+
+
+class UserModel:
+    """A network of any class. Each attribute and method is that of ``Model``; what the network has under the same name
+    is taken, and the defaults otherwise. It stands beside the network and not among its bases: there ``Model.features``
+    would hide a sublayer that is called so.
+    """
+
+    def __init__(self, layer: nn.Layer) -> None:
+        self.layer = layer
+        self.key_maps: Mapping[str, Any] = getattr(layer, "key_maps", {})
+        self.classifier_layers: Tuple[str, ...] = getattr(layer, "classifier_layers", ())
+        self.image_size: Optional[Tuple[int, int]] = getattr(layer, "image_size", None)
+
+    def resize_parameter(self, name: str, value: np.ndarray) -> Optional[np.ndarray]:
+        return self.layer.resize_parameter(name, value) if hasattr(self.layer, "resize_parameter") else None
+
+    def no_weight_decay(self) -> Tuple[str, ...]:
+        return tuple(self.layer.no_weight_decay()) if hasattr(self.layer, "no_weight_decay") else ()
+
+    def layer_groups(self) -> List[List[str]]:
+        return groups_by_layers([name for name, _ in self.layer.named_parameters()], _USUAL_LAYERS)
+
+    def recomputed_layers(self) -> List[nn.Layer]:
+        """What stands in the lists named ``blocks``."""
+        return [
+            block
+            for name, layers in self.layer.named_sublayers()
+            if name.rpartition(".")[2] == "blocks" and isinstance(layers, nn.LayerList)
+            for block in layers
+        ]
+
+    def learn_from_teacher(self) -> None:
+        if hasattr(self.layer, "distilled_training"):
+            self.layer.distilled_training = True
+
+
+def contract_of(layer: nn.Layer) -> Union[Model, UserModel]:
+    """Whom to ask about a network: itself, if it is a ``Model``."""
+    return layer if isinstance(layer, Model) else UserModel(layer)
+
+
+def family_of(target: Callable[..., Any]) -> Union[Type[Model], UserFamily]:
+    """The same for what is registered under a model's name."""
+    return target if inspect.isclass(target) and issubclass(target, Model) else UserFamily(target)

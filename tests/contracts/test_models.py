@@ -1,0 +1,214 @@
+"""What models say of themselves, and what is found out about users' models that are without the base class."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from paddle import nn
+
+from paddlevit_dist.checkpoint.load import load_weights
+from paddlevit_dist.contracts.model import Model
+from paddlevit_dist.contracts.user_models import contract_of
+from paddlevit_dist.engine.optimizer import decay_groups, layer_decay_groups
+from paddlevit_dist.errors import UserError
+from paddlevit_dist.models import create_model, model_options, variant_options
+from paddlevit_dist.registry import MODELS, register_model
+
+# Options that make the model small, and what stands in each of its layers. ViT's are BEiT's (get_num_layer_for_vit);
+# CaiT's blocks of the class token share places with the last blocks of the patches as in timm's group_matcher.
+LAYERS = {
+    "vit_tiny_patch16_224": (
+        {"depth": 2, "embed_dim": 24},
+        ["cls_token pos_embed patch_embed", "blocks.0", "blocks.1", "norm head"],
+    ),
+    "deit_tiny_distilled_patch16_224": (
+        {"depth": 2, "embed_dim": 24},
+        ["cls_token dist_token pos_embed patch_embed", "blocks.0", "blocks.1", "norm head head_dist"],
+    ),
+    "cait_xxs24_224": (
+        {"depth": 3, "embed_dim": 32},
+        [
+            "cls_token pos_embed patch_embed",
+            "blocks.0",
+            "blocks.1 blocks_token_only.0",
+            "blocks.2 blocks_token_only.1",
+            "norm head",
+        ],
+    ),
+    "mixer_s16_224": ({"depth": 2, "embed_dim": 32}, ["stem", "blocks.0", "blocks.1", "norm head"]),
+    "swin_tiny_patch4_window7_224": (
+        {"depths": (2, 1), "num_heads": (3, 6), "embed_dim": 24},
+        [
+            "patch_embed",
+            "layers.0.blocks.0",
+            "layers.0.blocks.1",
+            "layers.1.downsample",
+            "layers.1.blocks.0",
+            "norm head",
+        ],
+    ),
+    "pvt_v2_b0": (
+        {"depths": (2, 1)},
+        [
+            "patch_embed",
+            "stages.0.blocks.0",
+            "stages.0.blocks.1 stages.0.norm",
+            "stages.1.downsample",
+            "stages.1.blocks.0",
+            "stages.1.norm head",
+        ],
+    ),
+    "convnext_tiny": (
+        {"depths": (2, 1), "dims": (8, 16)},
+        [
+            "stem",
+            "stages.0.blocks.0",
+            "stages.0.blocks.1",
+            "stages.1.downsample",
+            "stages.1.blocks.0",
+            "head",
+        ],
+    ),
+    "unet3d": (
+        {"width": 2, "depth": 2},
+        [
+            "stem",
+            "encoder.0",
+            "down.0 encoder.1",
+            "down.1 encoder.2",
+            "up.1 decoder.1",
+            "up.0 decoder.0",
+            "head",
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_each_layer_learns_slower_than_the_next_by_the_layer_decay(name):
+    options, layers = LAYERS[name]
+    model = create_model(name, num_classes=3, **options)
+    expected = {
+        parameter: 0.5 ** (len(layers) - 1 - number)
+        for parameter, value in model.named_parameters()
+        for number, layer in enumerate(layers)
+        if not value.stop_gradient and f"{parameter}.".startswith(tuple(f"{part}." for part in layer.split()))
+    }
+    groups = layer_decay_groups(decay_groups(model, 0.1), model.layer_groups(), decay=0.5)
+    assert {parameter: group["learning_rate"] for group in groups for parameter in group["names"]} == expected
+
+
+def test_options_and_image_sizes_that_a_model_does_not_have_are_refused():
+    with pytest.raises(UserError, match="model 'unet3d' has no option 'widht': did you mean 'width'"):
+        create_model("unet3d", widht=4)
+    with pytest.raises(UserError, match="'unet3d' works on volumes of any size and has no image size.*64"):
+        create_model("unet3d", image_size=64)
+    with pytest.raises(UserError, match="'minkunet14a' works on points"):
+        create_model("minkunet14a", image_size=64)
+
+
+# Of users, without the base class
+
+
+class Plain(nn.Layer):
+    """Named as in PVT's own code; all that a ``Model`` may say differently."""
+
+    key_maps = {"mine": lambda state: {name.replace("theirs", "block1"): value for name, value in state.items()}}
+    classifier_layers = ("head",)
+    fixed_options = {"patch_size": 4}
+    distilled_training = False
+
+    def __init__(self, width: int = 4, num_classes: int = 3):
+        super().__init__()
+        self.patch_embed1 = nn.Linear(3, width)
+        self.block1 = nn.LayerList([nn.Linear(width, width)])
+        self.norm1 = nn.LayerNorm(width)
+        self.blocks = nn.LayerList([nn.Linear(width, width) for _ in range(2)])
+        self.head = nn.Linear(width, num_classes)
+        self.token = self.create_parameter([1, width])
+
+    def no_weight_decay(self):
+        return {"token"}
+
+    def resize_parameter(self, name, value):
+        return value[:, : self.token.shape[1]] if name == "token" else None
+
+
+VARIANTS = {"of_a_user": {"width": 6}}
+
+
+def build_plain(name: str, num_classes: int = 3, image_size=None, **options) -> Plain:
+    """As ``register_model`` asks for."""
+    return Plain(num_classes=num_classes, **{**VARIANTS.get(name, {}), **options})
+
+
+@pytest.fixture
+def registered():
+    register_model("of_a_user", build_plain)
+    yield "of_a_user"
+    del MODELS["of_a_user"]
+
+
+def test_a_function_of_a_users_has_the_options_of_the_class_it_builds(registered):
+    assert variant_options(registered) == {"width": 6}
+    assert model_options(registered) == ({"width": 6}, {"width": 6}, {"patch_size": 4})
+    model = create_model(registered, num_classes=5)
+    assert type(model) is Plain and model.head.weight.shape == [6, 5]
+    assert create_model(registered, width=8).token.shape == [1, 8]
+
+
+def test_a_users_weights_are_renamed_resized_and_reset_as_its_model_says():
+    model = Plain()
+    state = {name: value.numpy() + 1.0 for name, value in Plain(num_classes=2).state_dict().items()}
+    state["token"] = np.arange(8, dtype="float32").reshape(1, 8)
+    state["theirs.0.weight"] = state.pop("block1.0.weight")
+    state["theirs.0.bias"] = state.pop("block1.0.bias")
+    report = load_weights(model, state, minimum_loaded=1.0)
+    assert report.origin.startswith("mine names") and report.resized == ["token"]
+    assert report.reinitialised == ["head.weight", "head.bias"]
+    np.testing.assert_array_equal(model.token.numpy(), [[0.0, 1.0, 2.0, 3.0]])
+    np.testing.assert_array_equal(model.block1[0].bias.numpy(), state["theirs.0.bias"])
+
+
+def test_a_users_layers_are_known_by_their_usual_names():
+    model = Plain()
+    contract = contract_of(model)
+    assert [[name for name in group if not name.endswith("bias")] for group in contract.layer_groups()] == [
+        ["token", "patch_embed1.weight"],
+        ["block1.0.weight", "norm1.weight"],
+        ["blocks.0.weight"],
+        ["blocks.1.weight"],
+        ["head.weight"],
+    ]
+    assert contract.recomputed_layers() == list(model.blocks)
+    assert "token" in decay_groups(model, 0.1)[1]["names"]
+    contract.learn_from_teacher()
+    assert model.distilled_training and contract.image_size is None
+
+
+def test_a_layer_that_says_nothing_has_the_defaults():
+    plain, model = contract_of(nn.Linear(2, 2)), Model()
+    assert plain.recomputed_layers() == model.recomputed_layers() == []
+    assert (plain.key_maps, plain.classifier_layers) == (model.key_maps, model.classifier_layers) == ({}, ())
+    assert plain.no_weight_decay() == model.no_weight_decay() == ()
+    assert plain.resize_parameter("weight", np.ones(1)) is model.resize_parameter("weight", np.ones(1)) is None
+    assert contract_of(model) is model
+
+
+def test_a_class_of_a_users_with_the_base_class_needs_no_function():
+    class Mine(Model):
+        variants = {"mine": {"width": 2}}
+
+        def __init__(self, num_classes: int = 1000, image_size: int = 8, width: int = 1):
+            super().__init__()
+            self.head = nn.Linear(image_size * width, num_classes)
+
+    register_model("mine", Mine)
+    try:
+        assert create_model("mine", num_classes=3).head.weight.shape == [16, 3]
+        assert create_model("mine", num_classes=3, image_size=4).head.weight.shape == [8, 3]
+        assert model_options("mine").defaults == {"width": 2}
+        with pytest.raises(UserError, match="model 'mine' has no option 'height'.*valid options: width"):
+            create_model("mine", height=3)
+    finally:
+        del MODELS["mine"]

@@ -123,7 +123,7 @@ def our_batches(folder: Path, numbers: Sequence[int], spec: Any, rank: int = 0, 
     from paddlevit_dist.points.data.samples import compile_loops, join
     from paddlevit_dist.points.data.scenes import ScanNet
     from paddlevit_dist.points.instances.batches import collate_scenes, instance_fields
-    from paddlevit_dist.points.instances.input import InstanceSamples, training_steps
+    from paddlevit_dist.points.instances.input import InstanceSamples, steps_of
     from paddlevit_dist.points.instances.instance_table import compile_loop
     from paddlevit_dist.points.sparse import build_plan
 
@@ -134,7 +134,7 @@ def our_batches(folder: Path, numbers: Sequence[int], spec: Any, rank: int = 0, 
     scenes = Repeated(ScanNet(str(folder), "train", cache), numbers)
     words = ["TASK", "pointgroup", "MODEL.NAME", "pointgroup", "-dataset=scannet", f"-data_path={folder}"]
     points = config.load([*words, "POINTS.MAX_POINTS", str(MAX_POINTS)]).values.POINTS
-    samples = InstanceSamples(scenes, training_steps(points, 50.0), "mean", use_positions=True)
+    samples = InstanceSamples(scenes, steps_of(points, 50.0, is_training=True), "mean", use_positions=True)
     sampler = TrainingSampler(samples, BATCH, rank=rank, world_size=ranks, accumulation_steps=1, seed=0, repeats=1)
 
     def collate(scenes: List[Any]) -> Dict[str, Any]:

@@ -35,7 +35,7 @@ def stages(folder: Path) -> List[Stage]:
     from paddlevit_dist.points.data.elastic import displace, grid_shape
     from paddlevit_dist.points.data.scene_store import read_scene, scene_file
     from paddlevit_dist.points.instances.batches import collate_scenes
-    from paddlevit_dist.points.instances.input import InstanceSamples, Placement, ToOrigin, crop, training_steps
+    from paddlevit_dist.points.instances.input import InstanceSamples, Placement, ToOrigin, crop, steps_of
     from paddlevit_dist.points.instances.instance_table import instance_table, without_gaps
 
     path = scene_file(folder, "scene00000")
@@ -59,7 +59,9 @@ def stages(folder: Path) -> List[Stage]:
     kept = crop(moved, CROPPED, 512, default_rng(3))[1]
     plain_batch = [plain_scenes.prepare(plain, 10**6, default_rng(4))] * 4
     words = ["TASK", "pointgroup", "MODEL.NAME", "pointgroup", "-dataset=scannet", f"-data_path={folder}"]
-    samples = InstanceSamples(None, training_steps(config.load(words).values.POINTS, 50.0), "mean", use_positions=True)
+    samples = InstanceSamples(
+        None, steps_of(config.load(words).values.POINTS, 50.0, is_training=True), "mean", use_positions=True
+    )
     batch = [samples.sample_of(scene, default_rng(4))] * 4
     placed = Placement(50.0, (-1.0, 1.0))(scene, None)._replace(xyz=moved)
 

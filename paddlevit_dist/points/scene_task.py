@@ -11,7 +11,7 @@ import numpy as np
 from ..contracts.dataset import Samples, dataset_class
 from ..contracts.task import Task
 from ..errors import UserError
-from .data.samples import Sample, join
+from .data.samples import PointSample, join
 from .data.scene import AS_GIVEN, CENTRED
 from .data.scenes import SceneDataset
 from .sparse import PlanSpec, build_plan
@@ -71,7 +71,7 @@ class SceneTask(Task):
         self._tells_unit = False
         return [f"note: {notice}: {_UNIT_ADVICE}"]
 
-    def collate(self, samples: Sequence[Sample]) -> Dict[str, Any]:
+    def collate(self, samples: Sequence[PointSample]) -> Dict[str, Any]:
         """What ``join`` makes of the samples, with the network's plan in place of the coordinates.
 
         Where predictions are written, there are also ``xyz`` float32 (P, 3), metres, and ``scenes``, JSON text that

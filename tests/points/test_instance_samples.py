@@ -13,7 +13,7 @@ from paddlevit_dist.points.data.rooms.dataset import SyntheticRooms
 from paddlevit_dist.points.data.samples import join
 from paddlevit_dist.points.data.scene import Scene
 from paddlevit_dist.points.instances.batches import collate_scenes, instance_fields
-from paddlevit_dist.points.instances.input import InstanceSamples, crop, evaluation_steps, training_steps
+from paddlevit_dist.points.instances.input import InstanceSamples, crop, steps_of
 
 DEVIATION, FLIP, COLOR_NOISE = 0.1, 0.5, 0.1  # of the published program
 
@@ -22,11 +22,11 @@ def room(index=0, spacing_m=0.08):
     return SyntheticRooms(None, "train", None, num_train=4, spacing_m=spacing_m).read(index)
 
 
-def samples_of(dataset, scale, steps_of=training_steps, max_points=None, use_positions=True):
+def samples_of(dataset, scale, is_training=True, max_points=None, use_positions=True):
     """Samples with the keys' defaults."""
     words = ["TASK", "pointgroup", "MODEL.NAME", "pointgroup", "-dataset=synthetic_rooms"]
     words += [] if max_points is None else ["POINTS.MAX_POINTS", str(max_points)]
-    steps = steps_of(config.load(words).values.POINTS, scale)
+    steps = steps_of(config.load(words).values.POINTS, scale, is_training)
     return InstanceSamples(dataset, steps, "mean", use_positions)
 
 
@@ -77,7 +77,7 @@ def test_a_training_scene_is_that_of_the_plain_steps(max_points):
 
 def test_an_evaluation_scene_is_the_scene():
     scene = room()
-    found = sample_of(scene, 20.0, steps_of=evaluation_steps)
+    found = sample_of(scene, 20.0, is_training=False)
     assert np.array_equal(found.scene.xyz, scene.xyz) and np.array_equal(found.scene.semantic, scene.semantic)
     low = (scene.xyz.astype(np.float64) * 20).min(axis=0)
     assert np.array_equal(found.voxels, np.floor(scene.xyz.astype(np.float64) * 20 - low))

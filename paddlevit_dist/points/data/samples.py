@@ -7,7 +7,7 @@ What the two tasks share. Each has its own steps, and says what is seen of a poi
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, NamedTuple, Protocol, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
@@ -33,11 +33,11 @@ class View(NamedTuple):
     inverse: np.ndarray
 
 
-class Sample(Protocol):
-    """A scene of P points as a network reads it: what the samples of both tasks have.
+class PointSample(NamedTuple):
+    """A scene as a network reads it. PointGroup's samples have these fields, and one more.
 
     Attributes:
-        scene: its points after all steps; ``xyz`` in metres.
+        scene: P points, as they were voxelised first.
         views: its voxels, from one direction or several.
     """
 
@@ -64,14 +64,14 @@ class SceneSamples(Samples):
     def describe(self, index: int) -> str:
         return self.dataset.describe(index)
 
-    def sample(self, index: int, generator: np.random.Generator) -> Sample:
+    def sample(self, index: int, generator: np.random.Generator) -> PointSample:
         return self.sample_of(self.dataset.read(index), generator)
 
-    def sample_of(self, scene: Scene, generator: np.random.Generator) -> Sample:
+    def sample_of(self, scene: Scene, generator: np.random.Generator) -> PointSample:
         """The sample of a scene from anywhere; all that is random comes from ``generator``."""
         return self.voxelized(apply(self.steps, scene, generator))
 
-    def voxelized(self, scene: Any) -> Sample:
+    def voxelized(self, scene: Any) -> PointSample:
         """The sample of a scene that all steps have been done to."""
         raise NotImplementedError
 
@@ -88,7 +88,7 @@ class SceneSamples(Samples):
         return View(voxels[first], voxel_means(features(slice(None)), inverse, len(first)), inverse)
 
 
-def join(samples: Sequence[Sample]) -> Dict[str, Any]:
+def join(samples: Sequence[PointSample]) -> Dict[str, Any]:
     """The points and voxels of a batch of B scenes: the first view of every scene, then every second one, and so on.
 
     Returns:

@@ -15,6 +15,8 @@ from ..data.scene import IGNORED
 from ..data.voxels import first_occurrences
 from .input import InstanceSample
 
+_SMALLEST_SHAPE = 128  # voxels along an axis
+
 
 def instance_fields(samples: Sequence[InstanceSample]) -> Dict[str, np.ndarray]:
     """What the losses and the grouping read of a batch of N points, beside what ``data.samples.join`` makes.
@@ -62,15 +64,10 @@ def voxelize(locs: np.ndarray) -> VoxelMaps:
         locs: integers (N, 1 + D) within int32, the number of the scene in column 0.
     """
     first, inverse = first_occurrences(locs.astype(np.int32))
-    return VoxelMaps(locs[first], inverse.astype(np.int32), members_of_voxels(inverse, len(first)))
-
-
-def members_of_voxels(p2v_map: np.ndarray, num_voxels: int) -> np.ndarray:
-    """``VoxelMaps.v2p_map`` for the other map."""
-    most = int(np.bincount(p2v_map, minlength=num_voxels).max(initial=0))
-    table = np.zeros((num_voxels, 1 + most), np.int32)
-    _enter_members(p2v_map, table)
-    return table
+    most = int(np.bincount(inverse).max(initial=0))  # points of a voxel
+    members = np.zeros((len(first), 1 + most), np.int32)
+    _enter_members(inverse, members)
+    return VoxelMaps(locs[first], inverse.astype(np.int32), members)
 
 
 @compiled
@@ -98,11 +95,8 @@ def pool_to_voxels(features: paddle.Tensor, p2v_map: paddle.Tensor, num_voxels: 
     return sums / counts.unsqueeze(1)
 
 
-def collate_scenes(samples: Sequence[InstanceSample], smallest_shape: int = 128) -> Dict[str, Any]:
+def collate_scenes(samples: Sequence[InstanceSample]) -> Dict[str, Any]:
     """A batch with the fields of the original; N points, M voxels, B scenes, I instances.
-
-    Args:
-        smallest_shape: least width of ``spatial_shape``.
 
     Returns:
         ``locs`` int64 (N, 4), number of the scene and voxel coordinates, in the order of the scenes;
@@ -118,7 +112,7 @@ def collate_scenes(samples: Sequence[InstanceSample], smallest_shape: int = 128)
         ``instance_pointnum`` int32 (I,), points of each instance;
         ``id`` list of B names;
         ``offsets`` int32 (B + 1,), where each scene begins;
-        ``spatial_shape`` int64 (3,), voxels from 0 to the largest coordinate, at least ``smallest_shape``.
+        ``spatial_shape`` int64 (3,), voxels from 0 to the largest coordinate, at least 128.
     """
     scenes = [sample.scene for sample in samples]
     sizes = [len(scene.xyz) for scene in scenes]
@@ -140,5 +134,5 @@ def collate_scenes(samples: Sequence[InstanceSample], smallest_shape: int = 128)
         "instance_pointnum": np.concatenate([sample.table.sizes for sample in samples]),
         "id": [scene.name for scene in scenes],
         "offsets": np.cumsum([0, *sizes], dtype=np.int32),
-        "spatial_shape": np.maximum(extent, smallest_shape),
+        "spatial_shape": np.maximum(extent, _SMALLEST_SHAPE),
     }

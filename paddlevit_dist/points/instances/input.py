@@ -124,13 +124,9 @@ def crop(
     return moved, kept
 
 
-def training_steps(points: Any, scale: float) -> Tuple[Step, ...]:
-    """What the keys POINTS say is done to a scene for training, in the order of the published program.
-
-    Args:
-        points: the node POINTS of a configuration.
-        scale: voxels per metre.
-    """
+def steps_of(points: Any, scale: float, is_training: bool) -> Tuple[Step, ...]:
+    """What the keys below POINTS say is done to a scene, in the order of the published program, for ``scale`` voxels
+    per metre; an evaluation has nothing random and the whole scene."""
     keys, color_range = points.INSTANCES, tuple(points.COLOR_RANGE)
     turn = Turn(2, 2.0 * math.pi if keys.ROTATION else 0.0, both_ways=False)
     passes = [
@@ -139,20 +135,16 @@ def training_steps(points: Any, scale: float) -> Tuple[Step, ...]:
     ]
     # The original's colours go from -1 to 1.
     noise = ColorNoise(keys.COLOR_NOISE * (color_range[1] - color_range[0]) / 2)
+    crops = is_training and points.MAX_POINTS is not None
     steps = [
-        (True, Affine((Distortion(keys.DISTORTION), Flips(keys.FLIP, axes=1), turn), centred=False)),
+        (is_training, Affine((Distortion(keys.DISTORTION), Flips(keys.FLIP, axes=1), turn), centred=False)),
         (True, Placement(scale, color_range)),
-        (keys.ELASTIC, Elastic(tuple(passes), centred=False)),
+        (is_training and keys.ELASTIC, Elastic(tuple(passes), centred=False)),
         (True, ToOrigin()),
-        (points.MAX_POINTS is not None, BoxCrop(points.MAX_POINTS, keys.FULL_SCALE)),
-        (keys.COLOR_NOISE, noise),
+        (crops, BoxCrop(points.MAX_POINTS, keys.FULL_SCALE)),
+        (is_training and keys.COLOR_NOISE, noise),
     ]
     return tuple(step for is_wanted, step in steps if is_wanted)
-
-
-def evaluation_steps(points: Any, scale: float) -> Tuple[Step, ...]:
-    """The same for an evaluation: nothing random, and the whole scene."""
-    return Placement(scale, tuple(points.COLOR_RANGE)), ToOrigin()
 
 
 class InstanceSample(NamedTuple):

@@ -21,7 +21,7 @@ from ..segmentation.losses import semantic_terms, summed_cross_entropy
 from ..sparse import Plan, SparseTensor
 from .batches import instance_fields
 from .grouping import Clusters, proposal_ious
-from .input import InstanceSample, InstanceSamples, evaluation_steps, training_steps
+from .input import InstanceSample, InstanceSamples, steps_of
 from .instance_table import compile_loop
 from .losses import offset_losses, score_loss
 from .metrics import InstanceMetrics, Prediction
@@ -59,8 +59,7 @@ class InstanceSegmentation(SceneTask):
                 f"POINTS.INSTANCES.STUFF names all classes of data set {self.config.DATA.DATASET}: no class is left "
                 "that could have instances"
             )
-        steps_of = training_steps if split == "train" else evaluation_steps
-        steps = steps_of(self.config.POINTS, 1.0 / self.config.DATA.VOXEL_SIZE_M)
+        steps = steps_of(self.config.POINTS, 1.0 / self.config.DATA.VOXEL_SIZE_M, is_training=split == "train")
         notices = self.notices_of(dataset)
         return InstanceSamples(dataset, steps, self.voxel_features, self.keys.USE_POSITIONS, notices)
 

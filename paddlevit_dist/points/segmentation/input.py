@@ -4,30 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, List, NamedTuple, Sequence, Tuple
+from typing import Any, Sequence, Tuple
 
 import numpy as np
 
 from ...errors import UserError
-from ..data.augment import (
-    Affine,
-    ColorContrast,
-    ColorDrop,
-    ColorJitter,
-    CropToBudget,
-    Distortion,
-    Dropout,
-    Elastic,
-    Flips,
-    Jitter,
-    Mix,
-    Scale,
-    Sometimes,
-    Step,
-    Turn,
-    rotation,
-)
-from ..data.samples import SceneSamples, View
+from ..data import augment
+from ..data.augment import Sometimes, Step, Turn
+from ..data.samples import PointSample, SceneSamples, View
 from ..data.scene import Scene
 from ..data.scenes import SceneDataset
 from ..data.voxels import discretize
@@ -35,18 +19,6 @@ from ..data.voxels import discretize
 _FEATURE_CHANNELS = {"rgb": 3, "height": 1, "ones": 1}
 _ELASTIC_M = ((0.1, 0.4), (0.4, 1.6))  # granularity and magnitude of each pass, metres
 _DROPOUT = 0.5  # how often points are left out
-
-
-class PointSample(NamedTuple):
-    """A scene and its voxels, from one direction or several.
-
-    Attributes:
-        scene: P points, as they were voxelised first.
-        views: at least one.
-    """
-
-    scene: Scene
-    views: List[View]
 
 
 @dataclass(frozen=True)
@@ -72,7 +44,7 @@ class PointSamples(SceneSamples):
         return PointSample(scene, [self._seen_from(scene, angle) for angle in directions])
 
     def _seen_from(self, scene: Scene, angle: float) -> View:
-        xyz = scene.xyz if angle == 0.0 else scene.xyz @ rotation(2, angle).astype(np.float32)
+        xyz = scene.xyz if angle == 0.0 else scene.xyz @ augment.rotation(2, angle).astype(np.float32)
         voxels = discretize(xyz, self.voxel_size_m)  # (P, 3)
         return self.view(voxels, lambda points: point_features(scene, points, self.features, self.color_range))
 
@@ -104,11 +76,7 @@ def feature_channels(names: Sequence[str]) -> int:
 
 
 def training_steps(points: Any, dataset: SceneDataset) -> Tuple[Step, ...]:
-    """What the keys POINTS say is done to a scene for training.
-
-    Args:
-        points: the node POINTS of a configuration.
-        dataset: where scenes that are laid over come from.
+    """What the keys below POINTS say is done to a training scene, and to those of ``dataset`` that are laid over it.
 
     Raises:
         UserError: a range of scales whose end is below its beginning.
@@ -119,15 +87,16 @@ def training_steps(points: Any, dataset: SceneDataset) -> Tuple[Step, ...]:
     tilt = math.radians(keys.TILT_DEGREES)
     turns = Turn(0, tilt), Turn(1, tilt), Turn(2, math.radians(keys.ROTATION_DEGREES))
     # There is no key for a distortion; its numbers are drawn so that a seed gives the scenes that it always gave.
+    parts = (augment.Distortion(0.0), augment.Flips(keys.FLIP, axes=2), *turns, augment.Scale(*keys.SCALE))
     wanted = [
-        (True, Affine((Distortion(0.0), Flips(keys.FLIP, axes=2), *turns, Scale(*keys.SCALE)))),
-        (keys.ELASTIC, Sometimes(keys.ELASTIC, Elastic(_ELASTIC_M))),
-        (keys.JITTER_M, Jitter(keys.JITTER_M)),
-        (keys.DROPOUT, Sometimes(_DROPOUT, Dropout(keys.DROPOUT))),
-        (keys.COLOR_CONTRAST, Sometimes(keys.COLOR_CONTRAST, ColorContrast())),
-        (keys.COLOR_JITTER or keys.COLOR_SHIFT, ColorJitter(keys.COLOR_JITTER, keys.COLOR_SHIFT)),
-        (keys.COLOR_DROP, Sometimes(keys.COLOR_DROP, ColorDrop())),
+        (True, augment.Affine(parts)),
+        (keys.ELASTIC, Sometimes(keys.ELASTIC, augment.Elastic(_ELASTIC_M))),
+        (keys.JITTER_M, augment.Jitter(keys.JITTER_M)),
+        (keys.DROPOUT, Sometimes(_DROPOUT, augment.Dropout(keys.DROPOUT))),
+        (keys.COLOR_CONTRAST, Sometimes(keys.COLOR_CONTRAST, augment.ColorContrast())),
+        (keys.COLOR_JITTER or keys.COLOR_SHIFT, augment.ColorJitter(keys.COLOR_JITTER, keys.COLOR_SHIFT)),
+        (keys.COLOR_DROP, Sometimes(keys.COLOR_DROP, augment.ColorDrop())),
     ]
     changes = tuple(step for is_wanted, step in wanted if is_wanted)
-    crop = () if points.MAX_POINTS is None else (CropToBudget(points.MAX_POINTS),)
-    return (*changes, Mix(dataset, changes, points.MIX_PROB), *crop)
+    crop = () if points.MAX_POINTS is None else (augment.CropToBudget(points.MAX_POINTS),)
+    return (*changes, augment.Mix(dataset, changes, points.MIX_PROB), *crop)

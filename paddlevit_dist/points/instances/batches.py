@@ -19,7 +19,7 @@ _SMALLEST_SHAPE = 128  # voxels along an axis
 
 
 def instance_fields(samples: Sequence[InstanceSample]) -> Dict[str, np.ndarray]:
-    """What the losses and the grouping read of a batch of N points, beside what ``data.samples.join`` makes.
+    """What losses and grouping read of a batch of N points, at least one, beside what ``data.samples.join`` makes.
 
     Returns:
         ``xyz`` float32 (N, 3), metres; ``instance_labels`` int32 (N,), instance from 0 over all scenes, or -100; and

@@ -1,7 +1,7 @@
 # make demo       train and evaluate a small model end to end       make accept         scored trainings, minutes each
 # make test       the test suite                                    make test-gpu-wheel the tests on paddlepaddle-gpu 2.6.2
 # make test-long  the tests that take minutes                       make format         apply the format
-# make lint       format, lint and import rules
+# make lint       format, lint, import rules and types
 PYTHON ?= python3
 VENV := .venv
 GPU_VENV := .venv-gpu
@@ -32,6 +32,7 @@ lint: $(VENV)/.ready
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
+	$(BIN)/mypy
 
 format: $(VENV)/.ready
 	$(BIN)/ruff format .

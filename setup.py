@@ -31,6 +31,7 @@ EXTRAS = {
         "pytest>=7.4,<10",  # runs the tests
         "ruff>=0.6,<1",  # formats and lints
         "import-linter>=2.0,<3",  # checks which room may import which
+        "mypy>=1.11,<1.20",  # checks types; the last that knows Python 3.9
     ],
 }
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Iterator, NamedTuple, Optional, Tuple
 
 from ..errors import UserError
+from ..files import atomic_file
 
 CACHE_VARIABLE = "PADDLEVIT_DIST_CACHE"
 _TIMEOUT_SECONDS = 30.0  # without a byte arriving
@@ -62,7 +63,7 @@ def local_copy(address: str, sha256: Optional[str] = None) -> Copy:
         path = Path(urllib.request.url2pathname(parts.path))
         if not path.is_file():
             raise UserError(f"{address}: there is no file {path}")
-        return Copy(path, _checked(path, address, expected))
+        return Copy(path, _compared(_sha256(path), address, expected))
     name = Path(urllib.parse.unquote(parts.path)).name or "weights"
     folder = cache_folder() / "weights" / hashlib.sha256(address.encode()).hexdigest()[:16]
     path = folder / re.sub(r"[^\w.\-]", "_", name)
@@ -76,7 +77,7 @@ def local_copy(address: str, sha256: Optional[str] = None) -> Copy:
         raise UserError(
             f"{folder}: cannot keep {address} there: {reason}; set {CACHE_VARIABLE} to a folder that can be written"
         ) from error
-    return Copy(path, _checked(path, address, expected))
+    return Copy(path, _compared(_sha256(path), address, expected))
 
 
 def _split(address: str, sha256: Optional[str]) -> Tuple[str, Optional[str]]:
@@ -97,17 +98,9 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _fetch(address: str, path: Path, expected: Optional[str]) -> None:
-    """Into a temporary file, which takes its name when it is whole and right."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with _opened(address) as response, open(temporary, "wb") as target:
-            _copy(response, target, address)
-            target.flush()
-            os.fsync(target.fileno())
-        _checked(temporary, address, expected)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    """The file appears when it is whole and right."""
+    with _opened(address) as response, atomic_file(path) as target:
+        _compared(_copy(response, target, address), address, expected)
 
 
 @contextlib.contextmanager
@@ -123,9 +116,10 @@ def _opened(address: str) -> Iterator[Any]:
         yield response
 
 
-def _copy(response: Any, target: BinaryIO, address: str) -> None:
+def _copy(response: Any, target: BinaryIO, address: str) -> str:
+    """Copy all of it; returns its SHA-256."""
     announced = response.headers.get("Content-Length")
-    received = 0
+    received, digest = 0, hashlib.sha256()
     while True:
         try:
             chunk = response.read(_CHUNK_BYTES)
@@ -134,13 +128,14 @@ def _copy(response: Any, target: BinaryIO, address: str) -> None:
         if not chunk:
             break
         target.write(chunk)
+        digest.update(chunk)
         received += len(chunk)
     if announced is not None and announced.isdigit() and int(announced) != received:
         raise UserError(f"{address}: only {received} of {announced} bytes arrived; try again")
+    return digest.hexdigest()
 
 
-def _checked(path: Path, address: str, expected: Optional[str]) -> Tuple[str, ...]:
-    found = _sha256(path)
+def _compared(found: str, address: str, expected: Optional[str]) -> Tuple[str, ...]:
     if expected is None:
         return (f"its SHA-256 {found} was not compared: add #{_FRAGMENT}... to the address to be sure of it",)
     if found != expected:

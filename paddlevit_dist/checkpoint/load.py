@@ -258,7 +258,7 @@ def _require_everything(report: LoadReport) -> None:
         reasons.append(f"its classifier does not fit: {_described(report, report.reinitialised)}")
     for name in report.reinitialised:
         source_shape, model_shape = report.shapes[name]
-        if source_shape and len(source_shape) == 2 and source_shape[1] != model_shape[1]:
+        if source_shape and model_shape and len(source_shape) == 2 and source_shape[1] != model_shape[1]:
             reasons.append(
                 f"it has {source_shape[1]} classes and the model {model_shape[1]}: set NUM_CLASSES to {source_shape[1]}"
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import pickle
 import struct
 import zipfile
 import zlib
@@ -23,6 +24,7 @@ _SPOILT = (
     TypeError,
     ValueError,
     json.JSONDecodeError,
+    pickle.UnpicklingError,
     struct.error,
     zipfile.BadZipFile,
     zlib.error,

@@ -2,6 +2,7 @@
 
 Source: https://github.com/huggingface/safetensors, "Format". The length of the header comes first, 8 bytes; the header
 maps names to dtype, shape and the begin and end of the bytes; nothing in it can be executed.
+Written by hand because the safetensors package gives numpy no bfloat16 and takes a header that has a name twice.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any, BinaryIO, Dict, List, Mapping, Optional, Tuple, Union
 
 import numpy as np
 
+from ..files import atomic_file
 from .refusal import reading
 
 KIND = "safetensors file"
@@ -99,6 +101,7 @@ def write_safetensors(
 
     Raises:
         TypeError: an array of another type.
+        UserError: the folder cannot be written.
     """
     header: Dict[str, Any] = {_METADATA: dict(metadata)} if metadata else {}
     position = 0
@@ -112,15 +115,7 @@ def write_safetensors(
         position += array.nbytes
     text = json.dumps(header, separators=(",", ":")).encode("utf-8")
     text += b" " * (-len(text) % 8)  # the tensors begin at a multiple of 8 bytes
-    path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with open(temporary, "wb") as stream:
-            stream.write(len(text).to_bytes(8, "little") + text)
-            for array in arrays.values():
-                stream.write(array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes())
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with atomic_file(Path(path)) as stream:
+        stream.write(len(text).to_bytes(8, "little") + text)
+        for array in arrays.values():
+            stream.write(array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes())

@@ -1,8 +1,8 @@
 """Reading what ``torch.save`` writes, without torch and without executing anything that the file asks for.
 
 Two formats: since PyTorch 1.6 a zip archive with one pickle and a file for each storage (the memory of one or more
-tensors), before that pickles one after another and the storages behind them. The pickles run on the restricted machine
-of ``unpickling``, with the few more names that tensors need.
+tensors), before that pickles one after another and the storages behind them. The pickles are read as those
+of ``unpickling`` are, with the few more names that tensors need.
 
 Source: ``torch/serialization.py`` and ``torch/_utils.py`` (the functions ``_rebuild_*``) of PyTorch.
 """
@@ -10,15 +10,15 @@ Source: ``torch/serialization.py`` and ``torch/_utils.py`` (the functions ``_reb
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import zipfile
-from collections import OrderedDict
-from typing import Any, BinaryIO, Callable, Dict, Iterator, List, Tuple, Union
+from typing import IO, Any, BinaryIO, Callable, Dict, Iterator, List, Tuple, Union
 
 import numpy as np
 
 from .refusal import RefusedError, reading
-from .unpickling import Machine, Name, expect
+from .unpickling import Budget, Entries, Name, RestrictedUnpickler, StandIn, expect
 
 KIND, ADVICE = "file of torch.save", "save it again as a state dict of tensors, or as safetensors"
 _LEGACY_MAGIC, _LEGACY_PROTOCOL = 0x1950A86A20F9469CFC6C, 1001
@@ -102,7 +102,7 @@ def _whole_numbers(value: Any) -> Tuple[int, ...]:
     return value
 
 
-def _rebuild_tensor(machine: Machine, storage: Any, offset: Any, shape: Any, strides: Any, *rest: Any) -> StoredTensor:
+def _rebuild_tensor(budget: Budget, storage: Any, offset: Any, shape: Any, strides: Any, *rest: Any) -> StoredTensor:
     """``rest`` is whether a gradient is required, hooks and metadata, which weights do without."""
     storage, shape, strides = expect(storage, Storage), _whole_numbers(shape), _whole_numbers(strides)
     (offset,) = _whole_numbers((offset,))
@@ -117,65 +117,65 @@ def _rebuild_tensor(machine: Machine, storage: Any, offset: Any, shape: Any, str
     return StoredTensor(storage, offset, shape, strides)
 
 
-def _rebuild_parameter(machine: Machine, data: Any, *rest: Any) -> StoredTensor:
+def _rebuild_parameter(budget: Budget, data: Any, *rest: Any) -> StoredTensor:
     return expect(data, StoredTensor)
 
 
-def _ordered_dict(machine: Machine, pairs: Any = ()) -> "OrderedDict[Any, Any]":
+class _StateDict(Entries):
+    """State dicts carry attributes, the versions of their layers, which are left out."""
+
+    def __setstate__(self, state: Any) -> None:
+        expect(state, dict)
+
+
+def _state_dict(budget: Budget, pairs: Any = ()) -> _StateDict:
     """Python 2 gave the entries as a list of pairs, Python 3 sets them afterwards."""
-    result: "OrderedDict[Any, Any]" = OrderedDict()
+    result = _StateDict()
     for pair in expect(pairs, (list, tuple)):
         key, value = expect(pair, (list, tuple))
         result[expect(key, (str, int))] = value
     return result
 
 
-class TorchMachine(Machine):
-    """Runs the pickle of a file of torch.
+class TorchUnpickler(RestrictedUnpickler):
+    """Reads the pickle of a file of torch.
 
     Args:
         stream: positioned at the pickle.
-        load: gives the bytes of the storage with a key; called when they are needed.
+        read_storage: gives the bytes of the storage with a key; called when they are needed.
     """
 
     calls = {
-        **Machine.calls,
-        Name("collections", "OrderedDict"): _ordered_dict,
+        **RestrictedUnpickler.calls,
+        **{Name("torch", storage): None for storage in _DTYPES},
+        Name("collections", "OrderedDict"): _state_dict,
         Name("torch._utils", "_rebuild_tensor"): _rebuild_tensor,
         Name("torch._utils", "_rebuild_tensor_v2"): _rebuild_tensor,
         Name("torch._utils", "_rebuild_parameter"): _rebuild_parameter,
         Name("torch._utils", "_rebuild_parameter_with_state"): _rebuild_parameter,
-        Name("torch", "Size"): lambda machine, sides: _whole_numbers(sides),
+        Name("torch", "Size"): lambda budget, sides: _whole_numbers(sides),
     }
-    values = Machine.values | {Name("torch", storage) for storage in _DTYPES}
-    instructions = {**Machine.instructions, b"Q": lambda machine: machine.push_storage()}
+    instructions = RestrictedUnpickler.instructions | {"BINPERSID"}
 
-    def __init__(self, stream: BinaryIO, load: Callable[[str], bytes]) -> None:
+    def __init__(self, stream: IO[bytes], read_storage: Callable[[str], bytes]) -> None:
         super().__init__(stream)
-        self.load = load
+        self._read_storage = read_storage
         self.storages: Dict[str, Storage] = {}
 
-    def push_storage(self) -> None:
+    def persistent_load(self, about: Any) -> Storage:
         """A storage is named by ("storage", its type, key, device, number of elements[, a view in old files])."""
-        about = expect(self.stack.pop(), tuple)
+        about = expect(about, tuple)
         if len(about) not in (5, 6) or about[0] != "storage" or (len(about) == 6 and about[5] is not None):
             raise ValueError("a storage in it is not described as torch describes it")
         kind, key, count = about[1], expect(about[2], str), about[4]
-        if not isinstance(kind, Name) or kind.module != "torch" or kind.attribute not in _DTYPES:
+        if not isinstance(kind, StandIn) or kind.name.module != "torch" or kind.name.attribute not in _DTYPES:
             raise ValueError("a storage in it has no valid type")
         (count,) = _whole_numbers((count,))
-        dtype = np.dtype(_DTYPES[kind.attribute])
-        known = self.storages.setdefault(key, Storage(dtype, count, lambda: self.load(key)))
+        dtype = np.dtype(_DTYPES[kind.name.attribute])
+        known = self.storages.setdefault(key, Storage(dtype, count, functools.partial(self._read_storage, key)))
         if (known.dtype, known.count) != (dtype, count):
             raise ValueError("a storage in it is described in two ways")
-        self.push(known)
-
-    def set_state(self) -> None:
-        """State dicts carry attributes, the versions of their layers, which are left out."""
-        if isinstance(self.stack[-2], OrderedDict):
-            expect(self.stack.pop(), dict)
-        else:
-            super().set_state()
+        return known
 
 
 def _load_zip(archive: zipfile.ZipFile, file_size: int) -> Any:
@@ -195,7 +195,7 @@ def _load_zip(archive: zipfile.ZipFile, file_size: int) -> Any:
     if f"{folder}byteorder" in entries and archive.read(f"{folder}byteorder") != b"little":
         raise RefusedError("its numbers are in big-endian order")
     with archive.open(pickles[0]) as stream:
-        return TorchMachine(stream, load).run()
+        return TorchUnpickler(stream, load).load()
 
 
 def _load_legacy(stream: BinaryIO) -> Any:
@@ -204,11 +204,11 @@ def _load_legacy(stream: BinaryIO) -> Any:
         raise ValueError("it does not begin as torch's files do")
     if expect(_plain(stream), dict).get("little_endian") is not True:
         raise RefusedError("its numbers are in big-endian order")
-    machine = TorchMachine(stream, lambda key: data[key])
-    value = machine.run()
+    unpickler = TorchUnpickler(stream, lambda key: data[key])
+    value = unpickler.load()
     keys: List[Any] = expect(_plain(stream), list)
     for key in keys:
-        storage = machine.storages[expect(key, str)]
+        storage = unpickler.storages[expect(key, str)]
         count = int.from_bytes(stream.read(8), "little")
         if count != storage.count or key in data:
             raise ValueError("its storages are not those that were announced")
@@ -222,7 +222,7 @@ def _plain(stream: BinaryIO) -> Any:
     def load(key: str) -> bytes:
         raise ValueError("it has a tensor in a place where none belongs")
 
-    return TorchMachine(stream, load).run()
+    return TorchUnpickler(stream, load).load()
 
 
 def _read_exactly(stream: BinaryIO, length: int) -> bytes:

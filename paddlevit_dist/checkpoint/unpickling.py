@@ -1,10 +1,11 @@
 """Reading what ``paddle.save`` writes without executing anything that the file asks for.
 
-A pickle is a program. Here the few instructions that ``paddle.save`` uses (protocols 2 to 4) are carried out by hand,
-and a name in the file is only a key into a table of ``calls``: nothing is imported and no function of the file's
-choice is called. Memory stays in proportion to the file: a length is compared with the bytes that are left before it
-is believed, and arrays together may not hold more bytes than the file does. Strings of Python 2 are read as Latin-1, so
-that published data sets of that age can be read too.
+A pickle is a program, which is gone through twice. ``pickletools.genops`` lists its instructions, and only those that
+``paddle.save`` uses (protocols 2 to 4) may occur; then ``pickle.Unpickler`` carries them out. A name in the file is
+only a key into a table of ``calls``: nothing is imported and no function of the file's choice is called. Memory stays
+in proportion to the file: a length is compared with the bytes that are left before it is believed, and arrays together
+may not hold more bytes than the file does. Strings of Python 2 are read as Latin-1, so that published data sets of that
+age can be read too.
 
 Only numbers, strings, None, lists, tuples, dictionaries and numeric numpy arrays can come out.
 """
@@ -13,10 +14,11 @@ from __future__ import annotations
 
 import math
 import os
+import pickle
+import pickletools
 import re
-import struct
 from collections import OrderedDict
-from typing import Any, BinaryIO, Callable, Dict, List, NamedTuple, Union
+from typing import IO, Any, BinaryIO, Callable, Dict, FrozenSet, List, NamedTuple, Optional, Tuple, Union, cast
 
 import numpy as np
 
@@ -38,15 +40,15 @@ def restricted_load(file: Union[str, os.PathLike, BinaryIO]) -> Any:
     Raises:
         UserError: unreadable, damaged, or asking for something that weights do not need; nothing was executed.
     """
-    if hasattr(file, "read"):
-        with reading(str(getattr(file, "name", "the file")), "file of paddle.save"):
-            return _load(file)
-    with reading(str(file), "file of paddle.save"), open(file, "rb") as stream:
-        return _load(stream)
+    if isinstance(file, (str, os.PathLike)):
+        with reading(str(file), "file of paddle.save"), open(file, "rb") as stream:
+            return _load(stream)
+    with reading(str(getattr(file, "name", "the file")), "file of paddle.save"):
+        return _load(file)
 
 
 def _load(stream: BinaryIO) -> Any:
-    value = Machine(stream).run()
+    value = RestrictedUnpickler(stream).load()
     return _without_bookkeeping(value) if isinstance(value, dict) else value
 
 
@@ -59,155 +61,167 @@ def _without_bookkeeping(state: Dict[Any, Any]) -> Dict[Any, Any]:
 
 
 class Name(NamedTuple):
-    """A class or function as the file names it. It stays a name: what it may do is in the machine's ``calls``."""
+    """A class or function as the file names it."""
 
     module: str
     attribute: str
 
 
-_NDARRAY, _DTYPE = Name("numpy", "ndarray"), Name("numpy", "dtype")
+_NDARRAY = Name("numpy", "ndarray")
 
 
-class _EightBitText(str):
-    """A string of Python 2, which had one type for text and for the bytes of an array."""
-
-
-class Machine:
-    """Carries out the instructions of one pickle on a stack.
+class Budget:
+    """What the arrays of one file may still take.
 
     Attributes:
-        calls: what each name may do when the file calls it: a function of the machine and the file's arguments.
-        values: names that may stand for themselves, as an argument.
-        instructions: what each code does.
+        bytes_left: protocol 2 makes each array twice, first its bytes, then the array; hence twice the file's size.
+        has_eight_bit_text: whether Python 2 wrote the file, which had one type for text and for the bytes of an array.
     """
 
-    calls: Dict[Name, Callable[..., Any]]
-    values = frozenset([_NDARRAY])
-    instructions: Dict[bytes, Callable[[Machine], Any]]
+    def __init__(self, file_size: int) -> None:
+        self.bytes_left = 2 * file_size
+        self.has_eight_bit_text = False
 
-    def __init__(self, stream: BinaryIO) -> None:
-        start = stream.tell()
-        self.size = stream.seek(0, os.SEEK_END) - start
-        stream.seek(start)
-        self.stream = stream
-        self.left = self.size  # bytes of the file not read yet
-        self.array_bytes_left = 2 * self.size  # protocol 2 makes each array twice: bytes of a string, then the array
-        self.stack: List[Any] = []
-        self.marked: List[List[Any]] = []  # the stacks that were set aside by MARK
-        self.memo: Dict[int, Any] = {}
+    def spend(self, num_bytes: int) -> None:
+        """Count what an array or its bytes need, so that one stored string cannot be turned into many."""
+        self.bytes_left -= num_bytes
+        if self.bytes_left < 0:
+            raise ValueError("its arrays are larger than the file")
 
-    def run(self) -> Any:
-        if self.read(1) != b"\x80":
-            raise ValueError("its first byte is not that of a pickle")
-        protocol = self.read(1)[0]
-        if not 2 <= protocol <= 4:
-            raise ValueError(f"it has pickle protocol {protocol}, where weights have 2 to 4")
-        while True:
-            code = self.read(1)
-            if code == b".":
-                return self.stack.pop()
-            instruction = self.instructions.get(code)
-            if instruction is None and code in _MAKES_OBJECTS:
-                raise RefusedError(f"it makes objects of classes of its choice (pickle instruction {code!r})")
-            if instruction is None:
-                raise ValueError(f"{code!r} is no instruction that weights are written with")
-            instruction(self)
+
+class StandIn:
+    """What the file gets for a name: it can be called, compared and passed on, but not changed."""
+
+    __slots__ = ("_budget", "_function", "name")
+
+    def __init__(self, name: Name, function: Optional[Callable[..., Any]], budget: Budget) -> None:
+        self.name = name
+        self._function = function
+        self._budget = budget
+
+    def __call__(self, *arguments: Any) -> Any:
+        if self._function is None:
+            raise RefusedError(f"it calls '{self.name.module}.{self.name.attribute}'")
+        return self._function(self._budget, *arguments)
+
+    def __setstate__(self, state: Any) -> None:
+        raise ValueError("it sets the state of something that is no array")
+
+
+class _Bounded:
+    """A stream for ``genops`` that compares a length with what is left of the file before memory is taken for it."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self.start = stream.tell()
+        self.size = self.left = stream.seek(0, os.SEEK_END) - self.start
+        self._stream = stream
+        stream.seek(self.start)
 
     def read(self, length: int) -> bytes:
         if length > self.left:
             raise EOFError(f"it ends {length - self.left} bytes too early")
-        data = self.stream.read(length)
-        if len(data) != length:
-            raise EOFError("it became shorter while it was read")
         self.left -= length
-        return data
+        return self._stream.read(length)
 
-    def unpack(self, layout: str) -> Any:
-        return struct.unpack(layout, self.read(struct.calcsize(layout)))[0]
-
-    def read_text(self, layout: str) -> str:
-        return str(self.read(self.unpack(layout)), "utf-8", "surrogatepass")
-
-    def push(self, value: Any) -> None:
-        self.stack.append(value)
-
-    def pop_marked(self) -> List[Any]:
-        items = self.stack
-        self.stack = self.marked.pop()
-        return items
-
-    def spend(self, num_bytes: int) -> None:
-        """Count what an array or its bytes need, so that one stored string cannot be turned into many."""
-        self.array_bytes_left -= num_bytes
-        if self.array_bytes_left < 0:
-            raise ValueError("its arrays are larger than the file")
-
-    def push_mark(self) -> None:
-        self.marked.append(self.stack)
-        self.stack = []
-
-    def push_tuple(self, length: int) -> None:
-        if length > len(self.stack):
-            raise IndexError("a tuple lacks items")
-        items = tuple(self.stack[len(self.stack) - length :])
-        del self.stack[len(self.stack) - length :]
-        self.push(items)
-
-    def push_global_lines(self) -> None:
-        lines = [str(self.read_line(), "utf-8") for _ in range(2)]
-        self.push(self.allowed(*lines))
-
-    def read_line(self) -> bytes:
-        line = self.stream.readline(256)
+    def readline(self) -> bytes:
+        line = self._stream.readline(256)
         self.left -= len(line)
-        if not line.endswith(b"\n"):
-            raise ValueError("a name in it has no end")
-        return line[:-1]
+        return line
 
-    def push_stack_global(self) -> None:
-        attribute, module = self.stack.pop(), self.stack.pop()
-        self.push(self.allowed(module, attribute))
 
-    def allowed(self, module: Any, attribute: Any) -> Name:
+# Instances, persistent identifiers and extension codes: all that makes an object of a class by other ways than a call.
+_MAKES_OBJECTS = frozenset("INST OBJ NEWOBJ NEWOBJ_EX PERSID BINPERSID EXT1 EXT2 EXT4".split())
+_INSTRUCTIONS = frozenset(  # of protocols 2 to 4, those that containers, numbers and arrays need
+    """
+    PROTO FRAME MARK STOP NONE NEWTRUE NEWFALSE BININT BININT1 BININT2 LONG1 BINFLOAT BINUNICODE SHORT_BINUNICODE
+    BINUNICODE8 BINSTRING SHORT_BINSTRING BINBYTES SHORT_BINBYTES BINBYTES8 EMPTY_TUPLE EMPTY_LIST EMPTY_DICT TUPLE
+    TUPLE1 TUPLE2 TUPLE3 APPEND APPENDS SETITEM SETITEMS BINPUT LONG_BINPUT MEMOIZE BINGET LONG_BINGET GLOBAL
+    STACK_GLOBAL REDUCE BUILD
+    """.split()
+)
+_LONGEST_NAME = 200  # longer texts are only known to be texts
+
+
+class RestrictedUnpickler(pickle.Unpickler):
+    """Reads the pickle at a stream's position; what it may do is looked at before the first instruction is carried out.
+
+    Attributes:
+        calls: what each name may do when the file calls it: a function of the budget and the file's arguments; None if
+            it may only be an argument itself.
+        instructions: names of those that may occur.
+    """
+
+    calls: Dict[Name, Optional[Callable[..., Any]]]
+    instructions: FrozenSet[str] = _INSTRUCTIONS
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        super().__init__(stream, encoding="latin1")
+        bounded = _Bounded(stream)
+        self._budget = Budget(bounded.size)
+        self._check(bounded)
+        stream.seek(bounded.start)
+
+    def load(self) -> Any:
+        return _with_arrays(super().load(), {})
+
+    def find_class(self, module: str, attribute: str) -> StandIn:
         name = Name(expect(module, str), expect(attribute, str))
-        if name in self.values or name in self.calls:
-            return name
-        shown = ascii(f"{module}.{attribute}"[:120])
-        raise RefusedError(f"it asks for {shown}")
-
-    def push_memo(self, index: int) -> None:
-        self.push(self.memo[index])
-
-    def store_memo(self, index: int) -> None:
-        self.memo[index] = self.stack[-1]
-
-    def append(self, items: List[Any]) -> None:
-        expect(self.stack[-1], list).extend(items)
-
-    def set_items(self, items: List[Any]) -> None:
-        target = expect(self.stack[-1], dict)
-        if len(items) % 2:
-            raise ValueError("a dictionary has a key without a value")
-        for key, value in zip(items[::2], items[1::2]):
-            target[expect(key, (str, int))] = value  # plain keys: hashing a deep tuple would end the interpreter
-
-    def call(self) -> None:
-        arguments, name = self.stack.pop(), self.stack.pop()
-        if not isinstance(name, Name) or not isinstance(arguments, tuple):
-            raise ValueError("a call in it has no name or no arguments")
         if name not in self.calls:
-            raise RefusedError(f"it calls '{name.module}.{name.attribute}'")
-        self.push(self.calls[name](self, *arguments))
+            shown = ascii(f"{module}.{attribute}"[:120])
+            raise RefusedError(f"it asks for {shown}")
+        return StandIn(name, self.calls[name], self._budget)
 
-    def set_state(self) -> None:
-        """Give an array or a number type, made empty before, its contents."""
-        state, target = self.stack.pop(), self.stack[-1]
-        if isinstance(target, np.ndarray):
-            _fill_array(self, target, *expect(state, tuple))
-        elif isinstance(target, np.dtype):
-            _set_byte_order(target, *expect(state, tuple))
-        else:
-            raise ValueError("it sets the state of something that is no array")
+    def _check(self, bounded: _Bounded) -> None:
+        """Go through the instructions and keep account of the texts and numbers on the stack (None for all else).
+
+        Only they may be keys: hashing a tuple of a hundred thousand tuples would end the interpreter.
+        """
+        stack: List[Union[str, int, None]] = []
+        marks: List[int] = []
+        memo: Dict[int, Union[str, int, None]] = {}
+        instruction: pickletools.OpcodeInfo
+        argument: Any
+        for count, (instruction, argument, _) in enumerate(pickletools.genops(cast(IO[bytes], bounded))):
+            name, before = instruction.name, instruction.stack_before
+            self._check_kind(name, argument, count)
+            if (name == "FRAME" and argument > bounded.left) or (name.endswith("BINPUT") and argument > count):
+                raise ValueError("it announces more than it holds")
+            if name.endswith("GLOBAL"):
+                self.find_class(*(argument.split(" ") if name == "GLOBAL" else stack[-2:]))
+            taken = len(before)
+            if pickletools.markobject in before:
+                taken = before.index(pickletools.markobject) + len(stack) - marks.pop()
+            if taken > len(stack):
+                raise IndexError("an instruction lacks items")
+            items = stack[len(stack) - taken :]
+            if name.startswith("SETITEM") and None in items[1::2]:
+                raise ValueError("a dictionary has a key that is neither text nor number")
+            if name == "MARK":
+                marks.append(len(stack))
+            elif name.endswith("PUT") or name == "MEMOIZE":
+                memo[len(memo) if argument is None else argument] = stack[-1]
+            elif name.endswith("GET"):
+                stack.append(memo[argument])
+            else:
+                del stack[len(stack) - taken :]
+                stack += [_known(name, argument)] * len(instruction.stack_after)
+
+    def _check_kind(self, name: str, argument: Any, count: int) -> None:
+        if (name == "PROTO") != (count == 0):
+            raise ValueError("its first byte is not that of a pickle")
+        if name == "PROTO" and not 2 <= argument <= 4:
+            raise ValueError(f"it has pickle protocol {argument}, where weights have 2 to 4")
+        if name in _MAKES_OBJECTS - self.instructions:
+            raise RefusedError(f"it makes objects of classes of its choice (pickle instruction {name})")
+        if name not in self.instructions:
+            raise ValueError(f"{name} is no instruction that weights are written with")
+        self._budget.has_eight_bit_text |= name.endswith("BINSTRING")
+
+
+def _known(instruction: str, argument: Any) -> Union[str, int, None]:
+    if isinstance(argument, str) and instruction != "GLOBAL":
+        return argument if len(argument) <= _LONGEST_NAME else ""
+    return argument if isinstance(argument, int) else None
 
 
 def expect(value: Any, kinds: Any) -> Any:
@@ -216,119 +230,109 @@ def expect(value: Any, kinds: Any) -> Any:
     return value
 
 
-# What a call in the file may do. Each takes the machine and the arguments as the file gives them, and checks both.
+# What a call in the file may do. Each takes the budget and the arguments as the file gives them, and checks both.
 
 
-def _empty_array(machine: Machine, subtype: Any, shape: Any, typecode: Any) -> np.ndarray:
-    if subtype != _NDARRAY or shape != (0,):
-        raise ValueError("an array in it is not made as numpy makes it")
-    return np.empty(0, np.uint8)
+class _NumberType:
+    """The type of an array's numbers, which gets its byte order afterwards."""
+
+    __slots__ = ("dtype",)
+
+    def __init__(self, budget: Budget, code: Any, align: Any = False, copy: Any = True) -> None:
+        if not re.fullmatch(r"b1|[iu][1248]|f[248]", expect(code, str)):
+            raise RefusedError(f"it holds an array of type {ascii(code[:40])}")
+        self.dtype = np.dtype(code)
+
+    def __setstate__(self, state: Any) -> None:
+        plain = (None, None, None, -1, -1, 0)  # no sub-array, names, fields; usual size, alignment, flags
+        if expect(state, tuple)[0] != 3 or state[1] not in ("<", ">", "|", "=") or state[2:] != plain:
+            raise RefusedError("it holds an array of a structured type")
+        self.dtype = self.dtype.newbyteorder(state[1])
 
 
-def _number_type(machine: Machine, code: Any, align: Any = False, copy: Any = True) -> np.dtype:
-    if not re.fullmatch(r"b1|[iu][1248]|f[248]", expect(code, str)):
-        raise RefusedError(f"it holds an array of type {ascii(code[:40])}")
-    return np.dtype(code, False, True)  # a copy: set_state changes it
+class _Array:
+    """An array in the making: empty until its state is set."""
+
+    __slots__ = ("_budget", "numbers")
+
+    def __init__(self, budget: Budget, subtype: Any, shape: Any, typecode: Any) -> None:
+        if not isinstance(subtype, StandIn) or subtype.name != _NDARRAY or shape != (0,):
+            raise ValueError("an array in it is not made as numpy makes it")
+        self._budget = budget
+        self.numbers = np.empty(0, np.uint8)
+
+    def __setstate__(self, state: Any) -> None:
+        version, shape, number_type, fortran_order, data = expect(state, tuple)
+        if isinstance(data, str) and self._budget.has_eight_bit_text:
+            data = _latin1_bytes(self._budget, data, "latin1")
+        if not isinstance(number_type, _NumberType) or not isinstance(data, bytes):
+            raise RefusedError("it holds an array of objects")
+        if version != 1 or not isinstance(shape, tuple) or not all(type(side) is int and side >= 0 for side in shape):
+            raise ValueError("an array in it has no valid shape")
+        dtype = number_type.dtype
+        if len(shape) > 32 or math.prod(shape) * dtype.itemsize != len(data):
+            raise ValueError(f"an array in it has {len(data)} bytes, which is not what its shape and type need")
+        self._budget.spend(len(data))
+        self.numbers = np.empty(0, np.uint8)
+        self.numbers.__setstate__((1, shape, dtype, bool(fortran_order), data))
 
 
-def _set_byte_order(dtype: np.dtype, version: Any, byte_order: Any, *rest: Any) -> None:
-    plain = (None, None, None, -1, -1, 0)  # no sub-array, names, fields; usual size, alignment, flags
-    if version != 3 or byte_order not in ("<", ">", "|", "=") or rest != plain:
-        raise RefusedError("it holds an array of a structured type")
-    dtype.__setstate__((3, byte_order, *plain))
+def _with_arrays(value: Any, done: Dict[int, Tuple[Any, Any]]) -> Any:
+    """``value``, with its arrays, which are now made, in their places; ``done`` has what was met, by identity."""
+    if isinstance(value, _Array):
+        return value.numbers
+    if not isinstance(value, (list, tuple, dict)):
+        return value
+    if id(value) not in done:
+        done[id(value)] = value, value
+        if isinstance(value, list):
+            value[:] = [_with_arrays(item, done) for item in value]
+        elif isinstance(value, dict):
+            value.update((key, _with_arrays(item, done)) for key, item in value.items())
+        else:
+            done[id(value)] = value, tuple(_with_arrays(item, done) for item in value)
+    return done[id(value)][1]
 
 
-def _fill_array(machine: Machine, array: np.ndarray, version, shape, dtype, fortran_order, data) -> None:
-    if isinstance(data, _EightBitText):
-        machine.spend(len(data))
-        data = data.encode("latin1")
-    if not isinstance(dtype, np.dtype) or not isinstance(data, bytes):
-        raise RefusedError("it holds an array of objects")
-    if version != 1 or not isinstance(shape, tuple) or not all(type(side) is int and side >= 0 for side in shape):
-        raise ValueError("an array in it has no valid shape")
-    if len(shape) > 32 or math.prod(shape) * dtype.itemsize != len(data):
-        raise ValueError(f"an array in it has {len(data)} bytes, which is not what its shape and type need")
-    machine.spend(len(data))
-    array.__setstate__((1, shape, dtype, bool(fortran_order), data))
-
-
-def _scalar(machine: Machine, dtype: Any, data: Any) -> Any:
-    if not isinstance(dtype, np.dtype) or not isinstance(data, bytes) or len(data) != dtype.itemsize:
+def _scalar(budget: Budget, number_type: Any, data: Any) -> Any:
+    dtype = expect(number_type, _NumberType).dtype
+    if not isinstance(data, bytes) or len(data) != dtype.itemsize:
         raise ValueError("a number in it is not made as numpy makes it")
     return np.frombuffer(data, dtype)[0]
 
 
-def _latin1_bytes(machine: Machine, text: Any, encoding: Any) -> bytes:
+def _latin1_bytes(budget: Budget, text: Any, encoding: Any) -> bytes:
     if not isinstance(text, str) or encoding != "latin1":
         raise RefusedError("it calls '_codecs.encode' for something else than the bytes of an array")
-    machine.spend(len(text))
+    budget.spend(len(text))
     return text.encode("latin1")
 
 
-def _array_of_pair(machine: Machine, pair: Any) -> np.ndarray:
+def _array_of_pair(budget: Budget, pair: Any) -> _Array:
     """Paddle stores a tensor inside nested containers as the tuple (its automatic name, its array)."""
-    if not isinstance(pair, tuple) or len(pair) != 2 or not isinstance(pair[1], np.ndarray):
+    if not isinstance(pair, tuple) or len(pair) != 2 or not isinstance(pair[1], _Array):
         raise ValueError("a tensor in it is not a pair of name and array")
     return pair[1]
 
 
-_CALLS: Dict[Name, Callable[..., Any]] = {
-    _DTYPE: _number_type,
-    Name("collections", "OrderedDict"): lambda machine: OrderedDict(),
+class Entries(OrderedDict):
+    """An ordered dictionary that the file cannot give attributes."""
+
+    def __setstate__(self, state: Any) -> None:
+        raise ValueError("it sets the state of something that is no array")
+
+
+_CALLS: Dict[Name, Optional[Callable[..., Any]]] = {
+    _NDARRAY: None,
+    Name("numpy", "dtype"): _NumberType,
+    Name("collections", "OrderedDict"): lambda budget: Entries(),
     Name("_codecs", "encode"): _latin1_bytes,
 }
 for _module in ("numpy.core.multiarray", "numpy._core.multiarray"):  # numpy 1 and 2
-    _CALLS[Name(_module, "_reconstruct")] = _empty_array
+    _CALLS[Name(_module, "_reconstruct")] = _Array
     _CALLS[Name(_module, "scalar")] = _scalar
 for _module in ("builtins", "__builtin__"):  # protocol 2 uses Python 2's name
     _CALLS[Name(_module, "tuple")] = _array_of_pair
-    _CALLS[Name(_module, "bytes")] = lambda machine: b""
+    _CALLS[Name(_module, "bytes")] = lambda budget: b""
 
-
-# Instances, persistent identifiers and extension codes: all that makes an object of a class by other ways than a call.
-_MAKES_OBJECTS = frozenset([b"i", b"o", b"\x81", b"\x92", b"P", b"Q", b"\x82", b"\x83", b"\x84"])
-
-# The instructions of protocols 2 to 4 that containers, numbers and arrays need; run() itself reads PROTO and STOP.
-_INSTRUCTIONS: Dict[bytes, Callable[[Machine], Any]] = {
-    b"(": Machine.push_mark,
-    b"N": lambda m: m.push(None),
-    b"\x88": lambda m: m.push(True),
-    b"\x89": lambda m: m.push(False),
-    b"J": lambda m: m.push(m.unpack("<i")),
-    b"K": lambda m: m.push(m.unpack("<B")),
-    b"M": lambda m: m.push(m.unpack("<H")),
-    b"\x8a": lambda m: m.push(int.from_bytes(m.read(m.unpack("<B")), "little", signed=True)),
-    b"G": lambda m: m.push(m.unpack(">d")),
-    b"X": lambda m: m.push(m.read_text("<I")),
-    b"\x8c": lambda m: m.push(m.read_text("<B")),
-    b"\x8d": lambda m: m.push(m.read_text("<Q")),
-    b"U": lambda m: m.push(_EightBitText(m.read(m.unpack("<B")), "latin1")),
-    b"T": lambda m: m.push(_EightBitText(m.read(m.unpack("<I")), "latin1")),
-    b"B": lambda m: m.push(m.read(m.unpack("<I"))),
-    b"C": lambda m: m.push(m.read(m.unpack("<B"))),
-    b"\x8e": lambda m: m.push(m.read(m.unpack("<Q"))),
-    b")": lambda m: m.push(()),
-    b"]": lambda m: m.push([]),
-    b"}": lambda m: m.push({}),
-    b"t": lambda m: m.push(tuple(m.pop_marked())),
-    b"\x85": lambda m: m.push_tuple(1),
-    b"\x86": lambda m: m.push_tuple(2),
-    b"\x87": lambda m: m.push_tuple(3),
-    b"a": lambda m: m.append([m.stack.pop()]),
-    b"e": lambda m: m.append(m.pop_marked()),
-    b"s": lambda m: m.set_items([m.stack.pop(-2), m.stack.pop()]),
-    b"u": lambda m: m.set_items(m.pop_marked()),
-    b"q": lambda m: m.store_memo(m.unpack("<B")),
-    b"r": lambda m: m.store_memo(m.unpack("<I")),
-    b"\x94": lambda m: m.store_memo(len(m.memo)),
-    b"h": lambda m: m.push_memo(m.unpack("<B")),
-    b"j": lambda m: m.push_memo(m.unpack("<I")),
-    b"c": Machine.push_global_lines,
-    b"\x93": Machine.push_stack_global,
-    b"R": Machine.call,
-    b"b": lambda m: m.set_state(),
-    b"\x95": lambda m: m.read(8),  # FRAME announces how much may be read ahead
-}
-
-Machine.calls = _CALLS
-Machine.instructions = _INSTRUCTIONS
+RestrictedUnpickler.calls = _CALLS

@@ -255,7 +255,7 @@ def _only_weights_in(folder: Path) -> List[Path]:
 
 def _what_is_there(folder: Path, wanted: str) -> str:
     try:
-        names: Optional[List[str]] = sorted(os.listdir(folder))
+        names = sorted(os.listdir(folder))
     except OSError:
         return f"the folder {folder} does not exist or cannot be read"
     similar = difflib.get_close_matches(wanted, names, n=3, cutoff=0.5)
@@ -277,11 +277,11 @@ def _unwrapped(content: Any, source: str, part: Optional[str]) -> Tuple[Mapping[
         content = parts[part]
     for _ in range(_DEPTH):
         if isinstance(content, Mapping):
-            parts = [key for key in _WRAPPERS if isinstance(content.get(key), Mapping)]
-            if len(parts) > 1:
-                unused = ", ".join(f"'{key}'" for key in parts[1:])
-                notices = (f"the source also has {unused}, '{parts[0]}' was taken (choose with part=)",)
-            content = content[parts[0]] if parts else content
+            wrappers = [key for key in _WRAPPERS if isinstance(content.get(key), Mapping)]
+            if len(wrappers) > 1:
+                unused = ", ".join(f"'{key}'" for key in wrappers[1:])
+                notices = (f"the source also has {unused}, '{wrappers[0]}' was taken (choose with part=)",)
+            content = content[wrappers[0]] if wrappers else content
     if not isinstance(content, Mapping):
         raise UserError(f"{source} holds a {type(content).__name__} where a dictionary of weights was expected")
     return content, notices

@@ -75,7 +75,7 @@ def check_rooms(values: CfgNode, places: dict[str, str]) -> None:
         ("MODEL.NAME", "model", values.MODEL.NAME),
     ):
         room = room_of(kind, value)
-        if None not in (task, room) and task != room:
+        if task is not None and room is not None and task != room:
             others = ", ".join(other for other in list_names(kind) if room_of(kind, other) == task)
             fitting = f", or one of {others}" if kind == "dataset" else ""
             raise UserError(

@@ -112,7 +112,7 @@ def _example_unless_data(settings: list[Setting], example: str) -> str | None:
         guess = registry.guess_dataset(os.path.expanduser(str(named.value)))
         name = guess.dataset if guess else ""
         room = registry.room_of("dataset", name) if guess else room
-    recipe = registry.RECIPES.get(name, registry.RECIPES[room])
+    recipe = registry.RECIPES.get(name) or registry.RECIPES[room or "images"]
     raise UserError(
         f"{named.place} {show(named.value)}: no recipe is named: add -cfg={recipe}, for example, or another of configs/"
     )

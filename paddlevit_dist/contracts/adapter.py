@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable, Tuple, Type
+from typing import Any, Callable, Tuple, Type, cast
 
 
 def adopt(instance: Any, contract: type) -> Any:
@@ -13,7 +13,7 @@ def adopt(instance: Any, contract: type) -> Any:
     Its class changes, nothing is copied; its pickle is that of its own class.
     """
     if not isinstance(instance, contract):
-        instance.__class__ = _mixed(type(instance), contract)
+        instance.__class__ = _mixed(cast(Any, type(instance)), contract)  # mypy takes no class for hashable
     return instance
 
 
@@ -22,7 +22,7 @@ def adopt_class(target: Callable[..., Any], contract: type) -> type:
     function ``target`` returns, adopted."""
     if not isinstance(target, type):
         return _returning(target, contract)
-    return target if issubclass(target, contract) else _mixed(target, contract)
+    return target if issubclass(target, contract) else _mixed(cast(Any, target), contract)
 
 
 @functools.lru_cache(maxsize=None)
@@ -46,5 +46,5 @@ def _reduce(self: Any, protocol: Any) -> Tuple[Any, ...]:
 
 
 def _restored(own: type, contract: type) -> Any:
-    mixed = _mixed(own, contract)
+    mixed: Any = _mixed(own, contract)
     return mixed.__new__(mixed)

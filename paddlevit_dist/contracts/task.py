@@ -27,7 +27,7 @@ class Term(NamedTuple):
     """
 
     sum: paddle.Tensor
-    count: Number
+    count: Number  # type: ignore[assignment]  # a method of tuples that nobody calls on this one
     weight: float = 1.0
 
 

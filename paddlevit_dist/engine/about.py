@@ -110,6 +110,8 @@ def require_same_classes(source: str, config: Any, task: Task, samples: Any) -> 
     now = task.about_data(samples)
     theirs, ours = _known(data.values(), "classes"), now.get("classes")
     different: List[str] = []
+    there: Optional[int]
+    here: Optional[int]
     if theirs and ours:
         if theirs == ours:
             return []

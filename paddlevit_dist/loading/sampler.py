@@ -14,7 +14,7 @@ class SampleKey(NamedTuple):
     """Names one reading of one sample; everything random about it follows from these three and the run's seed."""
 
     epoch: int
-    index: int
+    index: int  # type: ignore[assignment]  # a method of tuples that nobody calls on this one
     repeat: int
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any, Dict, List, NamedTuple
 
+from ..files import atomic_file
 from .record import RunRecord
 
 METRICS = "metrics.jsonl"
@@ -51,9 +51,8 @@ def supersede(folder: Path, epoch: int, update: int) -> History:
         if event["kind"] == "evaluation":
             evaluations.add(event["epoch"])
         updates.append(event.get("update", update))
-    temporary = file.with_name(f".{file.name}.{os.getpid()}")
-    temporary.write_text("".join(json.dumps(event) + "\n" for event in events), encoding="utf-8")
-    os.replace(temporary, file)
+    with atomic_file(file) as out:
+        out.write("".join(json.dumps(event) + "\n" for event in events).encode())
     last_epoch = max((event["epoch"] for event in events if isinstance(event.get("epoch"), int)), default=0)
     was_told = bool(events) and events[-1].get("kind") == "interruption"
     return History(sorted(evaluations), max(updates) - update, last_epoch, was_told)

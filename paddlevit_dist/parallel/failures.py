@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
 
 from ..errors import UserError
+from ..files import atomic_file
 
 FINISHED = "finished"
 USER_ERROR = "user error"
@@ -69,9 +70,8 @@ def record_failure(folder: Path, rank: int, error: BaseException) -> None:
 
 def _write(folder: Path, rank: int, record: Dict[str, Any]) -> None:
     record.update(rank=rank, time=time.time())
-    temporary = folder / f".rank_{rank}.{os.getpid()}"
-    temporary.write_text(json.dumps(record), encoding="utf-8")
-    os.replace(temporary, folder / f"rank_{rank}.json")
+    with atomic_file(folder / f"rank_{rank}.json") as out:
+        out.write(json.dumps(record).encode())
 
 
 def read(folder: Path, rank: int) -> Optional[Dict[str, Any]]:

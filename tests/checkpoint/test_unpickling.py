@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import argparse
 import builtins
 import collections
 import functools
@@ -306,6 +307,34 @@ def test_hostile_arguments_of_allowed_names_are_refused_without_allocating(tmp_p
     finally:
         tracemalloc.stop()
     assert str(path) in str(caught.value) and "\n" not in str(caught.value)
+
+
+EMPTY_ARRAY = b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85C\x01b\x87R"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\x80\x02c_codecs\nencode\nN}X\x0c\x00\x00\x00__defaults__)s\x86b.",
+        b"\x80\x02cnumpy\nndarray\n}X\x04\x00\x00\x00nameNsb.",
+        b"\x80\x02ccollections\nOrderedDict\n)R}X\x05\x00\x00\x00itemsNsb.",
+        b"\x80\x03" + EMPTY_ARRAY + b"K\x00K\x01s.",
+        b"\x80\x03" + EMPTY_ARRAY + b"K\x01a.",
+        b"\x80\x02}cnumpy\nndarray\nNs.",
+        b"\x80\x04](X\x01\x00\x00\x00aq\x02)" + b"\x85" * 300_000 + b"\x94}h\x01Nse.",
+    ],
+    ids=["function", "name", "dictionary", "item of an array", "end of an array", "name as a key", "key by its place"],
+)
+def test_a_file_changes_nothing_but_its_own_lists_and_dictionaries(tmp_path, content):
+    with pytest.raises(UserError, match="is damaged"):
+        restricted_load(written(tmp_path, content))
+
+
+def test_the_class_of_an_object_is_named_in_every_protocol(tmp_path):
+    for protocol in (2, 3, 4):
+        path = written(tmp_path, pickle.dumps({"args": argparse.Namespace(lr=1)}, protocol))
+        with pytest.raises(UserError, match="it asks for 'argparse.Namespace'"):
+            restricted_load(path)
 
 
 def encode_call(text, encoding):

@@ -14,6 +14,7 @@ from .mat_file import read_structures
 _KIT = "ILSVRC2012_devkit_t12"
 _TRUTH, _META = "ILSVRC2012_validation_ground_truth.txt", "meta.mat"
 _CLASSES = 1000
+_LARGEST_BYTES = 1 << 26  # of a file in the kit; the published ones have less than 1 MB
 
 
 def label_files(root: str, split: str) -> List[str]:
@@ -84,6 +85,6 @@ def _read_kit(root: str) -> Optional[Dict[str, bytes]]:
         if not archive.is_file():
             return None
         with tarfile.open(archive, "r:gz") as tar:
-            return {name: tar.extractfile(f"{_KIT}/data/{name}").read() for name in (_TRUTH, _META)}
+            return {name: tar.extractfile(f"{_KIT}/data/{name}").read(_LARGEST_BYTES) for name in (_TRUTH, _META)}
     except (OSError, EOFError, KeyError, AttributeError, tarfile.TarError, zlib.error) as error:
         raise UserError(f"the development kit {_KIT} in {root} cannot be read: {error}; get it again") from error

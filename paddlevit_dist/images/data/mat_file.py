@@ -1,6 +1,8 @@
 """Read structures of numbers and texts from MATLAB files of version 5, as ImageNet's development kit has one.
 
 Source: "MAT-File Format", The MathWorks: chapter 1, level 5.
+Written by hand because ``scipy.io.loadmat`` crashes the interpreter on files with one damaged byte, and takes whatever
+memory a file announces.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Where the members of an uncompressed tar file lie, without reading their contents.
 
 Understood: ustar, GNU long names and large sizes, PAX paths and sizes. A tar file inside another one is read in place.
+Written by hand because ``tarfile`` takes a damaged or missing header for the end of the archive, takes memory for a
+name of any announced size, keeps each member in memory, and needs three times as long.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from typing import Any, Callable, Dict, Iterator, List, Optional, Union
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Union
 
 from .errors import UserError
 
@@ -110,12 +110,18 @@ TASKS: Dict[str, Target] = {
     "pointgroup": "paddlevit_dist.points.instances.task:InstanceSegmentation",
 }
 
-# Tables of the keys that only one room reads; the configuration collects them. These modules import no Paddle.
-SETTINGS: List[str] = [
-    "paddlevit_dist.points.settings:KEYS",
-    "paddlevit_dist.points.instances.settings:KEYS",
-    "paddlevit_dist.volumes.settings:KEYS",
-]
+# Tables of configuration keys: the engine's, which every task reads, and those of each task beside it. A task that is
+# not named reads all keys. These modules import no Paddle.
+ENGINE_TABLE = "paddlevit_dist.engine.settings:TABLE"
+_POINTS_TABLE = "paddlevit_dist.points.settings:TABLE"
+
+TABLES: Dict[str, Sequence[str]] = {
+    "classification": ["paddlevit_dist.images.settings:TABLE"],
+    "landmarks": ["paddlevit_dist.volumes.settings:TABLE"],
+    "semantic_segmentation": [_POINTS_TABLE, "paddlevit_dist.points.segmentation.settings:TABLE"],
+    "pointgroup": [_POINTS_TABLE, "paddlevit_dist.points.instances.settings:TABLE"],
+}
+_BUILT_IN_TABLES = (ENGINE_TABLE, *(table for tables in TABLES.values() for table in tables))
 
 # A recipe of each room, and of data sets that need their own, that messages name.
 RECIPES = {
@@ -186,9 +192,22 @@ def guess_dataset(path: str) -> Any:
     return _import(_GUESS_DATASET)(path)
 
 
-def room_keys() -> List[Any]:
-    """The rows of the table of configuration keys that the rooms add."""
-    return [key for target in SETTINGS for key in _import(target)]
+def key_tables(task: Optional[str] = None) -> List[Any]:
+    """The tables of keys that ``task`` reads, the engine's first; all of them for None and for a task without any."""
+    if task in TABLES:
+        names = [ENGINE_TABLE, *TABLES[task]]
+    else:
+        names = [*_BUILT_IN_TABLES, *(table for tables in TABLES.values() for table in tables)]
+    return [_import(name) for name in dict.fromkeys(names)]
+
+
+def readers_of(key: str) -> List[str]:
+    """The tasks with a table that has the ``key``."""
+    return [
+        task
+        for task, tables in TABLES.items()
+        if any(row.name == key for table in tables for row in _import(table).keys)
+    ]
 
 
 def closest(name: str, valid: List[str]) -> str:
@@ -208,6 +227,14 @@ def register_dataset(name: str, target: Target) -> None:
     DATASETS[name] = target
 
 
-def register_task(name: str, target: Target) -> None:
-    """Make ``TASK: name`` build ``target(config)``."""
+def register_task(name: str, target: Target, tables: Optional[Sequence[str]] = None) -> None:
+    """Make ``TASK: name`` build ``target(config)``.
+
+    Args:
+        tables: where the tables of the keys stand that it reads beside the engine's, as "module:attribute"; any other
+            key is then refused. None: it may read all keys.
+    """
     TASKS[name] = target
+    TABLES.pop(name, None)
+    if tables is not None:
+        TABLES[name] = list(tables)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
@@ -61,14 +62,16 @@ def load_trained(
         UserError: weights that are missing, damaged or of another architecture, or no way to know the model.
     """
     from ..checkpoint.load import classes_of, load_weights
+    from ..checkpoint.store import read_about
     from ..checkpoint.weights import evaluated_weights, read_weights
 
-    folder = None if name is not None else _run_folder(Path(source).expanduser())
-    if name is None and folder is None:
+    described = read_about(source) or {}
+    settings = None if name is not None else _settings(described, Path(source).expanduser())
+    if name is None and settings is None:
         raise UserError(f"export: no config.yaml of a run lies beside {source}: name the model with -model=NAME")
     path = evaluated_weights(source)
     weights = read_weights(path, part)
-    builder = _Builder(name, folder, image_size, in_channels)
+    builder = _Builder(name, settings, image_size, in_channels)
     num_classes = classes_of(builder.build(1, lazily=True), weights)
     if num_classes is None:
         raise UserError(f"export: {path} has no classifier for {builder.name}; a model without classes is not exported")
@@ -84,6 +87,9 @@ def load_trained(
         **builder.about,
         "report": report.summary(),
     }
+    classes = next((of["classes"] for of in (described.get("data") or {}).values() if of.get("classes")), None)
+    if classes is not None and len(classes) == num_classes:
+        about["classes"] = classes
     return Trained(model, about)
 
 
@@ -103,10 +109,10 @@ def _require_tensors(name: str) -> None:
 
 
 class _Builder:
-    """Builds the model from its name, or from the configuration of the run that trained it."""
+    """Builds the model from its name, or from ``settings``, the configuration of the run that trained it as YAML."""
 
     def __init__(
-        self, name: Optional[str], folder: Optional[Path], image_size: Any, in_channels: Optional[int]
+        self, name: Optional[str], settings: Optional[str], image_size: Any, in_channels: Optional[int]
     ) -> None:
         self.image_size, self.in_channels = image_size, in_channels
         self.values: Any = None
@@ -114,12 +120,14 @@ class _Builder:
         if name is None:
             from .. import config as configuration
 
-            words = [f"-cfg={folder / 'config.yaml'}"]
             if isinstance(image_size, tuple):
                 raise UserError("export: -image_size of a run's model is one number, its pictures are square")
-            words += [f"-image_size={image_size}"] if image_size else []
+            words = [f"-image_size={image_size}"] if image_size else []
             words += ["DATA.IMAGE_CHANNELS", str(in_channels)] if in_channels else []
-            self.values = configuration.load(words).values
+            with tempfile.TemporaryDirectory(prefix="paddlevit_dist_") as folder:
+                file = Path(folder, "settings_of_the_run.yaml")
+                file.write_text(settings or "", encoding="utf-8")
+                self.values = configuration.load([f"-cfg={file}", *words]).values
         self.name = name if name is not None else self.values.MODEL.NAME
         _require_tensors(self.name)
 
@@ -143,10 +151,14 @@ class _Builder:
         return task.build_model(num_classes)
 
 
-def _run_folder(path: Path) -> Optional[Path]:
-    """The output folder of the run that ``path`` is or lies in."""
+def _settings(about: Dict[str, Any], path: Path) -> Optional[str]:
+    """The configuration of the run that trained the weights at ``path``, as YAML: what their checkpoint says, else the
+    ``config.yaml`` of the output folder that ``path`` is or lies in."""
+    if isinstance(about.get("settings"), dict):
+        return yaml.safe_dump(about["settings"], allow_unicode=True)
     nearest = [path, *path.absolute().parents][:4]  # run / checkpoints / epoch_0004 / model.pdparams
-    return next((folder for folder in nearest if (folder / "config.yaml").is_file()), None)
+    file = next((folder / "config.yaml" for folder in nearest if (folder / "config.yaml").is_file()), None)
+    return None if file is None else file.read_text(encoding="utf-8")
 
 
 def export(trained: Trained, output: str) -> float:

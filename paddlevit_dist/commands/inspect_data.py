@@ -26,7 +26,9 @@ def run(arguments: List[str]) -> None:
     values = configuration.load(arguments, configuration.EXAMPLE).values
     folder = prepare_folder(values.SAVE)
     task = make_task(values)
-    samples = task.build_dataset("train", cache_folder(folder))
+    if not task.draws_samples:
+        raise UserError(f"inspect data: TASK {values.TASK} has no pictures of its samples")
+    samples = task.build_dataset("train", cache_folder(values))
     order = np.random.default_rng(values.SEED).permutation(len(samples))[:_ROWS].tolist()
     columns = [("as evaluated", task.evaluation_pictures(samples, order))]
     for epoch in range(1, _EPOCHS + 1):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 import time
 from typing import Any, Dict, List
 
@@ -33,7 +34,7 @@ def run(arguments: List[str]) -> None:
     task = make_task(run.values)
     splits = ("val",) if run.values.EVAL else ("train", "val")
     with Heartbeat(write_line, shown=plan.is_main).at("reading the data sets"):
-        datasets = {split: task.build_dataset(split, cache_folder(folder)) for split in splits}
+        datasets = {split: task.build_dataset(split, cache_folder(run.values)) for split in splits}
     run = with_fitting_warmup(run, plan.total_processes, datasets)
     began = time.time()
     try:
@@ -63,6 +64,7 @@ def _show(run: Any, plan: Any) -> None:
     task = make_task(run.values)
     problems = task.check_model()
     print(run.describe())
-    print(describe_rates(run.values, plan.total_processes))
+    rates = describe_rates(run.values, plan.total_processes)
+    print(textwrap.fill(rates, configuration.COLUMNS, subsequent_indent="  ", break_on_hyphens=False))
     for notice in [*run.notices, *plan.notices, *task.notices, *problems]:
         print(notice)

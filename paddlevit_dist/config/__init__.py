@@ -1,4 +1,5 @@
-"""Configuration: defaults, then YAML files (BASE first), then the command line; merged, checked and frozen once.
+"""Configuration: defaults, then YAML files (BASE first), then the command line; merged, checked and frozen once. The
+keys stand in tables beside their readers: ``engine/settings.py``, ``images/settings.py`` and so on.
 
 ``load(argv)`` is the whole way: read the command line, read the files it names, check every value against the table of
 keys, check what must fit together, freeze. Nothing here imports paddle.
@@ -8,9 +9,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .defaults import default_config
+from .key import COLUMNS
 from .merge import Configuration, dump_yaml, load
+from .table import default_config
 
 EXAMPLE = str(Path(__file__).resolve().parents[2] / "configs" / "vit_digits.yaml")
 
-__all__ = ["EXAMPLE", "Configuration", "default_config", "dump_yaml", "load"]
+__all__ = ["EXAMPLE", "COLUMNS", "Configuration", "default_config", "dump_yaml", "load"]

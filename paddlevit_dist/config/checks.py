@@ -1,80 +1,29 @@
-"""What must fit together among values that are each valid by themselves."""
+"""What must fit together among values that are each valid by themselves: task, data set and model; keys and the task
+that should read them; and what each table says of its own."""
 
 from __future__ import annotations
 
-from yacs.config import CfgNode
+from collections.abc import Iterator
 
 from ..errors import UserError
-from ..registry import RECIPES, list_names, room_of
-from .defaults import KEYS
+from ..registry import RECIPES, TABLES, key_tables, list_names, readers_of, room_of
+from .key import COMMAND_LINE, Given, Setting, Table, covers, value_of
+from .table import keys
 
-_MIXING = ("TRAIN.MIXUP_ALPHA", "TRAIN.CUTMIX_ALPHA", "TRAIN.CUTMIX_MINMAX")  # each switches mixing on
-_LEAST_KEPT = 0.5  # a batch norm that keeps less in a step was hardly meant
-
-
-class _Given:
-    """Names a value in a message: key, value, and the place that set it."""
-
-    def __init__(self, values: CfgNode, places: dict[str, str]) -> None:
-        self._values = values
-        self._places = places
-
-    def __getitem__(self, name: str) -> str:
-        value = self._values
-        for part in name.split("."):
-            value = value[part]
-        return f"{name} {value} ({self._places.get(name, 'default')})"
+_MOST_TOLD = 5
+_SHARE_OF_A_WHOLE = 0.8  # of the engine's keys, which nobody sets by hand
 
 
-def check(values: CfgNode, places: dict[str, str]) -> list[str]:
-    """Check the merged ``values``, each set at ``places[name]`` or left at its default, and return notices.
-
-    Raises:
-        UserError: two values contradict each other.
-    """
-    given = _Given(values, places)
-    _check_images(values, given)
-    _check_points(values, given)
-    if values.EVAL:
-        _check_evaluation(values, given)
-        return []
-    if values.SAVE_PREDICTIONS:
-        raise UserError(
-            f"{given['SAVE_PREDICTIONS']}: predictions are written by an evaluation; add -eval or leave it out"
-        )
-    if values.TO_STATIC and values.TRAIN.RECOMPUTE:
-        raise UserError(
-            f"{given['TO_STATIC']} and {given['TRAIN.RECOMPUTE']}: a compiled model keeps what its backward pass "
-            "needs; keep one"
-        )
-    _check_epochs(values, given)
-    _check_learning_rate(values, given)
-    _check_mixing(values, given)
-    if values.DATA.CLASS_BALANCED and values.TRAIN.CLASS_WEIGHTS is not None:
-        raise UserError(
-            f"{given['DATA.CLASS_BALANCED']} and {given['TRAIN.CLASS_WEIGHTS']}: "
-            "both make up for rare classes; keep one"
-        )
-    notices = _never_reached(values, given)
-    notices += _unused_settings(values.TRAIN, given, places)
-    if values.MODEL.PRETRAINED and values.MODEL.RESUME:
-        notices.append(f"{given['MODEL.RESUME']} wins over {given['MODEL.PRETRAINED']} if it finds a checkpoint")
-    return notices + _momentum_of_others(values.TRAIN, given)
-
-
-def check_rooms(values: CfgNode, places: dict[str, str]) -> None:
+def check_rooms(given: Given) -> None:
     """Task, data set and model have to be of one kind; a user's own fit anything.
 
     Raises:
         UserError: they are not.
     """
-    given = _Given(values, places)
+    values = given.values
     task = room_of("task", values.TASK)
-    for name, kind, value in (
-        ("DATA.DATASET", "dataset", values.DATA.DATASET),
-        ("MODEL.NAME", "model", values.MODEL.NAME),
-    ):
-        room = room_of(kind, value)
+    for name, kind in (("DATA.DATASET", "dataset"), ("MODEL.NAME", "model")):
+        room = room_of(kind, value_of(values, name))
         if task is not None and room is not None and task != room:
             others = ", ".join(other for other in list_names(kind) if room_of(kind, other) == task)
             fitting = f", or one of {others}" if kind == "dataset" else ""
@@ -84,122 +33,82 @@ def check_rooms(values: CfgNode, places: dict[str, str]) -> None:
             )
 
 
-def _check_images(values: CfgNode, given: _Given) -> None:
-    channels = values.DATA.IMAGE_CHANNELS
-    for name in ("DATA.IMAGENET_MEAN", "DATA.IMAGENET_STD"):
-        if len(values.DATA[name.split(".")[-1]]) != channels:
-            number = f"{channels} number{'s' if channels > 1 else ''}"
-            raise UserError(f"{given[name]}: expected {number}, as many as {given['DATA.IMAGE_CHANNELS']}")
-    for name in ("DATA.CROP_SCALE", "DATA.CROP_RATIO"):
-        low, high = values.DATA[name.split(".")[-1]]
-        if low > high:
-            raise UserError(f"{given[name]}: expected the smaller number first")
+def check(given: Given) -> list[str]:
+    """Check the merged values and return notices.
+
+    Raises:
+        UserError: a key was set that the task does not read, or two values contradict each other.
+    """
+    task = given.values.TASK
+    tables = key_tables(task) if task in TABLES else key_tables()[:1]  # of the rest, nobody knows how it reads them
+    notices = _foreign(given)
+    for table in tables:
+        notices += table.check(given)
+    return [*notices, *_unused(given, tables)]
 
 
-def _check_points(values: CfgNode, given: _Given) -> None:
-    low, high = values.POINTS.COLOR_RANGE
-    if low >= high:
-        raise UserError(f"{given['POINTS.COLOR_RANGE']}: expected the smaller number first, such as [-0.5, 0.5]")
+def _whole_files(given: Given) -> set[str]:
+    """The files among the sources that a run has written: they hold every key, and nobody has chosen the defaults."""
+    names = [key.name for key in key_tables()[0].keys]
+    sources = [given.settings[name].source for name in names if name in given]
+    return {source for source in sources if sources.count(source) > _SHARE_OF_A_WHOLE * len(names)} - {COMMAND_LINE}
 
 
-def _check_evaluation(values: CfgNode, given: _Given) -> None:
-    pretrained, resume = values.MODEL.PRETRAINED, values.MODEL.RESUME
-    if not pretrained and not resume:
-        raise UserError(f"{given['EVAL']}: random weights are never evaluated: name a checkpoint with -pretrained=PATH")
-    if pretrained and resume:
-        raise UserError(f"{given['MODEL.PRETRAINED']} and {given['MODEL.RESUME']}: an evaluation takes one checkpoint")
-
-
-def _never_reached(values: CfgNode, given: _Given) -> list[str]:
-    """Parts of a training that its number of epochs leaves out."""
-    preparing = values.POINTS.INSTANCES.PREPARE_EPOCHS
-    if values.TASK == "pointgroup" and values.TRAIN.NUM_EPOCHS <= preparing:
-        return [
-            f"{given['POINTS.INSTANCES.PREPARE_EPOCHS']}: the network that scores clusters is never trained in "
-            f"{given['TRAIN.NUM_EPOCHS']}: set it lower, or train longer"
-        ]
-    return []
-
-
-def _check_epochs(values: CfgNode, given: _Given) -> None:
-    train = values.TRAIN
-    epochs = given["TRAIN.NUM_EPOCHS"]
-    if train.WARMUP_STEPS is not None and train.WARMUP_EPOCHS > 0:
+def _foreign(given: Given) -> list[str]:
+    """Notices about keys of BASE files that another task reads; those that were set for this very run are refused."""
+    task = given.values.TASK
+    known, whole = keys(task), _whole_files(given)
+    wrong = [setting for name, setting in given.settings.items() if name not in known]
+    refused = [setting for setting in wrong if not setting.is_base and setting.source not in whole]
+    if refused:
+        more = ", ".join(f"{setting.name} ({setting.place})" for setting in refused[1 : 1 + _MOST_TOLD])
+        more += f" and {len(refused) - 1 - _MOST_TOLD} more" if len(refused) > 1 + _MOST_TOLD else ""
         raise UserError(
-            f"{given['TRAIN.WARMUP_STEPS']} and {given['TRAIN.WARMUP_EPOCHS']}: "
-            "keep one: set WARMUP_STEPS to None or WARMUP_EPOCHS to 0"
+            f"{refused[0].place}: {refused[0].name} is read by {_readers(refused[:1])}, not by {task}: leave it out"
+            + (f", and so {more}" if more else "")
         )
-    if train.WARMUP_EPOCHS >= train.NUM_EPOCHS:
-        raise UserError(f"{given['TRAIN.WARMUP_EPOCHS']}: expected fewer than {epochs}")
-    if train.LAST_EPOCH >= train.NUM_EPOCHS:
-        raise UserError(f"{given['TRAIN.LAST_EPOCH']}: expected fewer than {epochs}, or nothing is left to train")
-    if train.STOP_AFTER_EPOCH is not None and train.STOP_AFTER_EPOCH > train.NUM_EPOCHS:
-        raise UserError(f"{given['TRAIN.STOP_AFTER_EPOCH']}: expected at most {epochs}")
-
-
-def _check_learning_rate(values: CfgNode, given: _Given) -> None:
-    train = values.TRAIN
-    base = given["TRAIN.BASE_LR"]
-    schedule = train.LR_SCHEDULER.NAME
-    if (train.WARMUP_EPOCHS or train.WARMUP_STEPS) and train.WARMUP_START_LR > train.BASE_LR:
-        raise UserError(f"{given['TRAIN.WARMUP_START_LR']}: expected at most {base}: a warm-up rises to it")
-    if schedule in ("cosine", "poly") and train.END_LR > train.BASE_LR:
-        raise UserError(f"{given['TRAIN.END_LR']}: expected at most {base}: {schedule} falls from it")
-    if schedule == "step":
-        milestones = train.LR_SCHEDULER.MILESTONES
-        if not milestones or milestones != sorted(set(milestones)):
-            raise UserError(
-                f"{given['TRAIN.LR_SCHEDULER.MILESTONES']}: expected rising epochs for step, such as [30, 60]"
-            )
-
-
-def _check_mixing(values: CfgNode, given: _Given) -> None:
-    train = values.TRAIN
-    if train.CUTMIX_MINMAX is not None and train.CUTMIX_MINMAX[0] > train.CUTMIX_MINMAX[1]:
-        raise UserError(f"{given['TRAIN.CUTMIX_MINMAX']}: expected the smaller number first")
-    for name in _MIXING:
-        if train[name.split(".")[-1]] and train.MIXUP_PROB and values.DATA.BATCH_SIZE == 1:
-            raise UserError(
-                f"{given[name]}: an image is mixed with another of its batch, but {given['DATA.BATCH_SIZE']}"
-            )
-
-
-def _momentum_of_others(train: CfgNode, given: _Given) -> list[str]:
-    """A notice of a batch norm's momentum that looks like PyTorch's."""
-    momentum = train.BATCH_NORM_MOMENTUM
-    if momentum is None or momentum >= _LEAST_KEPT:
-        return []
-    return [
-        f"{given['TRAIN.BATCH_NORM_MOMENTUM']}: a step keeps {momentum:.3g} of the running statistics, and not more; "
-        "PyTorch counts the other way round, its 0.02 is 0.98 here"
-    ]
-
-
-def _unused_settings(train: CfgNode, given: _Given, places: dict[str, str]) -> list[str]:
-    """Notices about settings of the training that others leave without effect."""
     notices = []
-
-    def unused(name: str, why: str) -> None:
-        if name in places and train[name.split(".")[-1]] != KEYS[name].default:
-            notices.append(f"{given[name]}: no effect: {why}")
-
-    if train.OPTIMIZER.DAMPENING and (train.OPTIMIZER.NAME != "SGD" or not train.OPTIMIZER.MOMENTUM):
-        other = "MOMENTUM" if train.OPTIMIZER.NAME == "SGD" else "NAME"
-        notices.append(
-            f"{given['TRAIN.OPTIMIZER.DAMPENING']}: no effect: it dampens the momentum of SGD, and "
-            f"{given[f'TRAIN.OPTIMIZER.{other}']}"
-        )
-    policy = None
-    if train.RAND_AUGMENT:
-        policy = given["TRAIN.RAND_AUGMENT"]
-        unused("TRAIN.AUTO_AUGMENT", f"{policy} takes its place")
-        if train.RAND_AUGMENT is not True:
-            unused("TRAIN.RAND_AUGMENT_LAYERS", f"{policy} says it")
-            unused("TRAIN.RAND_AUGMENT_MAGNITUDE", f"{policy} says it")
-    elif train.AUTO_AUGMENT and not str(train.AUTO_AUGMENT).startswith("3a"):
-        policy = given["TRAIN.AUTO_AUGMENT"]
-    if policy:
-        unused("TRAIN.COLOR_JITTER", f"{policy} takes its place")
-    if "TRAIN.MIXUP_PROB" in places and train.MIXUP_PROB and not places.keys() & set(_MIXING):
-        notices.append(f"{given['TRAIN.MIXUP_PROB']}: no effect: none of {', '.join(_MIXING)} is set")
+    for source, own in _by_source(wrong).items():
+        names = f"{len(own)} keys" if source in whole else ", ".join(setting.name for setting in own)
+        notices.append(f"{source}: no effect: {names}: read by {_readers(own)}, not by {task}")
     return notices
+
+
+def _by_source(settings: list[Setting]) -> dict[str, list[Setting]]:
+    sources: dict[str, list[Setting]] = {}
+    for setting in settings:
+        sources.setdefault(setting.source, []).append(setting)
+    return sources
+
+
+def _readers(settings: list[Setting]) -> str:
+    tasks = list(dict.fromkeys(task for setting in settings for task in readers_of(setting.name)))
+    if not tasks:
+        return "no task"
+    return f"task{'s' if len(tasks) > 1 else ''} {', '.join(tasks)}"
+
+
+def _unused(given: Given, tables: list[Table]) -> Iterator[str]:
+    """A line for each key that somebody set and that this run does not read.
+
+    Nothing is said of a recipe's training keys in an evaluation, nor of a BASE file's where another file has chosen
+    otherwise: that is what recipes and BASE are for.
+    """
+    whole = _whole_files(given)
+    passed = set()  # told, or not worth it
+    if given.values.EVAL:
+        passed = {name for table in tables for name in table.of_training()}
+        for name, setting in given.settings.items():
+            if name in passed and setting.source == COMMAND_LINE:
+                yield f"{given[name]}: no effect: it belongs to training, and {given['EVAL']}"
+    defaults = keys()
+    for rule in [rule for table in tables for rule in table.unused(given)]:
+        because = given.settings.get(rule.because)
+        for name, setting in given.settings.items():
+            if name in passed or not covers(rule.names, name):
+                continue
+            passed.add(name)
+            is_overridden = setting.is_base and because is not None and because.source != setting.source
+            if is_overridden or (setting.source in whole and setting.value == defaults[name].default):
+                continue
+            yield f"{given[name]}: no effect: {rule.why.format(given[rule.because])}"

@@ -1,9 +1,11 @@
-"""The command line: one table of flags, from which it is read and from which ``-h`` is written."""
+"""The command line: one table of flags, from which it is read and from which ``-h`` is written, with the keys of a
+task."""
 
 from __future__ import annotations
 
 import difflib
 import os
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -11,9 +13,11 @@ from typing import Any, NamedTuple
 import yaml
 
 from ..errors import UserError
+from ..registry import TASKS, key_tables, known_name, room_of
 from ..version import versions
-from .defaults import KEYS
-from .key import COMMAND_LINE, Setting, show
+from . import files
+from .key import COLUMNS, COMMAND_LINE, Key, Setting, show
+from .table import keys
 
 
 class Flag(NamedTuple):
@@ -57,7 +61,13 @@ FLAGS: dict[str, Flag] = {
         Flag("ngpus", "N", "NGPUS", "machine"),
         Flag("seed", "N", "SEED", "machine"),
         Flag("show_config", None, None, "help", "print the merged configuration, with the source of each value"),
-        Flag("h", None, None, "help", "print this text; also -help"),
+        Flag(
+            "h",
+            None,
+            None,
+            "help",
+            "print this text, with the keys of the task that -cfg, -dataset or TASK names; -h all: of all; also -help",
+        ),
         Flag("version", None, None, "help", "print the versions of this package, Paddle and Python"),
     )
 }
@@ -88,6 +98,7 @@ OTHER_FLAGS = {
     "task": "TASK VALUE",
 }
 
+_HELP = {"-h", "--h", "-help", "--help"}
 USAGE = "python main_multi_gpu.py [-flag=value ...] [KEY VALUE ...]"
 EXAMPLE = r"""CUDA_VISIBLE_DEVICES=0,1,2,3,4,5,6,7 python main_multi_gpu.py \
       -cfg='./configs/vit_base_patch16_224.yaml' -dataset='imagenet2012' -batch_size=16 \
@@ -111,8 +122,8 @@ def parse(argv: Sequence[str]) -> CommandLine:
         UserError: a flag is not known, lacks its value or has one too many; an override is incomplete.
         SystemExit: help or the version was asked for, and printed.
     """
-    if {"-h", "--h", "-help", "--help"} & set(argv):
-        print(help_text())
+    if _HELP & set(argv):
+        print(help_text(argv))
         raise SystemExit(0)
     if {"-version", "--version"} & set(argv):
         print(versions())
@@ -187,11 +198,12 @@ def _is_flag(word: str) -> bool:
 
 def _typed(name: str, value: str) -> Any:
     """Texts and numbers are read by their key; what else a word may stand for (true, a list) YAML knows."""
-    if name in KEYS and KEYS[name].kind == "path" and KEYS[name].optional and not value.strip():
+    key = keys().get(name)
+    if key and key.kind == "path" and key.optional and not value.strip():
         raise UserError(f"command line: {name} is empty: is a shell variable not set? Leave it out, or write None")
-    if name in KEYS and KEYS[name].kind == "path" and value == "~":  # a path on a command line, nothing in a file
+    if key and key.kind == "path" and value == "~":  # a path on a command line, nothing in a file
         return os.path.expanduser(value)
-    if name in KEYS and KEYS[name].kind not in ("bool", "switch"):
+    if key and key.kind not in ("bool", "switch"):
         return value
     try:
         return yaml.safe_load(value)
@@ -211,7 +223,7 @@ def _closest_flag(name: str) -> str:
 
 
 def _guess(word: str) -> str:
-    if word in KEYS:
+    if word in keys():
         return f": write {word}=VALUE"
     if word.endswith((".yaml", ".yml")):
         return f": did you mean '-cfg={word}'?"
@@ -220,8 +232,9 @@ def _guess(word: str) -> str:
     return ": write TRAIN.BASE_LR 3e-4, for example"
 
 
-def help_text() -> str:
-    """What ``-h`` prints: the flags by group, then every key."""
+def help_text(argv: Sequence[str] = ("-h",)) -> str:
+    """What ``-h`` prints: the flags by group, then the keys of the task that the other words name, then those of every
+    run, and behind ``-h all`` those of other tasks."""
     lines = [f"usage: {USAGE}", "", "example:", f"  {EXAMPLE}"]
     group = None
     for flag in FLAGS.values():
@@ -229,22 +242,65 @@ def help_text() -> str:
             group = flag.group
             lines += ["", f"{group}:"]
         left = f"-{flag.name}={flag.argument}" if flag.argument else f"-{flag.name}"
-        right = flag.meaning or KEYS[flag.key or ""].meaning
+        right = flag.meaning or keys()[flag.key or ""].meaning
         if flag.key:
             right += f" ({flag.key}, default {_default(flag.key)})"
-        lines.append(f"  {left:<20} {right}")
+        lines += _row(left, right, 20)
     lines += ["", "Each flag works with one dash or two, and as -flag=value or -flag value.", ""]
-    lines.append(
-        "keys, to be set in a YAML file, or as KEY VALUE after the flags (TRAIN.BASE_LR 3e-4), which wins over them:"
-    )
-    width = max(len(name) for name in KEYS)
-    for key in KEYS.values():
-        if key.name != "BASE":
-            choices = f"; {key.expected()}" if key.choices else ""
-            lines.append(f"  {key.name:<{width}} {key.meaning}{choices} (default {_default(key.name)})")
+    lines.append("Keys are set in a YAML file, or after the flags, which they override: TRAIN.BASE_LR 3e-4.")
+    words = list(argv)
+    shows_all = any(word in _HELP and following == "all" for word, following in zip(words, words[1:]))
+    task = _task_of([word for word in words if word not in _HELP and word != "all"])
+    every_run = {key.name: key for key in key_tables(task)[0].keys}
+    of_task = keys(task)
+    lines += _section(f"keys of TASK {task}", {name: key for name, key in of_task.items() if name not in every_run})
+    lines += _section("keys of every run", every_run)
+    others = {name: key for name, key in keys().items() if name not in of_task}
+    if shows_all:
+        lines += _section("keys of other tasks", others)
+    elif others:
+        lines += ["", f"{len(others)} keys of other tasks: -h all, or -h with their recipe, -cfg=FILE"]
     return "\n".join(lines)
 
 
+def _section(title: str, rows: dict[str, Key]) -> list[str]:
+    width = max((len(name) for name in rows), default=0)
+    lines = ["", f"{title}:"] if rows else []
+    for key in rows.values():
+        if key.name != "BASE":
+            choices = f"; {key.expected()}" if key.choices else ""
+            lines += _row(key.name, f"{key.meaning}{choices} (default {_default(key.name)})", width)
+    return lines
+
+
+def _row(left: str, right: str, width: int) -> list[str]:
+    first = f"  {left:<{width}} "
+    return textwrap.wrap(
+        right,
+        COLUMNS,
+        initial_indent=first,
+        subsequent_indent=" " * (width + 3),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _task_of(words: Sequence[str]) -> str:
+    """The task that the words choose, as far as they can be understood: help is for those who got them wrong, too."""
+    try:
+        given, overrides = _read(words)
+        settings = {setting.name: setting.value for cfg in given.get("cfg", [])[-1:] for setting in files.read(cfg)}
+        settings.update([*(("DATA.DATASET", name) for name in given.get("dataset", [])), *overrides])
+        if "TASK" in settings:
+            return known_name("task", settings["TASK"])
+        room = (
+            room_of("dataset", known_name("dataset", settings["DATA.DATASET"])) if "DATA.DATASET" in settings else None
+        )
+    except UserError:
+        room = None
+    return next((task for task in TASKS if room and room_of("task", task) == room), keys()["TASK"].default)
+
+
 def _default(name: str) -> str:
-    default = KEYS[name].default
+    default = keys()[name].default
     return str(list(default) if isinstance(default, tuple) else default)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import os
 from collections.abc import Iterator
@@ -10,13 +11,8 @@ from typing import Any
 import yaml
 
 from ..errors import UserError
-from . import paddlevit
-from .defaults import KEYS
 from .key import NONE_WORDS, Setting, show
-
-SECTIONS = frozenset(
-    name[:dot] for name in (*KEYS, *paddlevit.NAMES) for dot, letter in enumerate(name) if letter == "."
-)
+from .table import keys, sections
 
 Lines = dict[tuple[str, ...], int]  # path of keys -> line, counted from 1
 
@@ -39,6 +35,8 @@ def _read(path: str, above: tuple[str, ...]) -> list[Setting]:
     settings: list[Setting] = []
     own: dict[str, Setting] = {}
     for setting in _flatten(content, (), lines, label):
+        if above:
+            setting = dataclasses.replace(setting, is_base=True)
         if setting.name in own:
             raise UserError(f"{setting.place}: {setting.name} is already set at {own[setting.name].place}: keep one")
         own[setting.name] = setting
@@ -131,7 +129,7 @@ def _flatten(content: dict[Any, Any], path: tuple[str, ...], lines: Lines, label
         here = (*path, str(key))
         name = ".".join(here)
         place = _place(here, lines, label)
-        if name not in SECTIONS:
+        if name not in sections():
             yield Setting(name, value, label, place)
         elif isinstance(value, dict):
             yield from _flatten(value, here, lines, label)
@@ -145,4 +143,4 @@ def _place(path: tuple[str, ...], lines: Lines, label: str) -> str:
 
 
 def _first_key(section: str) -> str:
-    return next(name for name in KEYS if name.startswith(f"{section}."))
+    return next(name for name in keys() if name.startswith(f"{section}."))

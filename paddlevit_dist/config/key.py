@@ -1,13 +1,16 @@
-"""One configuration key: what it may hold, and how a value from a file or the command line becomes that."""
+"""A configuration key: what it may hold, and how a value from a file or the command line becomes that; and the table in
+which those keys stand that one room reads."""
 
 from __future__ import annotations
 
 import math
 import os
 import reprlib
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from yacs.config import CfgNode
 
 NONE_WORDS = ("", "none", "null", "~")
 
@@ -53,6 +56,15 @@ class Range:
         if self.high < math.inf:
             ends.append(f"{'<' if self.high_open else '<='} {self.high:.10g}")
         return " or ".join([" and ".join(ends), *(f"{number:g}" for number in self.also)])
+
+
+AT_LEAST_0 = Range(low=0)
+AT_LEAST_1 = Range(low=1)
+ABOVE_0 = Range(low=0, low_open=True)
+SHARE = Range(low=0, high=1)
+SHARE_BELOW_1 = Range(low=0, high=1, high_open=True)
+SHARE_ABOVE_0 = Range(low=0, high=1, low_open=True)
+SEEDS = Range(low=0, high=2**31 - 1)
 
 
 @dataclass(frozen=True)
@@ -143,6 +155,11 @@ class Key:
         return parsed
 
 
+def optional(name: str, kind: str, meaning: str, within: Range | None = None) -> Key:
+    """A key that is not set unless somebody does."""
+    return Key(name, None, kind, meaning, within, optional=True)
+
+
 def show(value: Any) -> str:
     """The value as an error message or notice shows it: on one line and not long."""
     return _short.repr(value)
@@ -212,13 +229,90 @@ _PARSERS: dict[str, Callable[[Any], Any]] = {
 
 
 COMMAND_LINE = "command line"
+COLUMNS = 100  # of what -h and -show_config print
 
 
 @dataclass(frozen=True)
 class Setting:
-    """``source`` is "command line" or the file; ``place`` is for messages: file and line, or the flag."""
+    """``source`` is "command line" or the file; ``place`` is for messages: file and line, or the flag; ``is_base``: the
+    file is one that BASE names."""
 
     name: str
     value: Any
     source: str
     place: str
+    is_base: bool = False
+
+
+class Given:
+    """The merged values, and who set them: ``given[name]`` names key, value and place in a message, ``name in given``
+    says whether anybody set it."""
+
+    def __init__(self, values: CfgNode, settings: Mapping[str, Setting]) -> None:
+        self.values = values
+        self.settings = settings
+
+    def __getitem__(self, name: str) -> str:
+        setting = self.settings.get(name)
+        return f"{name} {value_of(self.values, name)} ({setting.place if setting else 'default'})"
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.settings
+
+
+def value_of(values: CfgNode, name: str) -> Any:
+    """The value of the dotted ``name``."""
+    for part in name.split("."):
+        values = values[part]
+    return values
+
+
+class Unused(NamedTuple):
+    """Keys that nobody reads because of the value of another key, ``because``; ``why`` says more, with {} in its place.
+
+    A name that ends with a dot stands for all keys of that section.
+    """
+
+    names: tuple[str, ...]
+    because: str
+    why: str
+
+
+def _nothing(*_: Any) -> Any:
+    return ()
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """The keys that one room reads, and what it knows of them. It stands in a module without Paddle beside the reader;
+    the registry names it for each task that reads it.
+
+    Args:
+        keys: the rows; defaults stand nowhere else.
+        training: names of those that an evaluation does not read; a dot at the end stands for a whole section.
+        complete: ``complete(values, settings, all_settings)`` fits values that nobody set to those that somebody did,
+            in place, and returns notices; ``settings`` are those that count, ``all_settings`` also those they replaced.
+        check: ``check(given)`` raises ``UserError`` where two values contradict each other, and returns notices.
+        unused: ``unused(given)`` yields the keys that this run does not read, whoever set them.
+        renamed: keys of PaddleViT's files -> what they are called here.
+        renamed_values: (key, value in PaddleViT's files in small letters) -> the value here.
+        dropped: keys of PaddleViT's files that change no number -> why they are not needed.
+    """
+
+    keys: tuple[Key, ...]
+    training: tuple[str, ...] = ()
+    complete: Callable[[CfgNode, Mapping[str, Setting], Sequence[Setting]], Sequence[str]] = _nothing
+    check: Callable[[Given], Sequence[str]] = _nothing
+    unused: Callable[[Given], Iterator[Unused]] = _nothing
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    renamed_values: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    dropped: Mapping[str, str] = field(default_factory=dict)
+
+    def of_training(self) -> set[str]:
+        """Names of the keys that an evaluation does not read."""
+        return {key.name for key in self.keys if covers(self.training, key.name)}
+
+
+def covers(names: Sequence[str], name: str) -> bool:
+    """Whether ``name`` is one of the names, or in one of the sections among them."""
+    return any(name == other or (other.endswith(".") and name.startswith(other)) for other in names)

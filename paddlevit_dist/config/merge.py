@@ -14,10 +14,9 @@ from yacs.config import CfgNode
 
 from .. import registry
 from ..errors import UserError
-from . import checks, command_line, files, paddlevit
-from . import merge as text
-from .defaults import KEYS, default_config, leaves, put
-from .key import COMMAND_LINE, Mismatch, Setting, show
+from . import checks, command_line, files
+from .key import COLUMNS, COMMAND_LINE, Given, Mismatch, Setting, show
+from .table import default_config, keys, leaves, put
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ class Configuration:
 
     def describe(self) -> str:
         """The tree as YAML, with the source of each value in a column of comments."""
-        return text.describe(self.values, self.sources)
+        return _describe(self.values, self.sources)
 
 
 def load(argv: Sequence[str], example: str | None = None) -> Configuration:
@@ -69,7 +68,7 @@ def load(argv: Sequence[str], example: str | None = None) -> Configuration:
     if cfg is None and example is not None:
         cfg = _example_unless_data(command.settings, example)
     settings = (files.read(cfg) if cfg else []) + command.settings
-    known, foreign, renamed = _accept(settings)
+    known, renamed, dropped = _accept(settings)
     if example is not None:
         known, respelled = _known_names(known)
         renamed += respelled
@@ -81,18 +80,15 @@ def load(argv: Sequence[str], example: str | None = None) -> Configuration:
     if example is not None and _reads_no_path(known, values):
         known, guessed = _with_guessed_dataset(known, values)
         renamed += guessed
-    renamed += _shorten_warmup(values, known, settings)
-    for name in {"DATA.IMAGENET_MEAN", "DATA.IMAGENET_STD"} - set(known):  # defaults fit any number of channels
-        put(values, name, KEYS[name].default[:1] * values.DATA.IMAGE_CHANNELS)
-    notices = [*command.notices, *renamed]
-    notices += paddlevit.judge(foreign)
-    places = {name: setting.place for name, setting in known.items()}
+    for table in registry.key_tables(values.TASK):
+        renamed += table.complete(values, known, settings)
+    given = Given(values, known)
     if example is not None:
-        checks.check_rooms(values, places)
-    notices += checks.check(values, places)
+        checks.check_rooms(given)
+    notices = [*command.notices, *renamed, *dropped, *checks.check(given)]
     values.freeze()
 
-    sources = {name: known[name].source if name in known else "default" for name in KEYS}
+    sources = {name: known[name].source if name in known else "default" for name in keys()}
     return Configuration(values, sources, notices, command.show, list(argv), recipe_epochs)
 
 
@@ -102,7 +98,6 @@ def _example_unless_data(settings: list[Setting], example: str) -> str | None:
     named = given.get("DATA.DATASET") or given.get("DATA.DATA_PATH")
     if named is None:
         return example
-    room: str | None = "images"
     if named.name == "DATA.DATASET":
         name = registry.known_name("dataset", str(named.value))
         room = registry.room_of("dataset", name)
@@ -111,8 +106,8 @@ def _example_unless_data(settings: list[Setting], example: str) -> str | None:
     else:
         guess = registry.guess_dataset(os.path.expanduser(str(named.value)))
         name = guess.dataset if guess else ""
-        room = registry.room_of("dataset", name) if guess else room
-    recipe = registry.RECIPES.get(name) or registry.RECIPES[room or "images"]
+        room = registry.room_of("dataset", name) or "images"
+    recipe = registry.RECIPES.get(name, registry.RECIPES[room])
     raise UserError(
         f"{named.place} {show(named.value)}: no recipe is named: add -cfg={recipe}, for example, or another of configs/"
     )
@@ -158,31 +153,9 @@ def _with_guessed_dataset(known: dict[str, Setting], values: CfgNode) -> tuple[d
 
 def _recipe_epochs(settings: list[Setting]) -> int:
     """TRAIN.NUM_EPOCHS without what the command line says of it."""
-    key = KEYS["TRAIN.NUM_EPOCHS"]
+    key = keys()["TRAIN.NUM_EPOCHS"]
     in_files = [setting for setting in settings if setting.name == key.name and setting.source != COMMAND_LINE]
     return key.parse(in_files[-1].value) if in_files else key.default
-
-
-def _shorten_warmup(values: CfgNode, known: dict[str, Setting], settings: list[Setting]) -> list[str]:
-    """A recipe's warm-up keeps its share of the run where something else made the run no longer than it."""
-    train = values.TRAIN
-    warmup, epochs = known.get("TRAIN.WARMUP_EPOCHS"), known.get("TRAIN.NUM_EPOCHS")
-    if values.EVAL or train.WARMUP_EPOCHS < train.NUM_EPOCHS or warmup is None or epochs is None:
-        return []
-    if warmup.source in (COMMAND_LINE, epochs.source):  # somebody has set both, or just this one
-        return []
-    key = KEYS["TRAIN.NUM_EPOCHS"]
-    others = [key.parse(s.value) for s in settings if s.name == key.name and s.source != epochs.source]
-    recipe_epochs = others[-1] if others else key.default
-    before = train.WARMUP_EPOCHS
-    if before >= recipe_epochs:
-        return []
-    train.WARMUP_EPOCHS = round(before / recipe_epochs * train.NUM_EPOCHS, 4)
-    return [
-        f"TRAIN.WARMUP_EPOCHS {before} ({warmup.place}) is not shorter than the run, TRAIN.NUM_EPOCHS "
-        f"{train.NUM_EPOCHS} ({epochs.place}): shortened in proportion, from {before} of {recipe_epochs} to "
-        f"{train.WARMUP_EPOCHS:g} of {train.NUM_EPOCHS}"
-    ]
 
 
 def _known_names(known: dict[str, Setting]) -> tuple[dict[str, Setting], list[str]]:
@@ -202,34 +175,40 @@ def _known_names(known: dict[str, Setting]) -> tuple[dict[str, Setting], list[st
     return known, notices
 
 
-def _accept(settings: list[Setting]) -> tuple[dict[str, Setting], dict[str, Setting], list[str]]:
-    """The last setting of each key with its value parsed; those of PaddleViT's other keys; notices."""
+def _accept(settings: list[Setting]) -> tuple[dict[str, Setting], list[str], list[str]]:
+    """The last setting of each key with its value parsed; notices of PaddleViT's other names, and of keys that it alone
+    has."""
+    tables = registry.key_tables()
+    names = {theirs: ours for table in tables for theirs, ours in table.renamed.items()}
+    values = {theirs: ours for table in tables for theirs, ours in table.renamed_values.items()}
+    needless = {theirs: why for table in tables for theirs, why in table.dropped.items()}
     known: dict[str, Setting] = {}
-    foreign: dict[str, Setting] = {}
     notices: list[str] = []
+    dropped: dict[str, str] = {}
     for setting in settings:
-        if setting.name in paddlevit.DROPPED:
-            foreign[setting.name] = setting
+        if setting.name in needless:
+            why = needless[setting.name]
+            dropped[setting.name] = f"{setting.place}: {setting.name} does not exist here and is not needed: {why}"
             continue
-        ours = paddlevit.RENAMED_KEYS.get(setting.name)
+        ours = names.get(setting.name)
         if ours is not None:
             notices.append(f"{setting.place}: {setting.name} is called {ours} here")
             setting = dataclasses.replace(setting, name=ours)
-        if setting.name not in KEYS:
+        if setting.name not in keys():
             raise UserError(_unknown_key(setting) + _unknown_model(setting, settings))
         if setting.name == "BASE":
             raise UserError(f"{setting.place}: BASE belongs in a YAML file: name the file with -cfg=FILE")
         value = setting.value
-        renamed = paddlevit.RENAMED_VALUES.get((setting.name, str(value).lower()))
+        renamed = values.get((setting.name, str(value).lower()))
         if renamed is not None:
             notices.append(f"{setting.place}: {setting.name} {show(value)} is called '{renamed}' here")
             value = renamed
-        known[setting.name] = Setting(setting.name, _parse(setting, value, settings), setting.source, setting.place)
-    return known, foreign, notices
+        known[setting.name] = dataclasses.replace(setting, value=_parse(setting, value, settings))
+    return known, notices, list(dropped.values())
 
 
 def _parse(setting: Setting, value: Any, settings: list[Setting]) -> Any:
-    key = KEYS[setting.name]
+    key = keys()[setting.name]
     try:
         return key.parse(value)
     except Mismatch:
@@ -246,8 +225,8 @@ def _unknown_key(setting: Setting) -> str:
 def closest_key(name: str) -> str:
     """The key that is spelled most like ``name``; one that ends in the same word comes first."""
     upper = name.upper()
-    same_end = [key for key in KEYS if key.rsplit(".", 1)[-1] == upper.rsplit(".", 1)[-1]]
-    candidates = same_end or list(KEYS)
+    same_end = [key for key in keys() if key.rsplit(".", 1)[-1] == upper.rsplit(".", 1)[-1]]
+    candidates = same_end or list(keys())
     return difflib.get_close_matches(upper, candidates, n=1, cutoff=0.0)[0]
 
 
@@ -262,28 +241,43 @@ def _unknown_model(setting: Setting, settings: list[Setting]) -> str:
     return f"; MODEL.NAME {show(names[-1])} is not a known model{': ' + near if near else ''}"
 
 
-WIDEST = 72  # columns, before a comment that stands further right than its neighbours
-
-
 def dump_yaml(values: CfgNode) -> str:
-    """A YAML file that ``load`` turns into equal values (BASE is left out: its files are merged already)."""
+    """A YAML file of the task's keys that ``load`` turns into equal values (BASE is left out: its files are merged)."""
     return "".join(f"{line}\n" for line, _ in _lines(values))
 
 
-def describe(values: CfgNode, sources: dict[str, str]) -> str:
-    """The same tree with the source of each value in a column of comments."""
+def _describe(values: CfgNode, sources: dict[str, str]) -> str:
+    """The same tree with the source of each value in a column of comments. A long value pushes its comment aside, a
+    very long one puts it on the line above; of a source that is too long the end is shown."""
     lines = _lines(values)
-    column = max(len(line) for line, name in lines if name is None or len(line) <= WIDEST)
-    return "\n".join(line if name is None else f"{line:<{column}}  # {sources[name]}" for line, name in lines)
+    column = max(len(line) for line, _ in lines if len(line) <= COLUMNS // 2)
+    described = []
+    for line, name in lines:
+        if name is None:
+            described.append(line)
+            continue
+        left = COLUMNS - len(line) - len("  # ")
+        source = sources[name]
+        if left < len("command line"):
+            described += [f"{line[: len(line) - len(line.lstrip())]}# {_end(source, COLUMNS // 2)}", line]
+            continue
+        source = _end(source, left)
+        described.append(f"{line:<{min(column, COLUMNS - len(source) - len('  # '))}}  # {source}")
+    return "\n".join(described)
+
+
+def _end(text: str, length: int) -> str:
+    return text if len(text) <= length else f"...{text[3 - length :]}"
 
 
 def _lines(values: CfgNode) -> list[tuple[str, str | None]]:
     """Lines of YAML; those of a key with its dotted name, those of a section with None."""
+    known = keys(values.TASK)
     lines: list[tuple[str, str | None]] = []
     open_sections: list[str] = []
     for name, value in leaves(values):
         *sections, last = name.split(".")
-        if name == "BASE":
+        if name == "BASE" or name not in known:
             continue
         for depth, section in enumerate(sections):
             if open_sections[: depth + 1] != sections[: depth + 1]:

@@ -126,6 +126,8 @@ class Task:
     count_names: Tuple[str, ...] = ()
     #: lines for the log of the run, of the task itself; those of a split are in its samples
     notices: Sequence[str] = ()
+    #: whether it can draw its samples (``pictures``, ``evaluation_pictures``)
+    draws_samples = False
     #: whether its models are functions of tensors that ``paddle.jit.to_static`` can trace
     compiles = False
 
@@ -244,16 +246,12 @@ class Task:
         raise NotImplementedError
 
     def pictures(self, samples: Any, batch: Dict[str, Any], epoch: int) -> List[Labelled]:
-        """What the model sees of a collated batch of training samples, for ``inspect data``.
-
-        Raises:
-            UserError: the task cannot draw its samples.
-        """
-        raise UserError(f"inspect data: TASK {self.config.TASK} has no pictures of its samples")
+        """What the model sees of a collated batch of training samples, for ``inspect data``."""
+        raise NotImplementedError
 
     def evaluation_pictures(self, samples: Any, indices: Sequence[int]) -> List[Labelled]:
         """The same for samples as an evaluation treats them."""
-        raise UserError(f"inspect data: TASK {self.config.TASK} has no pictures of its samples")
+        raise NotImplementedError
 
     def finish_epoch(self) -> List[str]:
         """Called on every rank when an epoch's training has ended; returns lines for the log of the main process."""

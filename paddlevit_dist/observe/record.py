@@ -129,8 +129,16 @@ def refuse_another_run(folder: Path, config: Any) -> None:
         )
 
 
-def cache_folder(output: Path) -> Path:
-    """Where data sets keep their indexes and decompressed files, unless the configuration names another place."""
-    folder = output / "data"
-    folder.mkdir(exist_ok=True)
+def cache_folder(config: Any) -> Path:
+    """Where data sets keep their indexes and decompressed files: DATA.CACHE_FOLDER, else a folder in SAVE.
+
+    Raises:
+        UserError: it cannot be made.
+    """
+    wanted = config.DATA.CACHE_FOLDER
+    folder = Path(config.SAVE, "data") if wanted is None else Path(wanted).absolute()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"DATA.CACHE_FOLDER {folder} cannot be made: {error.strerror}; choose another") from error
     return folder

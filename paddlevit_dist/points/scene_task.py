@@ -27,6 +27,7 @@ class SceneTask(Task):
 
     batch_norm = "sync"
     sample_name = "scenes"
+    draws_samples = True
     empty_cache_freq = 10
     #: what POINTS.VOXEL_FEATURES means when it is not set: "first" or "mean"
     usual_voxel_features = "first"

@@ -34,6 +34,7 @@ class LandmarkDetection(Task):
 
     best_metric = ("mre_mm", False)
     sample_name = "volumes"
+    draws_samples = True
     batch_norm = "sync"
     count_names = ("heatmap",)
 
@@ -47,9 +48,8 @@ class LandmarkDetection(Task):
     # ---- data --------------------------------------------------------------------------------------------------
 
     def build_dataset(self, split: str, cache_folder: Path) -> VolumeSamples:
-        data, volumes = self.config.DATA, self.config.VOLUMES
-        folder = cache_folder if data.CACHE_FOLDER is None else Path(data.CACHE_FOLDER).expanduser().absolute()
-        dataset = dataset_class(self.config, VolumeDataset).open(self.config, split, folder)
+        volumes = self.config.VOLUMES
+        dataset = dataset_class(self.config, VolumeDataset).open(self.config, split, cache_folder)
         self._take_facts(dataset)
         notices = list(dataset.notices)
         if split == "val":

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from ..config.key import Key, Range
+from collections.abc import Iterator
 
-_AT_LEAST_0 = Range(low=0)
-_AT_LEAST_1 = Range(low=1)
-_ABOVE_0 = Range(low=0, low_open=True)
-_SHARE = Range(low=0, high=1)
-_SHARE_BELOW_1 = Range(low=0, high=1, high_open=True)
+from ..config.key import ABOVE_0, AT_LEAST_0, AT_LEAST_1, SHARE, SHARE_BELOW_1, Given, Key, Table, Unused
 
-KEYS = (
+_KEYS = (
     Key(
         "VOLUMES.CROP_SIZE",
         [48, 48, 48],
         "int",
         "voxels (depth, height, width) of a training crop and of a window of the evaluation",
-        _AT_LEAST_1,
+        AT_LEAST_1,
         many=True,
         length=3,
     ),
@@ -25,7 +21,7 @@ KEYS = (
         None,
         "float",
         "voxel spacing (depth, height, width) that all volumes are resampled to; None: they share one already",
-        _ABOVE_0,
+        ABOVE_0,
         many=True,
         length=3,
         optional=True,
@@ -62,7 +58,7 @@ KEYS = (
         length=2,
         optional=True,
     ),
-    Key("VOLUMES.FLIP", 0.0, "float", "training: probability of exchanging left and right", _SHARE),
+    Key("VOLUMES.FLIP", 0.0, "float", "training: probability of exchanging left and right", SHARE),
     Key(
         "VOLUMES.MIRROR_PAIRS",
         [],
@@ -71,10 +67,10 @@ KEYS = (
         many=True,
         words=("none",),
     ),
-    Key("VOLUMES.ROTATION_DEGREES", 0.0, "float", "training: largest rotation about each axis", _AT_LEAST_0),
-    Key("VOLUMES.SCALE", 0.0, "float", "training: largest relative change of size", _SHARE_BELOW_1),
-    Key("VOLUMES.INTENSITY_JITTER", 0.0, "float", "training: largest change of contrast and brightness", _SHARE),
-    Key("VOLUMES.NOISE", 0.0, "float", "training: largest deviation of the noise, of intensities 0 to 1", _SHARE),
+    Key("VOLUMES.ROTATION_DEGREES", 0.0, "float", "training: largest rotation about each axis", AT_LEAST_0),
+    Key("VOLUMES.SCALE", 0.0, "float", "training: largest relative change of size", SHARE_BELOW_1),
+    Key("VOLUMES.INTENSITY_JITTER", 0.0, "float", "training: largest change of contrast and brightness", SHARE),
+    Key("VOLUMES.NOISE", 0.0, "float", "training: largest deviation of the noise, of intensities 0 to 1", SHARE),
     Key(
         "VOLUMES.HEATMAP",
         "gaussian",
@@ -87,11 +83,11 @@ KEYS = (
         [4.0, 4.0, 4.0],
         "float",
         "HEATMAP gaussian: standard deviation (depth, height, width)",
-        _ABOVE_0,
+        ABOVE_0,
         many=True,
         length=3,
     ),
-    Key("VOLUMES.RADIUS", 4, "int", "HEATMAP radius: voxels; the deviation is (2 RADIUS + 1) / 6", _AT_LEAST_0),
+    Key("VOLUMES.RADIUS", 4, "int", "HEATMAP radius: voxels; the deviation is (2 RADIUS + 1) / 6", AT_LEAST_0),
     Key(
         "VOLUMES.LOSS",
         "mse",
@@ -99,7 +95,7 @@ KEYS = (
         "weighted squared error, or the focal loss of CornerNet",
         choices=("mse", "focal"),
     ),
-    Key("VOLUMES.PEAK_WEIGHT", 10.0, "float", "LOSS mse: weight of a voxel is 1 + this x heatmap", _AT_LEAST_0),
+    Key("VOLUMES.PEAK_WEIGHT", 10.0, "float", "LOSS mse: weight of a voxel is 1 + this x heatmap", AT_LEAST_0),
     Key(
         "VOLUMES.DECODING",
         "quadratic",
@@ -107,10 +103,22 @@ KEYS = (
         "position from a parabola through the peak's neighbours, or their weighted mean",
         choices=("quadratic", "soft_argmax"),
     ),
-    Key("VOLUMES.OVERLAP", 0.5, "float", "evaluation: share of a window that it has in common", _SHARE_BELOW_1),
-    Key(
-        "VOLUMES.UNET_WIDTH", 16, "int", "channels of the first level; each further one has twice as many", _AT_LEAST_1
-    ),
-    Key("VOLUMES.UNET_DEPTH", 3, "int", "levels below the first, each of half the resolution", _AT_LEAST_1),
-    Key("VOLUMES.UNET_BLOCKS", 1, "int", "residual blocks per level", _AT_LEAST_1),
+    Key("VOLUMES.OVERLAP", 0.5, "float", "evaluation: share of a window that it has in common", SHARE_BELOW_1),
+    Key("VOLUMES.UNET_WIDTH", 16, "int", "channels of the first level; each further one has twice as many", AT_LEAST_1),
+    Key("VOLUMES.UNET_DEPTH", 3, "int", "levels below the first, each of half the resolution", AT_LEAST_1),
+    Key("VOLUMES.UNET_BLOCKS", 1, "int", "residual blocks per level", AT_LEAST_1),
 )
+
+
+def _unused(given: Given) -> Iterator[Unused]:
+    volumes = given.values.VOLUMES
+    if volumes.HEATMAP == "radius":
+        yield Unused(("VOLUMES.SIGMA_MM",), "VOLUMES.HEATMAP", "it belongs to gaussian, and {}")
+    else:
+        yield Unused(("VOLUMES.RADIUS",), "VOLUMES.HEATMAP", "it belongs to radius, and {}")
+    if volumes.LOSS == "focal":
+        yield Unused(("VOLUMES.PEAK_WEIGHT",), "VOLUMES.LOSS", "it belongs to mse, and {}")
+
+
+_TRAINING = "FLIP MIRROR_PAIRS ROTATION_DEGREES SCALE INTENSITY_JITTER NOISE PEAK_WEIGHT"
+TABLE = Table(_KEYS, training=tuple(f"VOLUMES.{name}" for name in _TRAINING.split()), unused=_unused)

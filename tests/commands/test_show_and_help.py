@@ -10,6 +10,7 @@ from distributed.harness import ROOT, run_command, run_main
 from .runs import MAIN, well
 
 RECIPE = ROOT / "configs" / "vit_base_patch16_224.yaml"
+DIGITS = ROOT / "configs" / "vit_digits.yaml"
 
 
 def test_show_config_prints_values_with_sources_batch_and_rates_and_starts_nothing(tmp_path):
@@ -28,12 +29,13 @@ def test_show_config_prints_values_with_sources_batch_and_rates_and_starts_nothi
             "3e-7",
         )
     )
+    assert max(map(len, ended.out.splitlines())) <= 100
     lines = [" ".join(line.split()) for line in ended.out.splitlines()]
     assert "BATCH_SIZE: 8 # command line" in lines
     assert f"NAME: vit_base_patch16_224 # {RECIPE}" in lines
     assert f"WEIGHT_DECAY: 0.3 # {RECIPE.parent / '_base_' / 'vit_imagenet.yaml'}" in lines
     assert "MLP_RATIO: null # default" in lines
-    batch = next(line for line in lines if line.startswith("effective batch"))
+    batch = " ".join(lines[next(n for n, line in enumerate(lines) if line.startswith("effective batch")) :])
     assert "effective batch 32 = 8 per process x 2 process(es) x 2 accumulated" in batch  # the recipe accumulates 2
     assert "learning rate 0.0015 (warm-up from 1.5e-07, end 0)" in batch  # 3e-3 and 3e-7, times 32 / 64
     assert "LINEAR_SCALED_LR 64" in batch
@@ -52,8 +54,15 @@ except SystemExit as end:
 
 @pytest.mark.parametrize(
     "arguments, code",
-    [(["-h"], 0), (["--help"], 0), (["TRAIN.BSE_LR", "1"], 2), (["-batchsize=3"], 2), (["-cfg=none.yaml"], 2)],
-    ids=["-h", "--help", "unknown key", "unknown flag", "missing file"],
+    [
+        (["-h", f"-cfg={ROOT / 'configs' / 'pointgroup_scannet.yaml'}"], 0),
+        (["--help", "all"], 0),
+        (["TRAIN.BSE_LR", "1"], 2),
+        (["-batchsize=3"], 2),
+        (["-cfg=none.yaml"], 2),
+        (["TASK", "landmarks", "-dataset=landmarks", "MODEL.NAME=unet3d", "-show_config", f"-cfg={DIGITS}"], 2),
+    ],
+    ids=["-h", "--help", "unknown key", "unknown flag", "missing file", "another task's key"],
 )
 def test_help_and_wrong_options_do_not_import_paddle(arguments, code):
     ended = run_command([sys.executable, "-c", PROBE, str(MAIN), *arguments], timeout=30)
@@ -63,10 +72,10 @@ def test_help_and_wrong_options_do_not_import_paddle(arguments, code):
 
 def test_help_names_every_flag_and_key_and_the_example():
     from paddlevit_dist.config.command_line import FLAGS
-    from paddlevit_dist.config.defaults import KEYS
+    from paddlevit_dist.config.table import keys
 
-    out = well(run_main("-h")).out
+    out = well(run_main("-h", "all")).out
     assert "python main_multi_gpu.py" in out and "-cfg='./configs/vit_base_patch16_224.yaml'" in out
     words = set(out.replace("=", " ").split())
     assert {f"-{name}" for name in FLAGS} <= words
-    assert set(KEYS) - {"BASE"} <= words
+    assert set(keys()) - {"BASE"} <= words

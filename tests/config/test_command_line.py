@@ -8,7 +8,8 @@ import pytest
 
 from paddlevit_dist.config import command_line, load
 from paddlevit_dist.config.command_line import FLAGS
-from paddlevit_dist.config.defaults import KEYS, leaves
+from paddlevit_dist.config.table import keys, leaves
+from paddlevit_dist.registry import TABLES
 
 MISSION = r"""
 -cfg='./configs/vit_base_patch16_224.yaml' \
@@ -53,7 +54,7 @@ def test_the_line_of_the_readme_word_for_word(write):
 @pytest.mark.parametrize("name", [name for name, flag in FLAGS.items() if flag.argument and flag.key])
 def test_each_flag_sets_its_key_in_all_four_spellings(name):
     key, word = FLAGS[name].key, EXAMPLES[FLAGS[name].argument]
-    expected = KEYS[key].parse(word)
+    expected = keys()[key].parse(word)
 
     for spelling in ([f"-{name}={word}"], [f"-{name}", word], [f"--{name}={word}"], [f"--{name}", word]):
         configuration = load(spelling)
@@ -65,7 +66,7 @@ def test_switches(write):
     configuration = load(["-eval", "--amp", "-pretrained=x", "-show_config"])
 
     assert configuration.values.EVAL is True and configuration.values.AMP is True and configuration.show is True
-    assert configuration.notices == []
+    assert configuration.notices == ["AMP True (-amp): no effect: it belongs to training, and EVAL True (-eval)"]
     assert load(["-show_config"]).values == load([]).values
 
 
@@ -183,14 +184,51 @@ def test_help_is_printed_and_ends(capsys, word):
     assert ended.value.code == 0 and printed.err == "" and printed.out == command_line.help_text() + "\n"
 
 
-def test_help_names_every_flag_and_key_with_its_default():
-    lines = command_line.help_text().splitlines()
+def rows_of_help(*words):
+    """First word -> the text of its row, for flags and keys in their order, from help of at most 100 columns."""
+    lines = command_line.help_text(["-h", *words]).splitlines()
+    assert max(map(len, lines)) <= 100
+    rows, last = {}, ""
+    for line in lines:
+        if line.startswith("   ") and last:  # goes on
+            rows[last] += f" {line.strip()}"
+        elif line.startswith("  "):
+            last = line.split()[0]
+            rows[last] = line.strip()
+    return rows
 
-    for flag in FLAGS.values():
-        assert any(line.startswith(f"  -{flag.name}") for line in lines)
-    for name in set(KEYS) - {"BASE"}:
-        (line,) = [line for line in lines if line.startswith(f"  {name} ")]
-        assert line.endswith(f"(default {command_line._default(name)})")
-    text = "\n".join(lines)
-    assert "-cfg='./configs/vit_base_patch16_224.yaml' -dataset='imagenet2012' -batch_size=16" in text
-    assert "(DATA.IMAGE_SIZE, default 224)" in text
+
+def test_help_names_every_flag_and_key_with_its_default():
+    rows = rows_of_help("all")
+
+    assert {f"-{name}" for name in FLAGS} <= {word.partition("=")[0] for word in rows}
+    for key in keys().values():
+        if key.name != "BASE":
+            default = list(key.default) if isinstance(key.default, tuple) else key.default
+            assert rows[key.name].endswith(f"(default {default})") and key.meaning in rows[key.name]
+    assert "(DATA.IMAGE_SIZE, default 224)" in rows["-image_size=PIXELS"]
+    assert (
+        "-cfg='./configs/vit_base_patch16_224.yaml' -dataset='imagenet2012' -batch_size=16" in command_line.help_text()
+    )
+
+
+@pytest.mark.parametrize(
+    "words, task",
+    [
+        ("", "classification"),
+        ("-nonsense -cfg=nowhere.yaml", "classification"),
+        ("-cfg=x.yaml", "pointgroup"),
+        ("-cfg x.yaml TASK semantic", "semantic_segmentation"),
+        ("-dataset=synthetic_landmarks", "landmarks"),
+        ("-dataset=CIFAR-10", "classification"),
+    ],
+)
+def test_help_has_the_keys_of_the_chosen_task_first(write, words, task):
+    write("x.yaml", "TASK: pointgroup")
+    rows, own = rows_of_help(*words.split()), set(keys(task))
+    shown = [word for word in rows if word in keys()]
+
+    assert set(shown) == own - {"BASE"}
+    assert shown[0] not in set.intersection(*(set(keys(other)) for other in TABLES))
+    all_keys = [word for word in rows_of_help("all", *words.split()) if word in keys()]
+    assert all_keys[: len(shown)] == shown and set(all_keys) == set(keys()) - {"BASE"}

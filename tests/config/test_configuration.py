@@ -80,6 +80,21 @@ def test_the_description_is_yaml_with_the_source_behind_each_value(load_text):
     assert "BASE:" not in text
 
 
+def test_the_description_keeps_to_a_hundred_columns(write, tmp_path):
+    name = write(f"{'folders/' * 8}recipe_of_that_name.yaml", "TRAIN: {BASE_LR: 3e-3}\nVOLUMES: {CROP_SIZE: [9, 9, 9]}")
+    words = [f"-cfg={tmp_path / name}", "TASK", "landmarks", "-data_path=" + "l" * 80, "VOLUMES.LANDMARKS", "ear," * 16]
+
+    configuration = load(words)
+    lines = configuration.describe().splitlines()
+
+    assert max(map(len, lines)) <= 100
+    assert "  # command line" in lines[lines.index(f"  DATA_PATH: {'l' * 80}") - 1]
+    assert all(
+        line.endswith("/recipe_of_that_name.yaml") for line in lines if "CROP_SIZE:" in line or "BASE_LR:" in line
+    )
+    assert yaml.safe_load("\n".join(lines)) == yaml.safe_load(dump_yaml(configuration.values))
+
+
 def test_nothing_here_imports_paddle(tmp_path):
     (tmp_path / "x.yaml").write_text("TRAIN: {BASE_LR: 3e-3}")
     script = (

@@ -97,20 +97,32 @@ def test_places_in_files_have_their_line(refuse, load_text):
     "words",
     [
         "TRAIN.WARMUP_STEPS 50",
-        "TRAIN.END_LR 1 TRAIN.LR_SCHEDULER.NAME constant",
-        "TRAIN.WARMUP_START_LR 1",  # without a warm-up nothing reads it
         "TRAIN.LR_SCHEDULER.NAME step TRAIN.LR_SCHEDULER.MILESTONES [30,60]",
         "-stop_after_epoch=300",
         "-epochs=2 TRAIN.WARMUP_EPOCHS 1",
         "-eval -pretrained=x",
         "-eval -resume=x",
-        "-eval -resume=auto -amp",
-        "-eval -pretrained=x -epochs=2 TRAIN.WARMUP_EPOCHS 5",  # an evaluation has no schedule
         "-pretrained=x",
     ],
 )
 def test_what_fits_together_is_silent(words):
     assert load(shlex.split(words)).notices == []
+
+
+@pytest.mark.parametrize(
+    "words, unused",
+    [
+        ("TRAIN.END_LR 1 TRAIN.LR_SCHEDULER.NAME constant", ["TRAIN.END_LR"]),
+        ("TRAIN.WARMUP_START_LR 1", ["TRAIN.WARMUP_START_LR"]),
+        ("-eval -resume=auto -amp", ["AMP"]),
+        ("-eval -pretrained=x -epochs=2 TRAIN.WARMUP_EPOCHS 5", ["TRAIN.NUM_EPOCHS", "TRAIN.WARMUP_EPOCHS"]),
+    ],
+)
+def test_values_that_nothing_reads_contradict_nothing(words, unused):
+    notices = load(shlex.split(words)).notices
+
+    assert [notice.split()[0] for notice in notices] == unused
+    assert all(": no effect: " in notice for notice in notices)
 
 
 def test_means_and_deviations_left_alone_follow_the_channels(load_text):

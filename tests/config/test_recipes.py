@@ -10,7 +10,7 @@ import pytest
 
 import paddlevit_dist.config
 from paddlevit_dist import registry
-from paddlevit_dist.config import load
+from paddlevit_dist.config import EXAMPLE, load
 
 ROOT = Path(paddlevit_dist.config.__file__).parents[2]
 RECIPES = sorted((ROOT / "configs").glob("*.yaml"))
@@ -30,10 +30,10 @@ def header(recipe):
 
 
 @each_recipe
-def test_it_loads_silently(recipe):
-    configuration = load([f"-cfg={recipe}"])
+def test_it_loads_silently_for_training_and_evaluation(recipe):
+    configuration = load([f"-cfg={recipe}"], EXAMPLE)
 
-    assert configuration.notices == []
+    assert configuration.notices == load([f"-cfg={recipe}", "-eval", "-pretrained=x"], EXAMPLE).notices == []
     assert configuration.values.MODEL.NAME in registry.MODELS
     assert configuration.values.DATA.DATASET in registry.DATASETS
     assert configuration.values.TASK in registry.TASKS

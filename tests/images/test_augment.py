@@ -14,7 +14,7 @@ import pytest
 from PIL import Image, ImageFilter, ImageOps
 from yacs.config import CfgNode
 
-from paddlevit_dist.config.defaults import default_config
+from paddlevit_dist.config import default_config
 from paddlevit_dist.errors import UserError
 from paddlevit_dist.images.transforms import policies as augment
 from paddlevit_dist.images.transforms.policies import (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 
 import numpy as np
@@ -73,6 +74,20 @@ def test_a_checkpoint_and_a_file_in_a_run_mean_the_same_model(trained):
     for source in (last, last / "model.pdparams"):
         about = load_trained(str(source)).about
         assert (about["num_classes"], about["model"]) == (10, "vit")
+        assert about["classes"] == [str(digit) for digit in range(10)]
+
+
+def test_what_a_checkpoint_says_of_itself_comes_before_the_configuration_beside_it(trained, tmp_path):
+    """The folder's file may be another run's by now: the weights were made by the settings in their checkpoint."""
+    copy = tmp_path / "copy"
+    shutil.copytree(trained, copy, symlinks=True)
+    file = copy / "config.yaml"
+    before = load_trained(str(copy)).about
+    file.write_text(file.read_text().replace("CROP_PCT: ", "CROP_PCT: 0.5 # "))
+    assert load_trained(str(copy)).about["crop_pct"] == before["crop_pct"] != 0.5
+    for about in copy.glob("checkpoints/*/about.yaml"):
+        about.unlink()
+    assert load_trained(str(copy)).about["crop_pct"] == 0.5  # of an older version, which had nothing but that file
 
 
 def test_weights_from_elsewhere_need_the_models_name(tmp_path):

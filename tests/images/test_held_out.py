@@ -14,6 +14,7 @@ from paddlevit_dist.errors import UserError
 from paddlevit_dist.images.data.class_folders import ClassFolders
 from paddlevit_dist.images.data.digits import Digits
 from paddlevit_dist.images.data.held_out import choose_held_out, hold_out, open_pictures
+from paddlevit_dist.observe.record import cache_folder
 
 
 def write_single_folder(root, sizes):
@@ -115,7 +116,8 @@ def test_reading_options_and_cache_folder_come_from_the_configuration(tmp_path):
     write_single_folder(tmp_path / "data", {"ant": 10})
     shared = tmp_path / "shared" / "cache"
     options = ["DATA.VAL_FRACTION", "0.2", "DATA.MAX_PIXELS", "8", "DATA.CACHE_FOLDER", str(shared)]
-    val, _ = open_pictures(configuration(tmp_path, *options), "val", tmp_path / "absent")
+    values = configuration(tmp_path, *options)
+    val, _ = open_pictures(values, "val", cache_folder(values))
     assert len(list(shared.iterdir())) == 2
     with pytest.raises(UserError, match="above the limit of 8 pixels"):
         val.read(0)

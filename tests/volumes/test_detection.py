@@ -238,7 +238,7 @@ def test_pictures_show_training_crops_and_whole_volumes():
         ),
         (
             ["TASK", "classification"],
-            "synthetic_landmarks holds volumes, but TASK classification reads pictures",
+            "VOLUMES.CROP_SIZE is read by task landmarks, not by classification",
         ),
         (["-num_classes=3"], "MODEL.NUM_CLASSES .* is 3, but there are 8 landmarks"),
         (["VOLUMES.INTENSITY_WINDOW", "[5,1]"], "expected the smaller number first"),

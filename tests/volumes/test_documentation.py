@@ -10,7 +10,7 @@ from distributed.harness import ROOT
 from volumes.volume_files import write_landmarks, write_volume
 
 from paddlevit_dist import config
-from paddlevit_dist.config.defaults import KEYS
+from paddlevit_dist.config.table import keys
 from paddlevit_dist.registry import resolve
 from paddlevit_dist.volumes.slicer_files import Point, fcsv_text, markups_text
 
@@ -27,7 +27,7 @@ def test_the_program_runs_and_finds_its_points_again():
 
 def test_the_keys_of_the_page_exist():
     named = set(re.findall(r"\b(?:VOLUMES|TRAIN|DATA)\.[A-Z_]+", PAGE)) - {"VOLUMES.", "DATA."}
-    assert len(named) > 12 and named <= set(KEYS)
+    assert len(named) > 12 and named <= set(keys())
 
 
 def write_the_volumes_of_the_page(folder: Path) -> None:

@@ -84,6 +84,7 @@ class Classification(Task):
 
     best_metric = ("top-1", True)
     sample_name = "images"
+    draws_samples = True
     compiles = True
     counts_per_sample = {"loss": 1, "distillation": 1}
 

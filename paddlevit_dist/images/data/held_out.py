@@ -123,10 +123,9 @@ def open_pictures(config: Any, split: str, cache_folder: Path) -> Tuple[ImageDat
     """The data set of DATA.DATASET for ``split``, and what the record should say of it.
 
     Raises:
-        UserError: the data are missing or damaged, or a folder cannot be made.
+        UserError: the data are missing or damaged.
     """
     data = config.DATA
-    cache_folder = _cache_folder(data.CACHE_FOLDER, cache_folder)
     kind = dataset_class(config, ImageDataset)
     if data.VAL_FRACTION is None:
         dataset = kind.open(config, split, cache_folder)
@@ -139,17 +138,6 @@ def open_pictures(config: Any, split: str, cache_folder: Path) -> Tuple[ImageDat
         if split == "val":
             notes.append(_list_part(config, dataset))
     return dataset, notes
-
-
-def _cache_folder(wanted: Any, usual: Path) -> Path:
-    if wanted is None:
-        return usual
-    folder = Path(wanted).expanduser().absolute()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"DATA.CACHE_FOLDER {folder} cannot be made: {error.strerror}; choose another") from error
-    return folder
 
 
 def _list_part(config: Any, part: Part) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Tuple
 
-from ...errors import UserError
 from ...models import model_options
 
 # Keys of MODEL with the option that they are; the first that the model has.
@@ -28,15 +27,11 @@ _RATES = {"DROPOUT": "dropout", "ATTENTION_DROPOUT": "attention_dropout", "DROPP
 
 
 def configured_options(model: Any) -> Tuple[Dict[str, Any], List[str]]:
-    """Options for ``create_model`` from the section MODEL, and a notice where they differ from the variant.
-
-    Explicit keys win over the variant that MODEL.NAME stands for.
-
-    Raises:
-        UserError: a key that is set, and that the model has no option for.
+    """Options for ``create_model`` from the section MODEL; notices of keys that the model has no option for, and of
+    differences from the variant that MODEL.NAME stands for, over which explicit keys win.
     """
     known = model_options(model.NAME)
-    options, differing = {}, []
+    options, differing, notices = {}, [], []
     for key, names in _DIMENSIONS.items():
         value = model[key]
         if value is None:
@@ -44,9 +39,9 @@ def configured_options(model: Any) -> Tuple[Dict[str, Any], List[str]]:
         value = tuple(value) if isinstance(value, (list, tuple)) else value
         option = next((name for name in names if name in known.defaults), None)
         if option is None:
-            if known.fixed.get(names[0]) == value:
-                continue
-            raise UserError(f"MODEL.{key} {value}: {model.NAME} has no such option; leave it out")
+            if known.fixed.get(names[0]) != value:
+                notices.append(f"MODEL.{key} {value}: no effect: {model.NAME} has no such option")
+            continue
         options[option] = value
         default = known.defaults[option]
         default = tuple(default) if isinstance(default, (list, tuple)) else default
@@ -54,9 +49,10 @@ def configured_options(model: Any) -> Tuple[Dict[str, Any], List[str]]:
             differing.append(f"MODEL.{key} {value} instead of {default}")
     for key, option in _RATES.items():
         if model[key]:  # 0 is every model's default, and not every model has all three
-            if option not in known.defaults:
-                raise UserError(f"MODEL.{key} {model[key]}: {model.NAME} has no such option; leave it out")
-            options[option] = model[key]
-    if model.NAME == model.TYPE or not differing:  # the bare family name stands for no particular variant
-        return options, []
-    return options, [f"note: {model.NAME} with {', '.join(differing)} (explicit keys win over the variant's)"]
+            if option in known.defaults:
+                options[option] = model[key]
+            else:
+                notices.append(f"MODEL.{key} {model[key]}: no effect: {model.NAME} has no such option")
+    if model.NAME != model.TYPE and differing:  # the bare family name stands for no particular variant
+        notices.append(f"note: {model.NAME} with {', '.join(differing)} (explicit keys win over the variant's)")
+    return options, notices

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from ...config.key import Key, Range
+from ...config.key import ABOVE_0, AT_LEAST_0, AT_LEAST_1, SHARE, Given, Key, Table
 
-_AT_LEAST_0 = Range(low=0)
-_AT_LEAST_1 = Range(low=1)
-_ABOVE_0 = Range(low=0, low_open=True)
-_SHARE = Range(low=0, high=1)
-
-KEYS = (
+_KEYS = (
     Key(
         "POINTS.INSTANCES.WIDTH",
         16,
         "int",
         "channels of the U-Net's first level; level i has i times as many",
-        _AT_LEAST_1,
+        AT_LEAST_1,
     ),
-    Key("POINTS.INSTANCES.BLOCKS", 2, "int", "residual blocks of a level on each way", _AT_LEAST_1),
+    Key("POINTS.INSTANCES.BLOCKS", 2, "int", "residual blocks of a level on each way", AT_LEAST_1),
     Key("POINTS.INSTANCES.USE_POSITIONS", True, "bool", "voxels show positions beside colours"),
     Key(
         "POINTS.INSTANCES.FROZEN",
@@ -44,15 +39,15 @@ KEYS = (
         "classes that are no objects; names that the data set does not have are passed over",
         many=True,
     ),
-    Key("POINTS.INSTANCES.FULL_SCALE", 512, "int", "training: width in voxels of the box of the crop", _AT_LEAST_1),
+    Key("POINTS.INSTANCES.FULL_SCALE", 512, "int", "training: width in voxels of the box of the crop", AT_LEAST_1),
     Key(
         "POINTS.INSTANCES.DISTORTION",
         0.1,
         "float",
         "training: standard deviation of what is added to the matrix that maps the points",
-        _AT_LEAST_0,
+        AT_LEAST_0,
     ),
-    Key("POINTS.INSTANCES.FLIP", 0.5, "float", "training: probability of mirroring x", _SHARE),
+    Key("POINTS.INSTANCES.FLIP", 0.5, "float", "training: probability of mirroring x", SHARE),
     Key("POINTS.INSTANCES.ROTATION", True, "bool", "training: turn around z by any angle"),
     Key("POINTS.INSTANCES.ELASTIC", True, "bool", "training: elastic distortion of the voxels, fine and coarse"),
     Key(
@@ -60,37 +55,53 @@ KEYS = (
         0.1,
         "float",
         "training: standard deviation of a shift of each channel, in halves of POINTS.COLOR_RANGE",
-        _AT_LEAST_0,
+        AT_LEAST_0,
     ),
-    Key("POINTS.INSTANCES.PREPARE_EPOCHS", 128, "int", "epochs before clusters are formed and scored", _AT_LEAST_0),
+    Key("POINTS.INSTANCES.PREPARE_EPOCHS", 128, "int", "epochs before clusters are formed and scored", AT_LEAST_0),
     Key(
         "POINTS.INSTANCES.RADIUS_M",
         0.03,
         "float",
         "points of a class that are closer belong together: about twice the distance of neighbouring points",
-        _ABOVE_0,
+        ABOVE_0,
     ),
-    Key("POINTS.INSTANCES.CLUSTER_POINTS", 50, "int", "points that a cluster needs", _AT_LEAST_1),
-    Key("POINTS.INSTANCES.SCORE_GRID", 14, "int", "voxels along the cube in which a cluster is scored", _AT_LEAST_1),
-    Key("POINTS.INSTANCES.SCORE_SCALE", 50.0, "float", "most voxels per metre in that cube", _ABOVE_0),
-    Key("POINTS.INSTANCES.BACKGROUND_IOU", 0.25, "float", "target score 0 below this IoU with the truth", _SHARE),
-    Key("POINTS.INSTANCES.FOREGROUND_IOU", 0.75, "float", "target score 1 above this IoU with the truth", _SHARE),
+    Key("POINTS.INSTANCES.CLUSTER_POINTS", 50, "int", "points that a cluster needs", AT_LEAST_1),
+    Key("POINTS.INSTANCES.SCORE_GRID", 14, "int", "voxels along the cube in which a cluster is scored", AT_LEAST_1),
+    Key("POINTS.INSTANCES.SCORE_SCALE", 50.0, "float", "most voxels per metre in that cube", ABOVE_0),
+    Key("POINTS.INSTANCES.BACKGROUND_IOU", 0.25, "float", "target score 0 below this IoU with the truth", SHARE),
+    Key("POINTS.INSTANCES.FOREGROUND_IOU", 0.75, "float", "target score 1 above this IoU with the truth", SHARE),
     Key(
         "POINTS.INSTANCES.LOSS_WEIGHTS",
         [1.0, 1.0, 1.0, 1.0],
         "float",
         "weights of the losses: classes, lengths of offsets, directions of offsets, scores",
-        _AT_LEAST_0,
+        AT_LEAST_0,
         many=True,
         length=4,
     ),
-    Key("POINTS.INSTANCES.SCORE_THRESHOLD", 0.09, "float", "predictions have a higher score", _SHARE),
-    Key("POINTS.INSTANCES.SMALLEST_PREDICTION", 100, "int", "predictions have more points", _AT_LEAST_0),
+    Key("POINTS.INSTANCES.SCORE_THRESHOLD", 0.09, "float", "predictions have a higher score", SHARE),
+    Key("POINTS.INSTANCES.SMALLEST_PREDICTION", 100, "int", "predictions have more points", AT_LEAST_0),
     Key(
         "POINTS.INSTANCES.NMS_IOU",
         0.3,
         "float",
         "of predictions that overlap more, the one with the best score",
-        _SHARE,
+        SHARE,
     ),
 )
+
+
+def _check(given: Given) -> list[str]:
+    preparing = given.values.POINTS.INSTANCES.PREPARE_EPOCHS
+    if given.values.EVAL or given.values.TRAIN.NUM_EPOCHS > preparing:
+        return []
+    return [
+        f"{given['POINTS.INSTANCES.PREPARE_EPOCHS']}: the network that scores clusters is never trained in "
+        f"{given['TRAIN.NUM_EPOCHS']}: set it lower, or train longer"
+    ]
+
+
+_TRAINING = """
+FROZEN FULL_SCALE DISTORTION FLIP ROTATION ELASTIC COLOR_NOISE PREPARE_EPOCHS BACKGROUND_IOU FOREGROUND_IOU LOSS_WEIGHTS
+"""
+TABLE = Table(_KEYS, training=tuple(f"POINTS.INSTANCES.{name}" for name in _TRAINING.split()), check=_check)

@@ -1,13 +1,13 @@
-"""The table of keys and what each may hold."""
+"""The tables of keys, which task reads which, and what each key may hold."""
 
 from __future__ import annotations
 
 import pytest
 
 from paddlevit_dist.config import default_config, load
-from paddlevit_dist.config.defaults import KEYS, leaves
 from paddlevit_dist.config.key import Mismatch
-from paddlevit_dist.registry import room_keys
+from paddlevit_dist.config.table import keys, leaves
+from paddlevit_dist.registry import TABLES, key_tables
 
 PROMISED = {
     "BASE": [],
@@ -132,32 +132,50 @@ PROMISED = {
 }
 
 
-ROOMS = {key.name for key in room_keys()}
-
-
-def shared_keys(config) -> dict:
-    """Keys and values without those that only one room reads."""
-    return {name: value for name, value in leaves(config) if name not in ROOMS}
+def classification_keys(config) -> dict:
+    return {name: value for name, value in leaves(config) if name in keys("classification")}
 
 
 def test_defaults_are_the_promised_ones():
-    assert shared_keys(default_config()) == PROMISED
+    assert classification_keys(default_config()) == PROMISED
 
 
-def test_keys_of_rooms_are_in_the_tree_and_begin_with_their_rooms_name():
-    assert ROOMS < set(dict(leaves(default_config())))
-    assert {name.split(".")[0] for name in ROOMS} <= {"DATA", "POINTS", "VOLUMES"}
+def test_the_tree_has_the_keys_of_all_tasks_each_from_one_table():
+    names = [key.name for table in key_tables() for key in table.keys]
+
+    assert sorted(names) == sorted(dict(leaves(default_config()))) and len(names) == len(set(names))
+    assert {name for task in TABLES for name in keys(task)} == set(names)
+
+
+@pytest.mark.parametrize(
+    "name, tasks",
+    [
+        ("TRAIN.SMOOTHING", {"classification"}),
+        ("DATA.IMAGE_SIZE", {"classification"}),
+        ("MODEL.DROPPATH", {"classification"}),
+        ("DATA.VOXEL_SIZE_M", {"semantic_segmentation", "pointgroup"}),
+        ("POINTS.ROOMS.TRAIN", {"semantic_segmentation", "pointgroup"}),
+        ("POINTS.AUGMENT.FLIP", {"semantic_segmentation"}),
+        ("POINTS.INSTANCES.FLIP", {"pointgroup"}),
+        ("VOLUMES.FLIP", {"landmarks"}),
+        ("TRAIN.BASE_LR", set(TABLES)),
+        ("DATA.DATA_PATH", set(TABLES)),
+        ("MODEL.NUM_CLASSES", set(TABLES)),
+    ],
+)
+def test_who_reads_a_key(name, tasks):
+    assert {task for task in TABLES if name in keys(task)} == tasks
 
 
 def test_without_arguments_everything_is_at_its_default():
     configuration = load([])
 
-    assert shared_keys(configuration.values) == PROMISED
+    assert classification_keys(configuration.values) == PROMISED
     assert set(configuration.sources.values()) == {"default"}
     assert configuration.notices == [] and configuration.show is False and configuration.argv == []
 
 
-@pytest.mark.parametrize("key", KEYS.values(), ids=list(KEYS))
+@pytest.mark.parametrize("key", keys().values(), ids=list(keys()))
 def test_each_default_is_a_value_its_key_may_hold(key):
     parsed = key.parse(key.default)
 
@@ -165,7 +183,7 @@ def test_each_default_is_a_value_its_key_may_hold(key):
     assert key.meaning and "\n" not in key.meaning
 
 
-@pytest.mark.parametrize("key", KEYS.values(), ids=list(KEYS))
+@pytest.mark.parametrize("key", keys().values(), ids=list(keys()))
 def test_only_optional_keys_take_none(key):
     if key.optional:
         assert [key.parse(word) for word in (None, "None", "none", "null", "~", "")] == [None] * 6
@@ -208,7 +226,7 @@ def test_two_trees_share_nothing():
     ],
 )
 def test_values_become_what_the_key_holds(name, given, expected):
-    parsed = KEYS[name].parse(given)
+    parsed = keys()[name].parse(given)
 
     assert parsed == expected and type(parsed) is type(expected)
     if isinstance(expected, (list, tuple)):
@@ -254,15 +272,15 @@ def test_values_become_what_the_key_holds(name, given, expected):
 )
 def test_other_values_are_refused(name, given):
     with pytest.raises(Mismatch):
-        KEYS[name].parse(given)
+        keys()[name].parse(given)
 
 
 def test_expectations_are_worded():
-    assert KEYS["TRAIN.BASE_LR"].expected() == "a number > 0"
-    assert KEYS["SEED"].expected() == "a whole number >= 0 and <= 2147483647"
-    assert KEYS["NGPUS"].expected() == "a whole number >= 1 or -1"
-    assert KEYS["MODEL.DEPTH"].expected() == "a whole number >= 1, or None"
-    assert KEYS["TRAIN.OPTIMIZER.BETAS"].expected() == "a list of 2 numbers, each >= 0 and < 1"
-    assert KEYS["TRAIN.LR_SCHEDULER.MILESTONES"].expected() == "a list of whole numbers, each >= 1"
-    assert KEYS["TRAIN.OPTIMIZER.NAME"].expected() == "one of AdamW, Adam, SGD"
-    assert KEYS["EVAL"].expected() == "true or false"
+    assert keys()["TRAIN.BASE_LR"].expected() == "a number > 0"
+    assert keys()["SEED"].expected() == "a whole number >= 0 and <= 2147483647"
+    assert keys()["NGPUS"].expected() == "a whole number >= 1 or -1"
+    assert keys()["MODEL.DEPTH"].expected() == "a whole number >= 1, or None"
+    assert keys()["TRAIN.OPTIMIZER.BETAS"].expected() == "a list of 2 numbers, each >= 0 and < 1"
+    assert keys()["TRAIN.LR_SCHEDULER.MILESTONES"].expected() == "a list of whole numbers, each >= 1"
+    assert keys()["TRAIN.OPTIMIZER.NAME"].expected() == "one of AdamW, Adam, SGD"
+    assert keys()["EVAL"].expected() == "true or false"

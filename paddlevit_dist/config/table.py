@@ -1,0 +1,63 @@
+"""All keys, collected from the tables that stand beside their readers (``registry.TABLES``), and the tree of their
+values."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+from yacs.config import CfgNode
+
+from ..registry import key_tables
+from .key import Key, Table
+
+
+def keys(task: str | None = None) -> dict[str, Key]:
+    """Dotted name -> row of the keys that ``task`` reads, the engine's first; of all keys for None and for a task that
+    declares no tables."""
+    return _keys(tuple(key_tables(task)))
+
+
+@functools.lru_cache(maxsize=None)
+def _keys(tables: tuple[Table, ...]) -> dict[str, Key]:
+    return {key.name: key for table in tables for key in table.keys}
+
+
+def sections() -> frozenset[str]:
+    """Dotted names of what may hold keys in a file, PaddleViT's too."""
+    return _sections(tuple(key_tables()))
+
+
+@functools.lru_cache(maxsize=None)
+def _sections(tables: tuple[Table, ...]) -> frozenset[str]:
+    names = [*_keys(tables), *(name for table in tables for name in (*table.renamed, *table.dropped))]
+    return frozenset(name[:dot] for name in names for dot, letter in enumerate(name) if letter == ".")
+
+
+def default_config() -> CfgNode:
+    """A new tree of all keys with their defaults, not frozen."""
+    config = CfgNode()
+    for key in keys().values():
+        default = key.default
+        put(config, key.name, type(default)(default) if key.many and default is not None else default)
+    return config
+
+
+def put(config: CfgNode, name: str, value: Any) -> None:
+    """Set the dotted ``name`` in the tree; missing sections are made."""
+    *sections, last = name.split(".")
+    for section in sections:
+        if section not in config:
+            config[section] = CfgNode()
+        config = config[section]
+    config[last] = value
+
+
+def leaves(config: CfgNode, above: str = "") -> Iterator[tuple[str, Any]]:
+    """(dotted name, value) of every key in the tree, in its order."""
+    for name, value in config.items():
+        if isinstance(value, CfgNode):
+            yield from leaves(value, f"{above}{name}.")
+        else:
+            yield f"{above}{name}", value

@@ -1,0 +1,319 @@
+"""The keys that every run reads, whatever its task: data and loader, weights, schedule, optimizer, output and devices.
+
+None means "not set": the rule named in the meaning decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from yacs.config import CfgNode
+
+from ..config.key import (
+    ABOVE_0,
+    AT_LEAST_0,
+    AT_LEAST_1,
+    COMMAND_LINE,
+    SEEDS,
+    SHARE,
+    SHARE_ABOVE_0,
+    SHARE_BELOW_1,
+    Given,
+    Key,
+    Range,
+    Setting,
+    Table,
+    Unused,
+    optional,
+)
+from ..errors import UserError
+
+_LEAST_KEPT = 0.5  # a batch norm that keeps less in a step was hardly meant
+
+_DATA = (
+    Key("DATA.BATCH_SIZE", 256, "int", "training images per device and step", AT_LEAST_1),
+    optional("DATA.BATCH_SIZE_EVAL", "int", "evaluation images per device; None: DATA.BATCH_SIZE", AT_LEAST_1),
+    Key("DATA.DATASET", "digits", "text", "name of a registered data set; with DATA_PATH alone it is guessed"),
+    optional("DATA.DATA_PATH", "path", "folder or file of the dataset; not needed for digits"),
+    optional("DATA.NUM_WORKERS", "int", "loader processes per device; None: from cores and devices", AT_LEAST_0),
+    Key("DATA.PREFETCH", 2, "int", "batches that each loader process makes in advance; 1 saves memory", AT_LEAST_1),
+    optional("DATA.CACHE_FOLDER", "path", "folder for indexes and converted files, to share them; None: SAVE/data"),
+    Key("DATA.LOADER_TIMEOUT_SECONDS", 600.0, "float", "a batch that takes longer ends the run", ABOVE_0),
+)
+
+_MODEL = (
+    Key("MODEL.TYPE", "vit", "text", "family of the model"),
+    Key("MODEL.NAME", "vit", "text", "name of a registered model: a family or one of its variants"),
+    optional("MODEL.NUM_CLASSES", "int", "outputs of the classifier; None: the dataset's classes", AT_LEAST_1),
+    optional(
+        "MODEL.PRETRAINED",
+        "path",
+        "weights to start from or to evaluate, with or without extension; a run's folder: its best, else last",
+    ),
+    optional(
+        "MODEL.PRETRAINED_PART", "text", "entry of PRETRAINED that is meant, if it has several, such as model_ema"
+    ),
+    Key("MODEL.MINIMUM_LOADED", 0.9, "float", "training: share of the parameters that PRETRAINED must fill", SHARE),
+    optional(
+        "MODEL.RESUME", "path", "checkpoint to continue from, or a run's folder; auto: the last one in SAVE, if any"
+    ),
+)
+
+_TRAIN = (
+    Key("TRAIN.LAST_EPOCH", 0, "int", "epochs that are already trained", AT_LEAST_0),
+    Key("TRAIN.NUM_EPOCHS", 300, "int", "epochs of the whole training", AT_LEAST_1),
+    optional("TRAIN.STOP_AFTER_EPOCH", "int", "stop here, on the schedule of NUM_EPOCHS, to resume later", AT_LEAST_1),
+    Key("TRAIN.WARMUP_EPOCHS", 0, "number", "epochs of linear warm-up, a fraction too", AT_LEAST_0),
+    optional("TRAIN.WARMUP_STEPS", "int", "updates of linear warm-up, instead of WARMUP_EPOCHS", AT_LEAST_0),
+    Key("TRAIN.WEIGHT_DECAY", 0.05, "float", "not on biases, norms, position embeddings and tokens", AT_LEAST_0),
+    Key("TRAIN.BASE_LR", 1e-3, "float", "learning rate after warm-up", ABOVE_0),
+    Key("TRAIN.WARMUP_START_LR", 1e-6, "float", "learning rate at the first update of a warm-up", AT_LEAST_0),
+    Key("TRAIN.END_LR", 0.0, "float", "learning rate at the end (cosine, poly)", AT_LEAST_0),
+    optional("TRAIN.GRAD_CLIP", "float", "largest global norm of the gradients; None: no clipping", ABOVE_0),
+    Key("TRAIN.ACCUM_ITER", 1, "int", "batches per update", AT_LEAST_1),
+    Key(
+        "TRAIN.BATCH_NORM",
+        None,
+        "text",
+        "statistics of the rows of all devices (sync: as one device with the whole batch, 2 small messages a layer) or "
+        "of each its own (local: the first one's are used in the end); None: images local, points and volumes sync",
+        choices=("sync", "local"),
+        optional=True,
+    ),
+    optional(
+        "TRAIN.BATCH_NORM_MOMENTUM",
+        "float",
+        "share of its running statistics that a batch norm keeps in a step: Paddle's momentum, which is "
+        "1 minus PyTorch's (0.02 there is 0.98 here); None: the model's own",
+        SHARE,
+    ),
+    Key(
+        "TRAIN.EMPTY_CACHE_FREQ",
+        None,
+        "int",
+        "GPU: updates between returning unused memory to the device, 0: never; None: 10 for points, whose batches "
+        "differ in size, 0 for others",
+        AT_LEAST_0,
+        optional=True,
+    ),
+    Key(
+        "TRAIN.FIND_UNUSED_PARAMETERS",
+        False,
+        "bool",
+        "several devices: parameters that a step does not use get zero gradients; the search takes a few percent",
+    ),
+    optional(
+        "TRAIN.LINEAR_SCALED_LR", "int", "batch that the learning rates are meant for; None: as given", AT_LEAST_1
+    ),
+    Key(
+        "TRAIN.MODEL_EMA", False, "bool", "keep an exponential moving average of the weights, and choose the best by it"
+    ),
+    Key("TRAIN.MODEL_EMA_DECAY", 0.99996, "float", "share of the average that an update keeps", SHARE_BELOW_1),
+    optional(
+        "TRAIN.LAYER_DECAY",
+        "float",
+        "factor of the learning rate from each block to the one before it; None: all learn alike",
+        Range(low=0, high=1, low_open=True),
+    ),
+    Key(
+        "TRAIN.FREEZE",
+        [],
+        "text",
+        "names of parameters that stay as they are, with * for any part, such as patch_embed.* or blocks.*",
+        many=True,
+    ),
+    Key(
+        "TRAIN.RECOMPUTE",
+        False,
+        "bool",
+        "compute each block again in the backward pass instead of keeping its values: less memory for more time",
+    ),
+    Key("TRAIN.REPEATED_AUGMENT", 1, "int", "readings of each sample within an epoch of unchanged length", AT_LEAST_1),
+    Key(
+        "TRAIN.LR_SCHEDULER.NAME",
+        "cosine",
+        "text",
+        "course of the learning rate after warm-up",
+        choices=("cosine", "constant", "step", "poly"),
+    ),
+    Key("TRAIN.LR_SCHEDULER.MILESTONES", [], "int", "step: epochs at which the rate falls", AT_LEAST_1, many=True),
+    Key("TRAIN.LR_SCHEDULER.GAMMA", 0.1, "float", "step: factor at each milestone", SHARE_ABOVE_0),
+    Key("TRAIN.LR_SCHEDULER.POWER", 0.9, "float", "poly: exponent", ABOVE_0),
+    Key("TRAIN.OPTIMIZER.NAME", "AdamW", "text", "optimizer", choices=("AdamW", "Adam", "SGD")),
+    Key("TRAIN.OPTIMIZER.EPS", 1e-8, "float", "AdamW, Adam: added to the denominator", ABOVE_0),
+    Key("TRAIN.OPTIMIZER.BETAS", (0.9, 0.999), "float", "AdamW, Adam: decay of moments", SHARE_BELOW_1, None, True, 2),
+    Key("TRAIN.OPTIMIZER.MOMENTUM", 0.9, "float", "SGD: momentum", SHARE_BELOW_1),
+    Key(
+        "TRAIN.OPTIMIZER.DAMPENING",
+        0.0,
+        "float",
+        "SGD: share of each gradient but the first that its momentum leaves out, as PyTorch's",
+        SHARE_BELOW_1,
+    ),
+)
+
+_RUN = (
+    Key("BASE", [], "text", "YAML files read before this one, relative to it; only inside a file", many=True),
+    Key("TASK", "classification", "text", "name of a registered task"),
+    Key("SAVE", "./output", "path", "output folder: log, metrics, configuration, checkpoints"),
+    Key("SAVE_FREQ", 10, "int", "epochs between kept checkpoints", AT_LEAST_1),
+    Key("VALIDATE_FREQ", 1, "int", "epochs between evaluations", AT_LEAST_1),
+    Key("REPORT_FREQ", 20, "int", "updates between lines of the log", AT_LEAST_1),
+    Key("SEED", 0, "int", "seed of everything random", SEEDS),
+    Key("EVAL", False, "bool", "evaluate only"),
+    Key(
+        "ALLOW_CHANGES",
+        False,
+        "bool",
+        "evaluate or resume though the checkpoint comes from other settings; what differs is told",
+    ),
+    Key("SAVE_PREDICTIONS", False, "bool", "with EVAL: write what the model predicts to SAVE/predictions"),
+    Key("AMP", False, "bool", "mixed precision in training, on GPUs; weights and checkpoints stay float32"),
+    Key("AMP_DTYPE", "float16", "text", "half precision that AMP computes in", choices=("float16", "bfloat16")),
+    Key(
+        "AMP_LEVEL",
+        "O1",
+        "text",
+        "O1: products and convolutions in half precision; O2: all but norms, sums and the like",
+        choices=("O1", "O2"),
+    ),
+    Key("TO_STATIC", False, "bool", "compile the model's passes with paddle.jit.to_static, in training and evaluation"),
+    Key("NGPUS", -1, "int", "devices (without a GPU: processes); -1: all that are visible", Range(low=1, also=(-1,))),
+    Key("CPU_TUNING", True, "bool", "set the environment that makes MKL and malloc fast on this processor"),
+)
+
+
+def _shorten_warmup(values: CfgNode, settings: Mapping[str, Setting], all_settings: Sequence[Setting]) -> list[str]:
+    """A recipe's warm-up keeps its share of the run where something else made the run no longer than it."""
+    train = values.TRAIN
+    warmup, epochs = settings.get("TRAIN.WARMUP_EPOCHS"), settings.get("TRAIN.NUM_EPOCHS")
+    if values.EVAL or train.WARMUP_EPOCHS < train.NUM_EPOCHS or warmup is None or epochs is None:
+        return []
+    if warmup.source in (COMMAND_LINE, epochs.source):  # somebody has set both, or just this one
+        return []
+    (key,) = (key for key in _TRAIN if key.name == "TRAIN.NUM_EPOCHS")
+    others = [key.parse(s.value) for s in all_settings if s.name == key.name and s.source != epochs.source]
+    recipe_epochs = others[-1] if others else key.default
+    before = train.WARMUP_EPOCHS
+    if before >= recipe_epochs:
+        return []
+    train.WARMUP_EPOCHS = round(before / recipe_epochs * train.NUM_EPOCHS, 4)
+    return [
+        f"TRAIN.WARMUP_EPOCHS {before} ({warmup.place}) is not shorter than the run, TRAIN.NUM_EPOCHS "
+        f"{train.NUM_EPOCHS} ({epochs.place}): shortened in proportion, from {before} of {recipe_epochs} to "
+        f"{train.WARMUP_EPOCHS:g} of {train.NUM_EPOCHS}"
+    ]
+
+
+def _check(given: Given) -> list[str]:
+    values = given.values
+    pretrained, resume = values.MODEL.PRETRAINED, values.MODEL.RESUME
+    if values.EVAL:
+        if not pretrained and not resume:
+            raise UserError(
+                f"{given['EVAL']}: random weights are never evaluated: name a checkpoint with -pretrained=PATH"
+            )
+        if pretrained and resume:
+            raise UserError(
+                f"{given['MODEL.PRETRAINED']} and {given['MODEL.RESUME']}: an evaluation takes one checkpoint"
+            )
+        return []
+    if values.SAVE_PREDICTIONS:
+        raise UserError(
+            f"{given['SAVE_PREDICTIONS']}: predictions are written by an evaluation; add -eval or leave it out"
+        )
+    if values.TO_STATIC and values.TRAIN.RECOMPUTE:
+        raise UserError(
+            f"{given['TO_STATIC']} and {given['TRAIN.RECOMPUTE']}: a compiled model keeps what its backward pass "
+            "needs; keep one"
+        )
+    _check_epochs(values.TRAIN, given)
+    _check_learning_rate(values.TRAIN, given)
+    notices = []
+    if pretrained and resume:
+        notices.append(f"{given['MODEL.RESUME']} wins over {given['MODEL.PRETRAINED']} if it finds a checkpoint")
+    momentum = values.TRAIN.BATCH_NORM_MOMENTUM
+    if momentum is not None and momentum < _LEAST_KEPT:
+        notices.append(
+            f"{given['TRAIN.BATCH_NORM_MOMENTUM']}: a step keeps {momentum:.3g} of the running statistics, and not "
+            "more; PyTorch counts the other way round, its 0.02 is 0.98 here"
+        )
+    return notices
+
+
+def _check_epochs(train: CfgNode, given: Given) -> None:
+    epochs = given["TRAIN.NUM_EPOCHS"]
+    if train.WARMUP_STEPS is not None and train.WARMUP_EPOCHS > 0:
+        raise UserError(
+            f"{given['TRAIN.WARMUP_STEPS']} and {given['TRAIN.WARMUP_EPOCHS']}: "
+            "keep one: set WARMUP_STEPS to None or WARMUP_EPOCHS to 0"
+        )
+    if train.WARMUP_EPOCHS >= train.NUM_EPOCHS:
+        raise UserError(f"{given['TRAIN.WARMUP_EPOCHS']}: expected fewer than {epochs}")
+    if train.LAST_EPOCH >= train.NUM_EPOCHS:
+        raise UserError(f"{given['TRAIN.LAST_EPOCH']}: expected fewer than {epochs}, or nothing is left to train")
+    if train.STOP_AFTER_EPOCH is not None and train.STOP_AFTER_EPOCH > train.NUM_EPOCHS:
+        raise UserError(f"{given['TRAIN.STOP_AFTER_EPOCH']}: expected at most {epochs}")
+
+
+def _check_learning_rate(train: CfgNode, given: Given) -> None:
+    base = given["TRAIN.BASE_LR"]
+    schedule = train.LR_SCHEDULER.NAME
+    if (train.WARMUP_EPOCHS or train.WARMUP_STEPS) and train.WARMUP_START_LR > train.BASE_LR:
+        raise UserError(f"{given['TRAIN.WARMUP_START_LR']}: expected at most {base}: a warm-up rises to it")
+    if schedule in ("cosine", "poly") and train.END_LR > train.BASE_LR:
+        raise UserError(f"{given['TRAIN.END_LR']}: expected at most {base}: {schedule} falls from it")
+    if schedule == "step":
+        milestones = train.LR_SCHEDULER.MILESTONES
+        if not milestones or milestones != sorted(set(milestones)):
+            raise UserError(
+                f"{given['TRAIN.LR_SCHEDULER.MILESTONES']}: expected rising epochs for step, such as [30, 60]"
+            )
+
+
+def _unused(given: Given) -> Iterator[Unused]:
+    values, train = given.values, given.values.TRAIN
+    optimizer, schedule = "TRAIN.OPTIMIZER.", "TRAIN.LR_SCHEDULER."
+    if train.OPTIMIZER.NAME == "SGD":
+        yield Unused(
+            (f"{optimizer}EPS", f"{optimizer}BETAS"), f"{optimizer}NAME", "it belongs to AdamW and Adam, and {}"
+        )
+        if not train.OPTIMIZER.MOMENTUM:
+            yield Unused((f"{optimizer}DAMPENING",), f"{optimizer}MOMENTUM", "it dampens the momentum of SGD, and {}")
+    else:
+        yield Unused((f"{optimizer}MOMENTUM",), f"{optimizer}NAME", "it belongs to SGD, and {}")
+        yield Unused((f"{optimizer}DAMPENING",), f"{optimizer}NAME", "it dampens the momentum of SGD, and {}")
+    for names, readers in (
+        ((f"{schedule}MILESTONES", f"{schedule}GAMMA"), ("step",)),
+        ((f"{schedule}POWER",), ("poly",)),
+        (("TRAIN.END_LR",), ("cosine", "poly")),
+    ):
+        if train.LR_SCHEDULER.NAME not in readers:
+            yield Unused(names, f"{schedule}NAME", f"it belongs to {' and '.join(readers)}, and {{}}")
+    if not (train.WARMUP_EPOCHS or train.WARMUP_STEPS):
+        steps = "TRAIN.WARMUP_EPOCHS" if train.WARMUP_STEPS is None else "TRAIN.WARMUP_STEPS"
+        yield Unused(("TRAIN.WARMUP_START_LR",), steps, "there is no warm-up: {}")
+    if not train.MODEL_EMA:
+        yield Unused(("TRAIN.MODEL_EMA_DECAY",), "TRAIN.MODEL_EMA", "it belongs to the averaged weights, and {}")
+    if not values.AMP:
+        yield Unused(("AMP_DTYPE", "AMP_LEVEL"), "AMP", "it belongs to mixed precision, and {}")
+
+
+TABLE = Table(
+    keys=(*_DATA, *_MODEL, *_TRAIN, *_RUN),
+    training=(
+        "TRAIN.",
+        "MODEL.MINIMUM_LOADED",
+        *("SAVE_FREQ", "VALIDATE_FREQ", "REPORT_FREQ"),
+        *("AMP", "AMP_DTYPE", "AMP_LEVEL"),
+    ),
+    complete=_shorten_warmup,
+    check=_check,
+    unused=_unused,
+    renamed_values={("TRAIN.LR_SCHEDULER.NAME", "warmupcosine"): "cosine"},
+    dropped={
+        "TAG": "runs are told apart by their output folder",
+        "LOCAL_RANK": "each process knows its rank",
+        "TRAIN.MODEL_EMA_FORCE_CPU": "averaged weights live on the device",
+    },
+)

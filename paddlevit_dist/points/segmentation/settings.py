@@ -1,0 +1,47 @@
+"""The keys that only semantic segmentation of point clouds reads."""
+
+from __future__ import annotations
+
+from ...config.key import AT_LEAST_0, SHARE, Key, Range, Table
+
+_KEYS = (
+    Key(
+        "POINTS.FEATURES",
+        ["rgb"],
+        "text",
+        "what the network sees of a voxel: rgb (3 channels), height above the lowest point (1), ones (1)",
+        choices=("rgb", "height", "ones"),
+        many=True,
+    ),
+    Key("POINTS.MIX_PROB", 0.0, "float", "training: probability that a second scene is laid over (Mix3D)", SHARE),
+    Key("POINTS.LOVASZ_WEIGHT", 0.0, "float", "weight of the Lovasz loss beside the cross-entropy", AT_LEAST_0),
+    Key(
+        "POINTS.TEST_ROTATIONS",
+        1,
+        "int",
+        "evaluation: mean of the predictions for this many directions of the scene; 1: as it is",
+        Range(low=1, high=36),
+    ),
+    Key("POINTS.AUGMENT.FLIP", 0.5, "float", "probability of mirroring, for x and for y", SHARE),
+    Key("POINTS.AUGMENT.ROTATION_DEGREES", 180.0, "float", "largest angle around z", Range(low=0, high=180)),
+    Key("POINTS.AUGMENT.TILT_DEGREES", 3.0, "float", "largest angle around x and around y", Range(low=0, high=90)),
+    Key(
+        "POINTS.AUGMENT.SCALE",
+        [0.9, 1.1],
+        "float",
+        "range of the factor of all lengths",
+        Range(low=0.01),
+        None,
+        True,
+        2,
+    ),
+    Key("POINTS.AUGMENT.JITTER_M", 0.0, "float", "standard deviation of each point's movement, metres", AT_LEAST_0),
+    Key("POINTS.AUGMENT.ELASTIC", 0.0, "float", "probability of an elastic distortion", SHARE),
+    Key("POINTS.AUGMENT.DROPOUT", 0.0, "float", "share of the points left out every other time", SHARE),
+    Key("POINTS.AUGMENT.COLOR_JITTER", 0.0, "float", "standard deviation of each point's colours, of 255", AT_LEAST_0),
+    Key("POINTS.AUGMENT.COLOR_SHIFT", 0.0, "float", "largest common shift of a channel, of 255", AT_LEAST_0),
+    Key("POINTS.AUGMENT.COLOR_CONTRAST", 0.0, "float", "probability of stretched colours", SHARE),
+    Key("POINTS.AUGMENT.COLOR_DROP", 0.0, "float", "probability of no colours", SHARE),
+)
+
+TABLE = Table(_KEYS, training=("POINTS.MIX_PROB", "POINTS.LOVASZ_WEIGHT", "POINTS.AUGMENT."))

@@ -1,0 +1,211 @@
+"""Who reads a key: those of other tasks are refused, those that this run does not use are told."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from paddlevit_dist import config, register_task, registry
+from paddlevit_dist.config import EXAMPLE, default_config, dump_yaml, load
+from paddlevit_dist.config.key import Key, Table
+from paddlevit_dist.config.table import keys, leaves
+
+POINTS = "TASK: semantic_segmentation\nDATA: {DATASET: synthetic_rooms}\nMODEL: {NAME: minkunet_tutorial}\n"
+
+
+@pytest.fixture
+def own_tasks(monkeypatch):
+    """Whatever a test registers is forgotten after it."""
+    for table in (registry.TASKS, registry.TABLES):
+        monkeypatch.setitem(table, "mine", ())
+    return register_task
+
+
+@pytest.mark.parametrize(
+    "text, words, message",
+    [
+        (
+            POINTS + "TRAIN:\n  SMOOTHING: 0.1",
+            "",
+            "x.yaml:5: TRAIN.SMOOTHING is read by task classification, not by semantic_segmentation: leave it out",
+        ),
+        (
+            POINTS + "POINTS: {INSTANCES: {FLIP: 0.5}}",  # though that is its default
+            "",
+            "x.yaml:4: POINTS.INSTANCES.FLIP is read by task pointgroup, not by semantic_segmentation: leave it out",
+        ),
+        (
+            "TASK: pointgroup",
+            "POINTS.AUGMENT.FLIP 0.1 -image_size=32",
+            "-image_size: DATA.IMAGE_SIZE is read by task classification, not by pointgroup: leave it out, and so "
+            "POINTS.AUGMENT.FLIP (command line)",
+        ),
+        (
+            "SEED: 1",
+            "DATA.VOXEL_SIZE_M 0.1 -eval -pretrained=x",
+            "command line: DATA.VOXEL_SIZE_M is read by tasks semantic_segmentation, pointgroup, not by "
+            "classification: leave it out",
+        ),
+        (
+            "TASK: landmarks\nTRAIN: {"
+            + ", ".join(f"MIXUP_{x}: 0.1" for x in ("ALPHA", "PROB", "SWITCH_PROB"))
+            + ", CUTMIX_ALPHA: 1, SMOOTHING: 0, SOLARIZE_PROB: 0, COLOR_JITTER: 0, GRAYSCALE_PROB: 0}",
+            "",
+            "x.yaml:2: TRAIN.MIXUP_ALPHA is read by task classification, not by landmarks: leave it out, and so "
+            "TRAIN.MIXUP_PROB (x.yaml:2), TRAIN.MIXUP_SWITCH_PROB (x.yaml:2), TRAIN.CUTMIX_ALPHA (x.yaml:2), "
+            "TRAIN.SMOOTHING (x.yaml:2), TRAIN.SOLARIZE_PROB (x.yaml:2) and 2 more",
+        ),
+    ],
+)
+def test_a_key_of_another_task_is_refused_with_its_place_and_readers(refuse, load_text, text, words, message):
+    assert refuse(load_text, text, *shlex.split(words)) == message
+
+
+def test_a_base_file_for_several_tasks_is_one_notice(write, refuse):
+    write("base.yaml", "SEED: 3\nTRAIN: {SMOOTHING: 0.1, MIXUP_ALPHA: 0.8}\nVOLUMES: {FLIP: 0.5}")
+    write("x.yaml", "BASE: base.yaml\n" + POINTS)
+
+    configuration = load(["-cfg=x.yaml"], EXAMPLE)
+
+    assert configuration.values.SEED == 3
+    assert configuration.notices == [
+        "base.yaml: no effect: TRAIN.SMOOTHING, TRAIN.MIXUP_ALPHA, VOLUMES.FLIP: read by tasks classification, "
+        "landmarks, not by semantic_segmentation"
+    ]
+    message = refuse(load, ["-cfg=x.yaml", "TRAIN.SMOOTHING", "0.2"])
+    assert message.startswith("command line: TRAIN.SMOOTHING is read by task classification")
+
+
+def test_a_registered_task_reads_all_keys_unless_it_declares_tables(own_tasks, monkeypatch, refuse):
+    words = ["TASK", "mine", "TRAIN.SMOOTHING", "0.1", "POINTS.AUGMENT.FLIP", "0.1", "VOLUMES.FLIP", "0.1"]
+    own_tasks("mine", object)
+    assert load(words).notices == load(words, EXAMPLE).notices == []
+    assert "VOLUMES:" in load(words).describe()
+
+    own = Table((Key("MINE.DEPTH", 3, "int", "how deep it goes"),))
+    monkeypatch.setitem(sys.modules, "my_settings", SimpleNamespace(OWN=own))
+    own_tasks("mine", object, ["my_settings:OWN", "paddlevit_dist.volumes.settings:TABLE"])
+    assert refuse(load, words).startswith("command line: TRAIN.SMOOTHING is read by task classification, not by mine")
+    values = load(["TASK", "mine", "MINE.DEPTH", "4", "VOLUMES.FLIP", "0.1"]).values
+    assert (values.MINE.DEPTH, values.VOLUMES.FLIP) == (4, 0.1)
+    assert "read by task mine, not by classification" in refuse(load, ["MINE.DEPTH", "4"])
+
+
+OPTIMIZER = "TRAIN.OPTIMIZER."
+
+
+@pytest.mark.parametrize(
+    "text, words, notices",
+    [
+        (
+            "TRAIN:\n  OPTIMIZER: {NAME: AdamW, MOMENTUM: 0.9}",
+            "",
+            [f"{OPTIMIZER}MOMENTUM 0.9 (x.yaml:2): no effect: it belongs to SGD, and {OPTIMIZER}NAME AdamW (x.yaml:2)"],
+        ),
+        (
+            "SEED: 1",
+            "TRAIN.OPTIMIZER.NAME=SGD TRAIN.OPTIMIZER.EPS=1e-7",
+            [
+                f"{OPTIMIZER}EPS 1e-07 (command line): no effect: it belongs to AdamW and Adam, and {OPTIMIZER}NAME "
+                "SGD (command line)"
+            ],
+        ),
+        (
+            "TRAIN: {LR_SCHEDULER: {NAME: constant, POWER: 2}, END_LR: 0.1}",
+            "",
+            [
+                f"{name} (x.yaml:1): no effect: it belongs to {owner}, and TRAIN.LR_SCHEDULER.NAME constant (x.yaml:1)"
+                for name, owner in (("TRAIN.LR_SCHEDULER.POWER 2.0", "poly"), ("TRAIN.END_LR 0.1", "cosine and poly"))
+            ],
+        ),
+        (
+            "TRAIN: {MODEL_EMA_DECAY: 0.9, WARMUP_START_LR: 0.0}",
+            "",
+            [
+                "TRAIN.WARMUP_START_LR 0.0 (x.yaml:1): no effect: there is no warm-up: TRAIN.WARMUP_EPOCHS 0 (default)",
+                "TRAIN.MODEL_EMA_DECAY 0.9 (x.yaml:1): no effect: it belongs to the averaged weights, and "
+                "TRAIN.MODEL_EMA False (default)",
+            ],
+        ),
+        (
+            "TASK: pointgroup\nDATA: {DATASET: scenes}\nPOINTS: {ROOMS: {VAL: 24}}",
+            "",
+            [
+                "POINTS.ROOMS.VAL 24 (x.yaml:3): no effect: it belongs to synthetic_rooms, and DATA.DATASET scenes "
+                "(x.yaml:2)"
+            ],
+        ),
+        (
+            "TASK: landmarks\nVOLUMES: {HEATMAP: radius, SIGMA_MM: [1, 1, 1]}",
+            "",
+            [
+                "VOLUMES.SIGMA_MM [1.0, 1.0, 1.0] (x.yaml:2): no effect: it belongs to gaussian, and VOLUMES.HEATMAP "
+                "radius (x.yaml:2)"
+            ],
+        ),
+    ],
+)
+def test_a_key_that_this_run_does_not_use_is_told_once(load_text, text, words, notices):
+    assert load_text(text, *words.split()).notices == notices
+
+
+def test_what_a_recipe_replaces_of_its_base_is_not_told(write):
+    write("base.yaml", "TRAIN: {OPTIMIZER: {NAME: AdamW, BETAS: [0.9, 0.99]}, LR_SCHEDULER: {POWER: 2}}")
+    write("x.yaml", "BASE: base.yaml\nTRAIN: {OPTIMIZER: {NAME: SGD}}")
+
+    (notice,) = load(["-cfg=x.yaml"]).notices
+
+    assert notice.startswith("TRAIN.LR_SCHEDULER.POWER 2.0 (base.yaml:1): no effect: it belongs to poly")
+
+
+def test_an_evaluation_tells_training_keys_of_the_command_line_alone(load_text):
+    text = "TRAIN: {BASE_LR: 0.1, SMOOTHING: 0.1, OPTIMIZER: {MOMENTUM: 0.8}}\nDATA: {HORIZONTAL_FLIP: 0.1}\n"
+    words = "-eval -pretrained=x -batch_size=4 -epochs=3 DATA.CROP_SCALE [0.5,1] DATA.CROP_PCT 1 SEED 3"
+
+    assert load_text(text, *words.split()).notices == [
+        "TRAIN.NUM_EPOCHS 3 (-epochs): no effect: it belongs to training, and EVAL True (-eval)",
+        "DATA.CROP_SCALE [0.5, 1.0] (command line): no effect: it belongs to training, and EVAL True (-eval)",
+    ]
+    assert load_text("EVAL: true\n" + text, "-pretrained=x").notices == []
+
+
+@pytest.mark.parametrize("task", registry.TABLES)
+def test_a_saved_configuration_has_the_keys_of_its_task_and_loads_silently(write, task):
+    configuration = load(
+        ["TASK", task, "POINTS.INSTANCES.PREPARE_EPOCHS=2"] if task == "pointgroup" else ["TASK", task]
+    )
+    text = dump_yaml(configuration.values)
+
+    again = load([f"-cfg={write('saved.yaml', text)}"])
+
+    assert again.values == configuration.values and again.notices == []
+    assert ("VOLUMES:" in text, "INSTANCES:" in text, "MIXUP_PROB:" in text) == (
+        task == "landmarks",
+        task == "pointgroup",
+        task == "classification",
+    )
+
+
+def test_a_configuration_saved_by_an_earlier_version_loads_with_one_notice(write):
+    """It has the keys of all tasks; nobody has written those by hand."""
+    tree = default_config()
+    tree.TASK, tree.TRAIN.NUM_EPOCHS = "semantic_segmentation", 5
+    lines = [
+        f"{name}: {'null' if value is None else list(value) if isinstance(value, tuple) else value}"
+        for name, value in leaves(tree)
+        if name != "BASE"
+    ]
+
+    configuration = load([f"-cfg={write('saved.yaml', chr(10).join(lines))}", "-resume=auto"])
+
+    assert configuration.values.TRAIN.NUM_EPOCHS == 5
+    (notice,) = configuration.notices
+    others = len(keys()) - len(keys("semantic_segmentation"))
+    assert notice == (
+        f"saved.yaml: no effect: {others} keys: read by tasks classification, landmarks, pointgroup, "
+        "not by semantic_segmentation"
+    )
+    assert config.dump_yaml(configuration.values).count("VOLUMES") == 0

@@ -41,7 +41,7 @@ class Sometimes:
 
 @dataclass(frozen=True)
 class Distortion:
-    """Part of a map: add normal noise to each element; PointGroup's ``deviation`` is 0.1."""
+    """Part of a map: add normal noise of standard deviation ``deviation`` to each element."""
 
     deviation: float
 

@@ -117,22 +117,31 @@ class Repeated:
 
 def our_batches(folder: Path, numbers: Sequence[int], spec: Any, rank: int = 0, ranks: int = 1) -> Iterator[Any]:
     """Batches without end of our loader: with the original's fields, or what a network of this ``PlanSpec`` reads."""
+    from paddlevit_dist import config
     from paddlevit_dist.loading.loader import Loader
     from paddlevit_dist.loading.sampler import TrainingSampler
+    from paddlevit_dist.points.data.samples import compile_loops, join
     from paddlevit_dist.points.data.scenes import ScanNet
-    from paddlevit_dist.points.instances.batches import collate_scenes, compile_loops, network_batch
-    from paddlevit_dist.points.instances.samples import Changes, InstanceSamples
+    from paddlevit_dist.points.instances.batches import collate_scenes, instance_fields
+    from paddlevit_dist.points.instances.input import InstanceSamples, steps_of
+    from paddlevit_dist.points.instances.instance_table import compile_loop
+    from paddlevit_dist.points.sparse import build_plan
 
     compile_loops()  # as the task does
+    compile_loop()
     cache = folder / f"cache{rank}"
     cache.mkdir(exist_ok=True)
     scenes = Repeated(ScanNet(str(folder), "train", cache), numbers)
-    samples = InstanceSamples(scenes, 50.0, 512, Changes(max_points=MAX_POINTS))
+    words = ["TASK", "pointgroup", "MODEL.NAME", "pointgroup", "-dataset=scannet", f"-data_path={folder}"]
+    points = config.load([*words, "POINTS.MAX_POINTS", str(MAX_POINTS)]).values.POINTS
+    samples = InstanceSamples(scenes, steps_of(points, 50.0, is_training=True), "mean", use_positions=True)
     sampler = TrainingSampler(samples, BATCH, rank=rank, world_size=ranks, accumulation_steps=1, seed=0, repeats=1)
 
     def collate(scenes: List[Any]) -> Dict[str, Any]:
-        fields = network_batch(scenes, spec) if spec else collate_scenes(scenes)
-        return {name: value for name, value in fields.items() if name != "id"}
+        if not spec:
+            return {name: value for name, value in collate_scenes(scenes).items() if name != "id"}
+        fields = {**join(scenes), **instance_fields(scenes)}
+        return {**fields, **build_plan(fields.pop("coordinates"), spec, len(scenes))}
 
     loader = Loader(samples, sampler, collate, num_workers=max(1, WORKERS // ranks), prefetch=1, seed=0)
     yield from loader.epochs(1, 1_000_000)

@@ -30,12 +30,13 @@ Stage = Tuple[str, Callable[[], Any], Callable[[], Any]]  # name, plain, ours
 
 def stages(folder: Path) -> List[Stage]:
     """Each step with what the step before has given, plain and ours."""
+    from paddlevit_dist import config
     from paddlevit_dist.points.data.augment import mapped
     from paddlevit_dist.points.data.elastic import displace, grid_shape
     from paddlevit_dist.points.data.scene_store import read_scene, scene_file
-    from paddlevit_dist.points.instances import samples as scene_parts
     from paddlevit_dist.points.instances.batches import collate_scenes
-    from paddlevit_dist.points.instances.samples import Changes, move_to_origin, prepare_scene
+    from paddlevit_dist.points.instances.input import InstanceSamples, Placement, ToOrigin, crop, steps_of
+    from paddlevit_dist.points.instances.instance_table import instance_table, without_gaps
 
     path = scene_file(folder, "scene00000")
     scene = read_scene(path, "scene00000")
@@ -55,39 +56,39 @@ def stages(folder: Path) -> List[Stage]:
     moved = distorted(displace)
     moved = moved - moved.min(axis=0)
     instances = scene.instance.astype(np.int32)
-    kept = scene_parts.crop(moved, CROPPED, 512, default_rng(3))[1]
+    kept = crop(moved, CROPPED, 512, default_rng(3))[1]
     plain_batch = [plain_scenes.prepare(plain, 10**6, default_rng(4))] * 4
-    batch = [prepare_scene(scene, 50.0, 512, Changes(), default_rng(4))] * 4
-
-    def offset() -> np.ndarray:
-        result = moved.copy()
-        move_to_origin(result)
-        return result
+    words = ["TASK", "pointgroup", "MODEL.NAME", "pointgroup", "-dataset=scannet", f"-data_path={folder}"]
+    samples = InstanceSamples(
+        None, steps_of(config.load(words).values.POINTS, 50.0, is_training=True), "mean", use_positions=True
+    )
+    batch = [samples.sample_of(scene, default_rng(4))] * 4
+    placed = Placement(50.0, (-1.0, 1.0))(scene, None)._replace(xyz=moved)
 
     return [
         ("read", lambda: read_plain(folder, 0), lambda: read_scene(path, "scene00000")),
         ("map and scale", lambda: (xyz @ matrix) * 50, lambda: mapped(xyz.astype(np.float64), matrix) * 50),
         ("elastic, both passes", lambda: distorted(plain_scenes.distort), lambda: distorted(displace)),
-        ("offset", lambda: moved - moved.min(axis=0), offset),
+        ("offset", lambda: moved - moved.min(axis=0), lambda: ToOrigin()(placed, None).xyz),
         (
             "crop",
             lambda: plain_scenes.crop(moved, CROPPED, default_rng(3)),
-            lambda: scene_parts.crop(moved, CROPPED, 512, default_rng(3)),
+            lambda: crop(moved, CROPPED, 512, default_rng(3)),
         ),
         (
             "labels without gaps",
             lambda: plain_scenes.relabel(instance[kept]),
-            lambda: scene_parts.without_gaps(instances[kept]),
+            lambda: without_gaps(instances[kept]),
         ),
         (
             "instance information",
             lambda: plain_scenes.instance_info(xyz, instance)[0],
-            lambda: scene_parts.instance_table(xyz, instances).of_points(instances),
+            lambda: instance_table(xyz, instances).of_points(instances),
         ),
         (
             "whole scene",
             lambda: plain_scenes.prepare(plain, 10**6, default_rng(4)),
-            lambda: prepare_scene(scene, 50.0, 512, Changes(max_points=None), default_rng(4)),
+            lambda: samples.sample_of(scene, default_rng(4)),
         ),
         ("collate, of a batch of 4", lambda: plain_scenes.merge(plain_batch), lambda: collate_scenes(batch)),
     ]

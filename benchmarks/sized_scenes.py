@@ -29,7 +29,7 @@ def sizes() -> np.ndarray:
 
 def make_store(folder: Path, number: int) -> None:
     """A prepared store and, beside each scene, the pickled arrays of the plain ways."""
-    from paddlevit_dist.points.data.augment import crop_to_budget
+    from paddlevit_dist.points.data.augment import CropToBudget
     from paddlevit_dist.points.data.rooms.generator import make_room
     from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES
     from paddlevit_dist.points.data.scene_store import scene_file, write_lines, write_scene
@@ -42,7 +42,7 @@ def make_store(folder: Path, number: int) -> None:
         while len(room.xyz) < points:
             spacing *= 0.9
             room = make_room(3 + 5 * index, (7, 0), spacing, "room")
-        room = crop_to_budget(room, int(points), np.random.default_rng(index))
+        room = CropToBudget(int(points))(room, np.random.default_rng(index))
         write_scene(Path(scene_file(folder, f"base{index}")), room)
         colors = room.rgb.astype(np.float32) / 127.5 - 1
         plain = (room.xyz, colors, room.semantic.astype(np.float64), room.instance.astype(np.float64))

@@ -33,13 +33,13 @@ Arrays = Tuple[np.ndarray, np.ndarray, np.ndarray]
 
 def scenes() -> List[Arrays]:
     """float32 xyz, float32 colours and int16 classes of each scene."""
-    from paddlevit_dist.points.data.augment import crop_to_budget
+    from paddlevit_dist.points.data.augment import CropToBudget
     from paddlevit_dist.points.data.rooms.generator import make_room
 
     generator = np.random.default_rng(0)
     made = []
     for index in range(3, 3 + 5 * SCENES, 5):  # living rooms, the largest
-        room = crop_to_budget(make_room(index, (0, 0), SPACING_M, "room"), POINTS, generator)
+        room = CropToBudget(POINTS)(make_room(index, (0, 0), SPACING_M, "room"), generator)
         made.append((room.xyz, room.rgb.astype(np.float32) / np.float32(127.5) - np.float32(1), room.semantic))
     return made
 

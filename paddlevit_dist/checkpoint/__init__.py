@@ -1,1 +1,8 @@
-"""The state of a run (saving, verifying, resuming) and the reading of weights from files that nobody vouches for."""
+"""Weights and states on disk: nothing in a file is ever executed.
+
+- ``store``: checkpoints of a run: written whole or not at all, verified, linked, pruned
+- ``load``: weights of any origin into a model, with a report of every name
+- ``weights``: which file a path means, and what in it are weights; ``download`` for addresses
+- ``unpickling`` (Paddle's), ``torch_files`` (PyTorch's), ``safetensors_files``;
+  ``refusal``: how a bad file is refused
+"""

@@ -1,1 +1,7 @@
-"""What rooms may ask of one another: of a data set, of a model, of a task."""
+"""What rooms may ask of one another. Everything else about an object is its own business.
+
+- ``dataset``: samples on disk (``Dataset``) and samples with their transforms (``Samples``)
+- ``model``: a network with its variants, key maps, layers in order
+- ``task``: what the engine asks of a subject
+- ``adapter``, ``user_models``: what users registered without these base classes
+"""

@@ -1,1 +1,1 @@
-"""Pictures with one class each: data sets, transforms, models and the classification task."""
+"""Pictures: ``data``, ``transforms``, ``models``, ``classification`` (the task), ``prepare`` and ``settings``."""

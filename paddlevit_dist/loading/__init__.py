@@ -1,1 +1,6 @@
-"""From a data set to batches: memory-mapped stores, batch sampler, loader."""
+"""From samples to batches on the device, the same for any number of processes.
+
+- ``sampler``: which samples each rank reads; ``loader``: loader processes, and the real reason when one fails
+- ``path_index``, ``shared_arrays``: lists and batches that processes share without copies
+- ``prepare_workers``: processes for work that is done once to data
+"""

@@ -1,4 +1,5 @@
-"""Point clouds: scenes and their preparation, voxels, sparse convolution, segmentation."""
+"""Point clouds: ``data``, ``sparse`` (tensors, convolution, MinkUNet), ``segmentation`` and ``instances`` (the tasks),
+``scene_task`` (what both share), ``prepare``, ``settings``, ``compiled`` (loops by numba)."""
 
 from __future__ import annotations
 

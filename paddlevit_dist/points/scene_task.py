@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+import numpy as np
 
 from ..contracts.dataset import Samples, dataset_class
 from ..contracts.task import Task
 from ..errors import UserError
-from .data.scene import AS_GIVEN, CENTRED, COLOR_RANGE
+from .data.samples import PointSample, join
+from .data.scene import AS_GIVEN, CENTRED
 from .data.scenes import SceneDataset
-from .sparse import PlanSpec
+from .sparse import PlanSpec, build_plan
 
 _UNIT_ADVICE = (
     "if its coordinates are in millimetres, export the scenes in metres and prepare them again; else take larger voxels"
 )
+_OLD_COLOR_RANGE = [-1.0, 1.0]  # of all weights from before there was a key for it
 
 
 class SceneTask(Task):
@@ -67,6 +72,22 @@ class SceneTask(Task):
         self._tells_unit = False
         return [f"note: {notice}: {_UNIT_ADVICE}"]
 
+    def collate(self, samples: Sequence[PointSample]) -> Dict[str, Any]:
+        """What ``join`` makes of the samples, with the network's plan in place of the coordinates.
+
+        Where predictions are written, there are also ``xyz`` float32 (P, 3), metres, and ``scenes``, JSON text that
+        lists name and ``Scene.offset`` of each.
+        """
+        batch = join(samples)
+        if self.plan_spec is not None:  # else it is a batch to look at, without a network
+            num_views = len(samples) * len(samples[0].views)
+            batch.update(build_plan(batch.pop("coordinates"), self.plan_spec, num_views))
+        if self.writes:
+            scenes = [sample.scene for sample in samples]
+            batch["xyz"] = np.concatenate([scene.xyz for scene in scenes])
+            batch["scenes"] = json.dumps([(scene.name, scene.offset) for scene in scenes])  # JSON keeps all digits
+        return batch
+
     def describe_samples(self, samples: Samples) -> str:
         return f"{super().describe_samples(samples)} of {len(self.class_names)} classes: {', '.join(self.class_names)}"
 
@@ -85,9 +106,21 @@ class SceneTask(Task):
         changes, colors = [], list(self.config.POINTS.COLOR_RANGE)
         if self.coordinates == CENTRED:
             changes.append("scenes that were not centred, unless 'prepare pth' had made them, and now all are centred")
-        if colors != list(COLOR_RANGE) or self.voxel_features != self.usual_voxel_features:
+        if colors != _OLD_COLOR_RANGE or self.voxel_features != self.usual_voxel_features:
             changes.append(
-                f"POINTS.COLOR_RANGE {list(COLOR_RANGE)} and POINTS.VOXEL_FEATURES {self.usual_voxel_features}, and "
+                f"POINTS.COLOR_RANGE {_OLD_COLOR_RANGE} and POINTS.VOXEL_FEATURES {self.usual_voxel_features}, and "
                 f"here they are {colors} and {self.voxel_features}"
             )
         return [f"note: these weights come from a version that had {change}" for change in changes]
+
+
+def slices_of(batch: Dict[str, Any]) -> List[slice]:
+    """Where the points of each scene of a batch are."""
+    ends = batch["offsets"].tolist()
+    return [slice(first, end) for first, end in zip(ends[:-1], ends[1:])]
+
+
+def written_scenes(batch: Dict[str, Any]) -> List[Tuple[str, np.ndarray, Sequence[float]]]:
+    """Name, positions and offset of each scene of a batch of tensors, as the writers of predictions take them."""
+    xyz = batch["xyz"].numpy()
+    return [(name, xyz[part], offset) for (name, offset), part in zip(json.loads(batch["scenes"]), slices_of(batch))]

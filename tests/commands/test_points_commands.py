@@ -37,7 +37,8 @@ def test_inspect_data_without_data_is_told(tmp_path):
 
 def test_inspect_data_of_a_task_without_pictures_is_told(tmp_path, monkeypatch):
     class Blind(Task):
-        pass
+        def build_dataset(self, split, cache_folder):
+            return range(3)
 
     monkeypatch.setitem(registry.TASKS, "blind", Blind)
     (tmp_path / "blind.yaml").write_text("TASK: blind\nDATA:\n  DATASET: synthetic_rooms\n")

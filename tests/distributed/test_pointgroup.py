@@ -12,7 +12,6 @@ from paddlevit_dist.engine.precision import Precision
 from paddlevit_dist.engine.steps import CountingCollate, Updater
 from paddlevit_dist.parallel import data_parallel, rank, world_size
 from paddlevit_dist.points.data.scene import Scene
-from paddlevit_dist.points.instances.samples import prepare_scene
 from paddlevit_dist.points.instances.task import InstanceSegmentation
 from paddlevit_dist.registry import register_dataset
 
@@ -79,7 +78,8 @@ def train(scenes: list, prepare_epochs: int, updates: int = 3) -> tuple:
     share = len(scenes) // world_size()
     own = scenes[rank() * share : (rank() + 1) * share]
     generator = np.random.default_rng(0)
-    samples = [prepare_scene(boxes(*arguments), 20.0, 512, None, generator) for arguments in own]
+    unchanged = task.build_dataset("val", None)
+    samples = [unchanged.sample_of(boxes(*arguments), generator) for arguments in own]
     counted = []
     for update in range(updates):
         batch = CountingCollate(task)(samples)

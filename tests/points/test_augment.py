@@ -9,33 +9,45 @@ import pickle
 import numpy as np
 import pytest
 
+from paddlevit_dist import config
 from paddlevit_dist.errors import UserError
 from paddlevit_dist.points.data.augment import (
     Affine,
-    Augmentation,
     ColorContrast,
     ColorDrop,
     ColorJitter,
+    CropToBudget,
+    Distortion,
     Dropout,
     Elastic,
+    Flips,
     Jitter,
-    Strength,
-    affine_matrix,
-    crop_to_budget,
+    Mix,
+    Scale,
+    Sometimes,
+    Turn,
+    apply,
     mix,
+    rotation,
     select,
 )
-from paddlevit_dist.points.data.elastic import _blurred, displace, elastic_distortion, grid_shape
+from paddlevit_dist.points.data.elastic import displace, elastic_distortion, grid_shape
 from paddlevit_dist.points.data.scene import Scene
+from paddlevit_dist.points.segmentation.input import training_steps
 
+TURNED = Affine((Flips(0.5, axes=2), Turn(2, math.pi)))
+EVERYTHING = (Distortion(0.1), Flips(0.5, axes=2), Turn(0, 0.1), Turn(1, 0.1), Turn(2, math.pi), Scale(0.8, 1.2))
+PASSES = ((0.1, 0.4), (0.4, 1.6))
 ALL = [
-    Affine(0.1, 0.5, math.pi, 0.1, (0.8, 1.2)),
+    Affine(EVERYTHING),
+    Affine(EVERYTHING, centred=False),
     Jitter(0.01),
-    Elastic(),
+    Elastic(PASSES),
+    Elastic(PASSES, centred=False),
     Dropout(0.3),
     ColorJitter(8.0, 20.0),
-    ColorContrast(1.0),
-    ColorDrop(1.0),
+    ColorContrast(),
+    ColorDrop(),
 ]
 
 
@@ -81,23 +93,22 @@ def test_an_augmentation_does_with_hardly_any_point(augmentation, points):
 
 def test_rotation_and_flip_keep_distances_and_heights():
     scene = scene_of()
-    turned = Affine(flip=0.5, rotation=math.pi)(scene, generator(3))
+    turned = TURNED(scene, generator(3))
     assert distances(turned.xyz) == pytest.approx(distances(scene.xyz), abs=1e-4)
     assert turned.xyz[:, 2] == pytest.approx(scene.xyz[:, 2], abs=1e-5)
 
 
 def test_scale_is_of_all_distances_and_tilt_is_small():
     scene = scene_of()
-    larger = Affine(scale=(1.25, 1.25))(scene, generator())
+    larger = Affine((Scale(1.25, 1.25),))(scene, generator())
     assert distances(larger.xyz) == pytest.approx(1.25 * distances(scene.xyz), abs=1e-4)
-    tilted = Affine(tilt=0.05)(scene, generator())
+    tilted = Affine((Turn(0, 0.05), Turn(1, 0.05)))(scene, generator())
     assert distances(tilted.xyz) == pytest.approx(distances(scene.xyz), abs=1e-4)
     assert 0 < abs(tilted.xyz - scene.xyz).max() < 0.5
 
 
 def test_all_directions_and_both_mirror_images_occur():
-    step = Affine(flip=0.5, rotation=math.pi)
-    matrices = np.array([step.matrix(generator(seed)) for seed in range(400)])
+    matrices = np.array([TURNED.matrix(generator(seed)) for seed in range(400)])
     determinants = np.linalg.det(matrices)
     assert abs(determinants) == pytest.approx(np.ones(400)) and 150 < (determinants > 0).sum() < 250
     angles = np.arctan2(matrices[:, 0, 1], matrices[:, 0, 0])
@@ -105,8 +116,30 @@ def test_all_directions_and_both_mirror_images_occur():
 
 
 def test_the_angle_turns_from_x_towards_y():
-    assert np.array([1.0, 0.0, 0.0]) @ affine_matrix(angle=0.5 * math.pi) == pytest.approx([0.0, 1.0, 0.0])
-    assert np.array([2.0, 3.0, 4.0]) @ affine_matrix(flip_y=True) == pytest.approx([2.0, -3.0, 4.0])
+    assert np.array([1.0, 0.0, 0.0]) @ rotation(2, 0.5 * math.pi) == pytest.approx([0.0, 1.0, 0.0])
+    for axes, mirrored in ((1, [-2.0, 3.0, 4.0]), (2, [-2.0, -3.0, 4.0])):
+        assert np.array([2.0, 3.0, 4.0]) @ Affine((Flips(1.0, axes),)).matrix(generator()) == pytest.approx(mirrored)
+
+
+def test_the_middle_stays_or_the_origin_does():
+    scene = scene_of()
+    for step in (Affine((Scale(2.0, 2.0),)), Affine((Scale(2.0, 2.0),), centred=False)):
+        moved = step(scene, generator()).xyz
+        assert np.ptp(moved, axis=0) == pytest.approx(2 * np.ptp(scene.xyz, axis=0), abs=1e-5)
+        if step.centred:
+            assert (moved.min(axis=0) + moved.max(axis=0))[:2] == pytest.approx(
+                (scene.xyz.min(axis=0) + scene.xyz.max(axis=0))[:2], abs=1e-5
+            )
+            assert moved[:, 2].min() == pytest.approx(scene.xyz[:, 2].min(), abs=1e-5)
+        else:
+            assert moved == pytest.approx(2 * scene.xyz, abs=1e-5)
+
+
+def test_one_way_a_turn_goes_all_around():
+    angles = [Turn(2, 2 * math.pi, both_ways=False)(np.eye(3), generator(seed)) for seed in range(200)]
+    assert np.histogram([math.atan2(m[0, 1], m[0, 0]) for m in angles], 4, (-math.pi, math.pi))[0].min() > 30
+    both = [math.atan2(m[0, 1], m[0, 0]) for m in (Turn(2, 1.0)(np.eye(3), generator(seed)) for seed in range(200))]
+    assert min(both) < -0.9 and max(both) > 0.9 and max(np.abs(both)) <= 1.0
 
 
 def test_jitter_has_its_deviation_and_an_end():
@@ -140,7 +173,6 @@ def test_displacements_are_interpolated_in_the_blurred_noise(granularity):
         for _ in range(2):  # zeros outside after each pass
             padded = inside * (padded + np.roll(padded, 1, axis) + np.roll(padded, -1, axis)) / 3
     blurred = padded[:, 2:-2, 2:-2, 2:-2]
-    assert _blurred(noise) == pytest.approx(blurred, abs=1e-6)
     moved = displace(xyz, noise, granularity, 7.0)
     assert moved - xyz == pytest.approx(7.0 * interpolated(xyz, blurred, granularity), abs=1e-5)
 
@@ -179,41 +211,47 @@ def test_dropout_leaves_its_share_and_keeps_rows_together():
 
 def test_colors_move_around_what_they_were():
     scene = scene_of(20_000)
-    moved = ColorJitter(deviation=5.0)(scene, generator()).rgb.astype(float) - scene.rgb
+    moved = ColorJitter(deviation=5.0, shift=0.0)(scene, generator()).rgb.astype(float) - scene.rgb
     assert moved.mean() == pytest.approx(0.0, abs=0.2) and moved.std() == pytest.approx(5.0, rel=0.05)
-    shifted = ColorJitter(shift=20.0)(scene, generator()).rgb.astype(float) - scene.rgb
+    shifted = ColorJitter(deviation=0.0, shift=20.0)(scene, generator()).rgb.astype(float) - scene.rgb
     assert shifted.std(axis=0).max() < 0.6 and 0 < abs(shifted.mean(axis=0)).max() <= 20
 
 
 def test_bright_colors_stay_bytes():
     scene = scene_of()._replace(rgb=np.full((2000, 3), 250, np.uint8))
-    assert ColorJitter(deviation=30.0)(scene, generator()).rgb.min() > 60  # no wrap around
+    assert ColorJitter(deviation=30.0, shift=0.0)(scene, generator()).rgb.min() > 60  # no wrap around
 
 
 def test_contrast_stretches_and_drop_takes_everything():
     scene = scene_of()
-    spans = [np.ptp(ColorContrast(1.0)(scene, generator(seed)).rgb.astype(int), axis=0).min() for seed in range(20)]
+    spans = [np.ptp(ColorContrast()(scene, generator(seed)).rgb.astype(int), axis=0).min() for seed in range(20)]
     assert min(spans) >= np.ptp(scene.rgb.astype(int), axis=0).min() and max(spans) > 230
-    assert np.unique(ColorDrop(1.0)(scene, generator()).rgb).tolist() == [128]
-    for step in (ColorContrast(0.0), ColorDrop(0.0), Elastic(0.0), Dropout(0.5, 0.0)):
-        assert step(scene, generator()) is scene
+    assert np.unique(ColorDrop()(scene, generator()).rgb).tolist() == [128]
+
+
+def test_sometimes_is_as_often_as_it_says():
+    scene = scene_of(50)
+    for probability, least, most in ((0.0, 0, 0), (0.3, 60, 120), (1.0, 300, 300)):
+        step = Sometimes(probability, ColorDrop())
+        changed = [step(scene, generator(seed)) is not scene for seed in range(300)]
+        assert least <= sum(changed) <= most
 
 
 def test_a_crop_keeps_the_nearest_points_of_some_point_and_their_order():
     scene = scene_of()
-    assert crop_to_budget(scene, 2000, generator()) is scene
-    cropped = crop_to_budget(scene, 300, generator())
+    assert CropToBudget(2000)(scene, generator()) is scene
+    cropped = CropToBudget(300)(scene, generator())
     assert [len(array) for array in cropped[:4]] == 4 * [300]
     found = np.flatnonzero((scene.xyz[:, None] == cropped.xyz[None]).all(axis=2).any(axis=1))
     assert np.array_equal(select(scene, found).xyz, cropped.xyz)
     spread = cropped.xyz[:, :2].astype(np.float64)
-    centres = [point for point in spread if _is_centre(point, scene.xyz[:, :2], found)]
+    centres = [point for point in spread if is_centre(point, scene.xyz[:, :2], found)]
     assert centres
-    others = crop_to_budget(scene, 300, generator(1))
+    others = CropToBudget(300)(scene, generator(1))
     assert not np.array_equal(others.xyz, cropped.xyz)
 
 
-def _is_centre(point, every, found):
+def is_centre(point, every, found):
     distance = np.linalg.norm(every - point, axis=1)
     return distance[found].max() <= np.delete(distance, found).min()
 
@@ -233,24 +271,53 @@ def test_two_scenes_in_one_keep_their_labels_apart():
     assert mix(bare, one).instance[50:].tolist() == one.instance.tolist()
 
 
-def test_a_strength_builds_what_it_names_and_nothing_else():
-    assert [type(step).__name__ for step in Strength().build().steps] == ["Affine"]
-    full = Strength(0.5, math.pi, 0.1, (0.9, 1.1), 0.1, 0.01, 0.5, 0.2, 5.0, 10.0, 0.2, 0.1).build()
-    assert len(full.steps) == 7 and isinstance(full, Augmentation)
+def test_the_other_scene_of_a_mix_is_augmented_and_its_probability_changes_nothing_else():
+    class Scenes(list):
+        read = list.__getitem__
+
+    scene, others = scene_of(100), Scenes(scene_of(50, seed) for seed in (1, 2, 3))
+    never, always = (Mix(others, (ColorDrop(),), probability) for probability in (0.0, 1.0))
+    one, other = generator(4), generator(4)
+    assert never(scene, one) is scene
+    both = always(scene, other)
+    assert np.array_equal(both.rgb[:100], scene.rgb) and np.unique(both.rgb[100:]).tolist() == [128]
+    assert any(np.array_equal(both.semantic[100:], partner.semantic) for partner in others)
+    assert one.random() == other.random()
+
+
+AUGMENT = "POINTS.AUGMENT."
+STRONGEST = ("ELASTIC", "1", "JITTER_M", "0.01", "DROPOUT", "0.2", "COLOR_CONTRAST", "1", "COLOR_SHIFT", "9")
+STRONGEST += ("COLOR_DROP", "0.5")
+
+
+def steps_of(*words):
+    """The steps of a configuration, with words behind POINTS.AUGMENT."""
+    named = [AUGMENT + word if place % 2 == 0 else word for place, word in enumerate(words)]
+    words = ["TASK", "semantic_segmentation", "MODEL.NAME", "minkunet_tutorial", "-dataset=synthetic_rooms", *named]
+    return training_steps(config.load([*words, "POINTS.MAX_POINTS", "150"]).values.POINTS, [])
+
+
+def test_the_keys_build_what_they_name_and_nothing_else():
+    assert [type(step).__name__ for step in steps_of()] == ["Affine", "Mix", "CropToBudget"]
+    steps = steps_of(*STRONGEST)
+    done = [type(step.step if isinstance(step, Sometimes) else step).__name__ for step in steps]
+    expected = ["Affine", "Elastic", "Jitter", "Dropout", "ColorContrast", "ColorJitter", "ColorDrop", "Mix"]
+    assert done == [*expected, "CropToBudget"]
     scene = scene_of()
-    assert len(full(scene, generator()).xyz) <= len(scene.xyz)
+    changed = apply(steps[:-2], scene, generator())
+    assert len(changed.xyz) <= len(scene.xyz) and len(steps[-1](changed, generator()).xyz) == 150
 
 
 @pytest.mark.parametrize(
-    "options, message",
+    "words, message",
     (
-        ({"flip": 1.5}, "flip is 1.5, expected a probability or share from 0 to 1"),
-        ({"jitter_m": -1.0}, "jitter_m is -1.0, expected a number from 0 up"),
-        ({"scale": (1.2, 0.8)}, "scale is"),
-        ({"scale": (0.0, 1.0)}, "scale is"),
-        ({"elastic": float("nan")}, "elastic is nan"),
+        (("FLIP", "1.5"), "POINTS.AUGMENT.FLIP"),
+        (("JITTER_M", "-1"), "POINTS.AUGMENT.JITTER_M"),
+        (("SCALE", "[1.2, 0.8]"), "POINTS.AUGMENT.SCALE .*expected the smaller factor first"),
+        (("SCALE", "[0, 1]"), "POINTS.AUGMENT.SCALE"),
+        (("ELASTIC", "nan"), "POINTS.AUGMENT.ELASTIC"),
     ),
 )
-def test_a_strength_outside_its_range_is_told(options, message):
+def test_a_key_outside_its_range_is_told(words, message):
     with pytest.raises(UserError, match=message):
-        Strength(**options).build()
+        steps_of(*words)

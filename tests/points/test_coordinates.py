@@ -14,7 +14,7 @@ import pytest
 from paddlevit_dist import config
 from paddlevit_dist.contracts.task import EvaluationStep
 from paddlevit_dist.errors import UserError
-from paddlevit_dist.points.data.ply import read_vertices, write_points
+from paddlevit_dist.points.data.ply import read_vertices, write_coloured_ply, write_points
 from paddlevit_dist.points.data.rooms.dataset import SyntheticRooms
 from paddlevit_dist.points.data.scene import AS_GIVEN, CENTRED
 from paddlevit_dist.points.data.scene_store import SceneHeader, read_header, read_scene, write_scene
@@ -26,7 +26,6 @@ from paddlevit_dist.points.prepare.plain_ply import PlyReader
 from paddlevit_dist.points.prepare.pth import PthReader
 from paddlevit_dist.points.prepare.scannet import ScanNetReader
 from paddlevit_dist.points.prepare.store import prepare_store
-from paddlevit_dist.points.segmentation.export import write_coloured_ply
 from paddlevit_dist.registry import resolve
 
 from .raw_scenes import write_scannet, zipped
@@ -137,12 +136,12 @@ def test_predictions_have_the_coordinates_of_the_source(tmp_path, name, written)
     network = "pointgroup POINTS.INSTANCES.WIDTH 4" if name == "pointgroup" else "minkunet_tutorial"
     task = resolve("task", name)(config.load([*words, "MODEL.NAME", *network.split(), *WRITING]).values)
     samples = task.build_dataset("train", tmp_path)
-    task.build_dataset("val", tmp_path)
+    evaluated = task.build_dataset("val", tmp_path)
     written_to = tmp_path / "predictions"
     written_to.mkdir()
     model = task.build_model()
     model.eval()
-    plain = dataclasses.replace(samples, **{"changes" if name == "pointgroup" else "augmentation": None})
+    plain = dataclasses.replace(samples, steps=evaluated.steps)
     batch = task.collate([plain.sample(index, np.random.default_rng(0)) for index in range(2)])
     tensors = {key: paddle.to_tensor(value) if isinstance(value, np.ndarray) else value for key, value in batch.items()}
     with paddle.no_grad():

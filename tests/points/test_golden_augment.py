@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from paddlevit_dist.points.data.augment import affine_matrix
+from paddlevit_dist.points.data.augment import Affine, Distortion, Flips, Turn
 from paddlevit_dist.points.data.elastic import displace, grid_shape
 
 FOLDER = Path(os.environ.get("GOLDEN_DIR", Path(__file__).resolve().parents[1] / "golden"))
@@ -22,6 +22,23 @@ def golden():
         return {name: arrays[name] for name in arrays.files}
 
 
+class Given:
+    """Hands out stored numbers in place of random ones."""
+
+    def __init__(self, normal, flip, turn):
+        self.normal, self.flip, self.turn = normal, flip, turn
+
+    def standard_normal(self, shape):
+        assert shape == self.normal.shape
+        return self.normal
+
+    def random(self):
+        return self.flip
+
+    def uniform(self, low, high):
+        return low + (high - low) * self.turn
+
+
 def elastic_cases():
     described = json.loads((FOLDER / "pointgroup_data.json").read_text())["arrays"]
     assert "elastic{j}_noise" in described
@@ -30,8 +47,10 @@ def elastic_cases():
 
 
 def test_golden_matrix_of_distortion_flip_and_rotation(golden):
-    flip, angle = int(golden["augment_flip_bit"]), 2.0 * math.pi * float(golden["augment_theta_uniform"])
-    matrix = affine_matrix(0.1 * golden["augment_noise"].astype(np.float64), flip == 0, angle=angle)
+    is_flipped = int(golden["augment_flip_bit"]) == 0
+    noise, turn = golden["augment_noise"].astype(np.float64), float(golden["augment_theta_uniform"])
+    step = Affine((Distortion(0.1), Flips(0.5, axes=1), Turn(2, 2.0 * math.pi, both_ways=False)), centred=False)
+    matrix = step.matrix(Given(noise, 0.0 if is_flipped else 0.9, turn))
     assert matrix == pytest.approx(golden["augment_matrix"], abs=1e-6)
     assert golden["room_xyz"] @ matrix == pytest.approx(golden["augment_xyz"], abs=1e-5)
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from paddlevit_dist.points.instances.samples import crop, instance_table, without_gaps
+from paddlevit_dist.points.instances.input import crop
+from paddlevit_dist.points.instances.instance_table import instance_table, without_gaps
 
 FOLDER = Path(os.environ.get("GOLDEN_DIR", Path(__file__).resolve().parents[1] / "golden"))
 ABOUT = json.loads((FOLDER / "pointgroup_data.json").read_text())

@@ -10,7 +10,8 @@ import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist.points.instances.batches import pool_to_voxels, voxel_means, voxelize
+from paddlevit_dist.points.data.voxels import voxel_means
+from paddlevit_dist.points.instances.batches import pool_to_voxels, voxelize
 
 FOLDER = Path(os.environ.get("GOLDEN_DIR", Path(__file__).resolve().parents[1] / "golden"))
 ABOUT = json.loads((FOLDER / "pointgroup_voxelize.json").read_text())

@@ -7,23 +7,38 @@ import math
 import numpy as np
 import pytest
 
-from paddlevit_dist.points.data.augment import affine_matrix
+from paddlevit_dist import config
 from paddlevit_dist.points.data.elastic import displace, grid_shape
 from paddlevit_dist.points.data.rooms.dataset import SyntheticRooms
+from paddlevit_dist.points.data.samples import join
 from paddlevit_dist.points.data.scene import Scene
-from paddlevit_dist.points.instances.batches import collate_scenes, network_batch
-from paddlevit_dist.points.instances.samples import Changes, InstanceSamples, crop, prepare_scene
-from paddlevit_dist.points.sparse import PlanSpec
+from paddlevit_dist.points.instances.batches import collate_scenes, instance_fields
+from paddlevit_dist.points.instances.input import InstanceSamples, crop, steps_of
+
+DEVIATION, FLIP, COLOR_NOISE = 0.1, 0.5, 0.1  # of the published program
 
 
 def room(index=0, spacing_m=0.08):
     return SyntheticRooms(None, "train", None, num_train=4, spacing_m=spacing_m).read(index)
 
 
-def plain(scene, scale, changes, generator):
+def samples_of(dataset, scale, is_training=True, max_points=None, use_positions=True):
+    """Samples with the keys' defaults."""
+    words = ["TASK", "pointgroup", "MODEL.NAME", "pointgroup", "-dataset=synthetic_rooms"]
+    words += [] if max_points is None else ["POINTS.MAX_POINTS", str(max_points)]
+    steps = steps_of(config.load(words).values.POINTS, scale, is_training)
+    return InstanceSamples(dataset, steps, "mean", use_positions)
+
+
+def sample_of(scene, scale, seed=0, **options):
+    return samples_of(None, scale, **options).sample_of(scene, np.random.default_rng(seed))
+
+
+def plain(scene, scale, max_points, generator):
     """The same steps one after the other, without what makes them fast."""
     noise = generator.standard_normal((3, 3))
-    matrix = affine_matrix(changes.distortion * noise, bool(generator.random() < changes.flip))
+    matrix = np.eye(3) + DEVIATION * noise
+    matrix[0, 0] *= -1 if generator.random() < FLIP else 1
     angle = 2 * math.pi * generator.random()
     turn = [[math.cos(angle), math.sin(angle), 0], [-math.sin(angle), math.cos(angle), 0], [0, 0, 1]]
     xyz = (scene.xyz.astype(np.float64) @ matrix @ turn).astype(np.float32)
@@ -35,26 +50,26 @@ def plain(scene, scale, changes, generator):
     kept = np.ones(len(voxels), bool)
     limits = np.array([512.0] * 3)
     moved = voxels
-    while kept.sum() > changes.max_points:
+    while kept.sum() > max_points:
         moved = voxels + np.minimum(limits - np.ptp(voxels, axis=0) + 0.001, 0) * generator.random(3)
         kept = (moved >= 0).all(axis=1) & (moved < limits).all(axis=1)
         limits[:2] -= 32
-    colors = scene.rgb / 127.5 - 1 + changes.color_noise * generator.standard_normal(3)
+    colors = scene.rgb / 127.5 - 1 + COLOR_NOISE * generator.standard_normal(3)
     return matrix @ turn, np.floor(moved[kept]).astype(int), xyz[kept], colors[kept], kept
 
 
 @pytest.mark.parametrize("max_points", [10**6, 1500])
 def test_a_training_scene_is_that_of_the_plain_steps(max_points):
-    scene, changes = room(), Changes(max_points=max_points)
-    found = prepare_scene(scene, 50.0, 512, changes, np.random.default_rng(3))
-    _, voxels, xyz, colors, kept = plain(scene, 50.0, changes, np.random.default_rng(3))
+    scene = room()
+    found = sample_of(scene, 50.0, 3, max_points=max_points)
+    _, voxels, xyz, colors, kept = plain(scene, 50.0, max_points, np.random.default_rng(3))
     assert 0 < len(found.voxels) <= max_points and (max_points < len(scene.xyz)) == (kept.sum() < len(kept))
     # An equal product in another order rounds differently, which may carry a point over a voxel's border.
     assert (abs(found.voxels - voxels).max(axis=1) == 0).mean() > 0.999
-    np.testing.assert_allclose(found.xyz, xyz, atol=1e-5)
-    np.testing.assert_allclose(found.colors, colors, atol=1e-5)
-    assert np.array_equal(found.semantic, scene.semantic[kept])
-    old, new = scene.instance[kept], found.instance
+    np.testing.assert_allclose(found.scene.xyz, xyz, atol=1e-5)
+    np.testing.assert_allclose(found.scene.rgb, colors, atol=1e-5)
+    assert np.array_equal(found.scene.semantic, scene.semantic[kept])
+    old, new = scene.instance[kept], found.scene.instance
     assert np.array_equal(old < 0, new < 0)
     assert len(set(zip(old.tolist(), new.tolist()))) == len(set(old.tolist())) == len(set(new.tolist()))
     assert sorted(set(new[new >= 0].tolist())) == list(range(len(found.table.sizes)))
@@ -62,14 +77,14 @@ def test_a_training_scene_is_that_of_the_plain_steps(max_points):
 
 def test_an_evaluation_scene_is_the_scene():
     scene = room()
-    found = prepare_scene(scene, 20.0, 512, None, np.random.default_rng(0))
-    assert np.array_equal(found.xyz, scene.xyz) and np.array_equal(found.semantic, scene.semantic)
+    found = sample_of(scene, 20.0, is_training=False)
+    assert np.array_equal(found.scene.xyz, scene.xyz) and np.array_equal(found.scene.semantic, scene.semantic)
     low = (scene.xyz.astype(np.float64) * 20).min(axis=0)
     assert np.array_equal(found.voxels, np.floor(scene.xyz.astype(np.float64) * 20 - low))
 
 
 def test_samples_depend_on_their_generator_alone():
-    samples = InstanceSamples(SyntheticRooms(None, "train", None, num_train=2, spacing_m=0.1), 50.0, changes=Changes())
+    samples = samples_of(SyntheticRooms(None, "train", None, num_train=2, spacing_m=0.1), 50.0)
     one, same, other = (samples.sample(1, np.random.default_rng(seed)) for seed in (5, 5, 6))
     assert np.array_equal(one.voxels, same.voxels) and not np.array_equal(one.voxels, other.voxels)
 
@@ -86,7 +101,7 @@ def test_a_crop_that_would_leave_nothing_keeps_a_random_part_of_what_there_was()
 
 
 def test_the_fields_of_a_batch():
-    scenes = [prepare_scene(room(i), 20.0, 512, Changes(), np.random.default_rng(i)) for i in range(2)]
+    scenes = [sample_of(room(i), 20.0, i) for i in range(2)]
     batch = collate_scenes(scenes)
     points, voxels = len(batch["locs"]), len(batch["voxel_locs"])
     instances = sum(len(sample.table.sizes) for sample in scenes)
@@ -104,7 +119,7 @@ def test_the_fields_of_a_batch():
         "offsets": (np.int32, (3,)),
         "spatial_shape": (np.int64, (3,)),
     }
-    assert set(batch) == {*expected, "id"} and batch["id"] == [sample.name for sample in scenes]
+    assert set(batch) == {*expected, "id"} and batch["id"] == [sample.scene.name for sample in scenes]
     for name, (dtype, shape) in expected.items():
         assert (batch[name].dtype, batch[name].shape) == (dtype, shape), name
     assert batch["offsets"].tolist() == [0, len(scenes[0].voxels), points]
@@ -120,16 +135,18 @@ def test_the_fields_of_a_batch():
 
 
 def test_the_networks_batch_says_the_same():
-    scenes = [prepare_scene(room(i), 20.0, 512, Changes(), np.random.default_rng(i)) for i in range(2)]
-    full, batch = collate_scenes(scenes), network_batch(scenes, PlanSpec())
-    for name in ("p2v_map", "locs_float", "labels", "offsets", "instance_labels"):
-        assert np.array_equal(batch[name], full[name]), name
+    scenes = [sample_of(room(i), 20.0, i) for i in range(2)]
+    full, batch = collate_scenes(scenes), {**join(scenes), **instance_fields(scenes)}
+    names = {"p2v_map": "inverse", "locs_float": "xyz", "voxel_locs": "coordinates"}
+    for name in ("p2v_map", "locs_float", "voxel_locs", "labels", "offsets", "instance_labels"):
+        assert np.array_equal(batch[names.get(name, name)], full[name]), name
     assert np.array_equal(batch["instance_centres"], full["instance_info"][:, :3])
     shown = np.concatenate([full["feats"], full["locs_float"]], axis=1)
     for voxel in (0, 17, len(full["voxel_locs"]) - 1):
         members = full["v2p_map"][voxel, 1 : 1 + full["v2p_map"][voxel, 0]]
-        np.testing.assert_allclose(batch["voxel_feats"][voxel], shown[members].mean(axis=0), atol=1e-5)
-    assert network_batch(scenes, PlanSpec(), use_positions=False)["voxel_feats"].shape[1] == 3
+        np.testing.assert_allclose(batch["features"][voxel], shown[members].mean(axis=0), atol=1e-5)
+    without = sample_of(room(), 20.0, use_positions=False)
+    assert np.array_equal(without.views[0].features, scenes[0].views[0].features[:, :3])
 
 
 def test_a_scene_without_instances_and_an_instance_of_one_point():
@@ -138,10 +155,10 @@ def test_a_scene_without_instances_and_an_instance_of_one_point():
     none = np.full(50, -100, np.int16)
     single = none.copy()
     single[7] = 4
-    bare = prepare_scene(Scene(xyz, rgb, none, none, "bare"), 20.0, 512, Changes(), np.random.default_rng(0))
-    lone = prepare_scene(Scene(xyz, rgb, single, single, "lone"), 20.0, 512, Changes(), np.random.default_rng(0))
-    assert len(bare.table.sizes) == 0 and (bare.table.of_points(bare.instance) == -100).all()
-    assert lone.table.sizes.tolist() == [1] and lone.instance[7] == 0
-    np.testing.assert_allclose(lone.table.of_points(lone.instance)[7], np.tile(lone.xyz[7], 3), atol=1e-6)
+    bare = sample_of(Scene(xyz, rgb, none, none, "bare"), 20.0)
+    lone = sample_of(Scene(xyz, rgb, single, single, "lone"), 20.0)
+    assert len(bare.table.sizes) == 0 and (bare.table.of_points(bare.scene.instance) == -100).all()
+    assert lone.table.sizes.tolist() == [1] and lone.scene.instance[7] == 0
+    np.testing.assert_allclose(lone.table.of_points(lone.scene.instance)[7], np.tile(lone.scene.xyz[7], 3), atol=1e-6)
     batch = collate_scenes([bare, lone, bare, lone])
     assert batch["instance_pointnum"].tolist() == [1, 1] and sorted(set(batch["instance_labels"])) == [-100, 0, 1]

@@ -3,6 +3,8 @@ say of it; the momentum of the networks' batch norms."""
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import paddle
 import pytest
@@ -11,15 +13,12 @@ from paddlevit_dist import config
 from paddlevit_dist.engine.about import compare
 from paddlevit_dist.errors import UserError
 from paddlevit_dist.parallel import BatchNorm, set_batch_norm_momentum
-from paddlevit_dist.points.data.samples import PointSamples
 from paddlevit_dist.points.data.scene import AS_GIVEN
-from paddlevit_dist.points.instances.batches import network_batch
-from paddlevit_dist.points.instances.samples import Changes, prepare_scene
 from paddlevit_dist.points.instances.task import InstanceSegmentation
 from paddlevit_dist.points.segmentation.task import SemanticSegmentation
 from paddlevit_dist.points.sparse.layers import RowsBatchNorm
 
-from .test_semantic import Scenes, scene
+from .test_semantic import samples_of, scene
 
 RANGES = [(-1.0, 1.0), (-0.5, 0.5), (0.0, 1.0), (2.0, 5.0)]
 ROOMS = ["-dataset=synthetic_rooms", "POINTS.ROOMS.TRAIN", "2", "POINTS.ROOMS.VAL", "2", "DATA.VOXEL_SIZE_M", "0.2"]
@@ -48,8 +47,9 @@ def by_voxel(xyz, size, features):
 @pytest.mark.parametrize("which", ("first", "mean"))
 def test_a_voxel_shows_its_first_point_or_the_mean_of_its_points(which, low, high):
     one = scene(600)
-    samples = PointSamples(
-        Scenes(one), 0.4, ("height", "rgb", "ones"), voxel_features=which, color_range=(low, high), rotations=2
+    features = ("height", "rgb", "ones")
+    samples = samples_of(
+        one, voxel_size_m=0.4, features=features, voxel_features=which, color_range=(low, high), rotations=2
     )
     views = samples.sample(0, None).views
     height = (one.xyz[:, 2] - one.xyz[:, 2].min())[:, None]
@@ -70,28 +70,31 @@ def test_a_voxel_shows_its_first_point_or_the_mean_of_its_points(which, low, hig
 @pytest.mark.parametrize("use_positions", (True, False))
 def test_pointgroups_voxels_show_colours_and_positions_likewise(which, low, high, use_positions):
     one = scene(600)
-    sample = prepare_scene(one, 2.5, 512, None, np.random.default_rng(0), (low, high))
-    batch = network_batch([sample], None, use_positions, which)
+    words = ["POINTS.COLOR_RANGE", f"[{low}, {high}]", "POINTS.VOXEL_FEATURES", which, "DATA.VOXEL_SIZE_M", "0.4"]
+    task = instance_task(*words, "POINTS.INSTANCES.USE_POSITIONS", str(use_positions))
+    batch = task.collate([task.build_dataset("val", None).sample_of(one, np.random.default_rng(0))])
     points = low + one.rgb / 255 * (high - low)
     points = np.concatenate([points, one.xyz], axis=1) if use_positions else points
-    for number, shown in enumerate(batch["voxel_feats"]):
-        members = points[batch["p2v_map"] == number]
+    for number, shown in enumerate(batch["features"]):
+        members = points[batch["inverse"] == number]
         np.testing.assert_allclose(shown, members[0] if which == "first" else members.mean(axis=0), atol=2e-6)
 
 
 def test_the_noise_of_pointgroups_colours_is_a_share_of_their_range():
     one = scene(50)
-    changes = Changes(color_noise=0.1, elastic=False)
+    tasks = [instance_task("POINTS.COLOR_RANGE", text) for text in ("[-1, 1]", "[-0.5, 0.5]")]
     plain, narrow = (
-        prepare_scene(one, 20.0, 512, changes, np.random.default_rng(3), color_range).colors
-        for color_range in ((-1.0, 1.0), (-0.5, 0.5))
+        task.build_dataset("train", None).sample_of(one, np.random.default_rng(3)).scene.rgb for task in tasks
     )
+    assert np.abs(plain - (one.rgb / 127.5 - 1)).min() > 1e-3  # there is some
     np.testing.assert_allclose(narrow, plain / 2, atol=1e-6)
 
 
 def test_the_keys_reach_the_samples_and_defaults_are_what_was_before():
     for task, which in ((semantic_task(), "first"), (instance_task(), "mean")):
-        assert task.voxel_features == which and task.build_dataset("val", None).color_range == (-1.0, 1.0)
+        assert task.voxel_features == which and task.about_input()["POINTS.COLOR_RANGE"] == [-1.0, 1.0]
+    seen = instance_task().build_dataset("val", None).sample(0, np.random.default_rng(0)).scene.rgb
+    assert -1.0 <= seen.min() < -0.6 and 0.6 < seen.max() <= 1.0
     words = ("POINTS.COLOR_RANGE", "[-0.5, 0.5]", "POINTS.VOXEL_FEATURES", "mean")
     task = semantic_task(*words)
     samples = task.build_dataset("val", None)
@@ -101,9 +104,9 @@ def test_the_keys_reach_the_samples_and_defaults_are_what_was_before():
     samples = task.build_dataset("val", None)
     sample = samples.sample(0, np.random.default_rng(0))
     batch = task.collate([sample])
-    first = [np.flatnonzero(batch["p2v_map"] == number)[0] for number in range(5)]
-    np.testing.assert_allclose(batch["voxel_feats"][:5, :3], sample.colors[first], atol=1e-6)
-    assert np.abs(sample.colors).max() <= 0.5
+    first = [np.flatnonzero(batch["inverse"] == number)[0] for number in range(5)]
+    np.testing.assert_allclose(batch["features"][:5, :3], sample.scene.rgb[first], atol=1e-6)
+    assert np.abs(sample.scene.rgb).max() <= 0.5
 
 
 def test_a_range_that_is_none_is_told():
@@ -139,8 +142,8 @@ def test_checkpoints_say_what_the_network_has_seen(make, monkeypatch):
     same = make("POINTS.VOXEL_FEATURES", seen["POINTS.VOXEL_FEATURES"])  # said or not
     same.build_dataset("val", None)
     assert compare("weights", same.config, same, must_match=True) == []
-    same.coordinates = "elsewhere"
-    with pytest.raises(UserError, match="coordinates as given there, elsewhere here"):
+    seen["coordinates"] = "elsewhere"
+    with pytest.raises(UserError, match="coordinates elsewhere there, as given here"):
         compare("weights", same.config, same, must_match=True)
 
 
@@ -148,10 +151,12 @@ def test_old_weights_are_told_when_this_run_sees_other_things(monkeypatch):
     monkeypatch.setattr("paddlevit_dist.checkpoint.store.read_about", lambda source: {})
     task = semantic_task()
     task.build_dataset("val", None)
-    assert compare("weights", task.config, task, must_match=True) == []
+    unchecked = compare("weights", task.config, task, must_match=True)
+    assert len(unchecked) == 1 and "POINTS" not in unchecked[0]
     task = semantic_task("POINTS.COLOR_RANGE", "[0, 1]")
     task.build_dataset("val", None)
-    (line,) = compare("weights", task.config, task, must_match=True)
+    *same, line = compare("weights", task.config, task, must_match=True)
+    assert same == unchecked
     assert "POINTS.COLOR_RANGE [-1.0, 1.0] and POINTS.VOXEL_FEATURES first" in line and "[0.0, 1.0] and first" in line
 
 
@@ -163,8 +168,9 @@ def test_the_momentum_of_pytorch_is_noticed(momentum, expected):
     assert len(lines) == expected and all("PyTorch" in line and "0.02 is 0.98 here" in line for line in lines)
 
 
-def batch_norms(model):
-    return [layer for layer in model.sublayers() if isinstance(layer, BatchNorm)]
+def momenta(model):
+    layers = [layer for layer in model.sublayers() if isinstance(layer, BatchNorm)]
+    return [round(float(re.search("momentum=([0-9.]+)", layer.extra_repr())[1]), 6) for layer in layers]
 
 
 @pytest.mark.parametrize("make", (semantic_task, instance_task))
@@ -172,10 +178,9 @@ def test_the_momentum_of_all_batch_norms_of_a_network(make):
     task = make()
     task.build_dataset("val", None)
     model = task.build_model()
-    layers = batch_norms(model)
-    assert {round(layer._momentum, 6) for layer in layers} == {0.9}
-    assert set_batch_norm_momentum(model, 0.98) == len(layers) >= 3
-    assert {round(layer._momentum, 6) for layer in layers} == {0.98}
+    number = len(momenta(model))
+    assert number >= 3 and set(momenta(model)) == {0.9}
+    assert set_batch_norm_momentum(model, 0.98) == number and set(momenta(model)) == {0.98}
 
 
 def test_running_statistics_keep_that_share():
@@ -185,7 +190,7 @@ def test_running_statistics_keep_that_share():
         set_batch_norm_momentum(model, 0.98)
         for _ in range(3):
             model(paddle.to_tensor(rows))
-        np.testing.assert_allclose(layer._mean.numpy(), (1 - 0.98**3) * rows.mean(axis=0), rtol=1e-4)
+        np.testing.assert_allclose(layer.state_dict()["_mean"].numpy(), (1 - 0.98**3) * rows.mean(axis=0), rtol=1e-4)
 
 
 @pytest.mark.parametrize(

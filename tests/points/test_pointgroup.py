@@ -150,21 +150,22 @@ def test_the_score_of_a_cluster_depends_on_its_own_points():
     task = task_of("POINTS.INSTANCES.CLUSTER_POINTS", "5")
     model, batch = model_and_batch(task, "val")
     model.eval()
-    clusters, scores = task.forward(model, batch, np.full(3, 0.5))[2:]
-    features, _, _ = super(type(model), model).forward(
-        SparseTensor(batch["voxel_feats"], plan=Plan.of_batch(batch)), batch["p2v_map"]
-    )
-    number = int(np.argmax(np.diff(clusters.offsets)))
-    members = clusters.points[clusters.offsets[number] : clusters.offsets[number + 1]]
-    alone = clusters._replace(
-        cluster_of=np.zeros(len(members), np.int32),
-        points=members,
-        offsets=np.array([0, len(members)], np.int32),
-    )
-    xyz = batch["locs_float"].numpy()
-    grouping = Grouping(xyz, np.zeros(len(xyz), int), THINGS, 0.16, 5, 14, 50.0, np.full(3, 0.5))
-    again = model._scores(features, alone, grouping, ())
-    np.testing.assert_allclose(again.numpy(), scores.numpy()[number : number + 1], rtol=1e-4, atol=1e-5)
+    xyz, sizes = batch["xyz"].numpy(), np.diff(batch["offsets"].numpy())
+    scenes = np.repeat(np.arange(2), sizes)
+    found = []
+    for smallest in (5, None):
+        smallest = smallest or int(np.diff(found[0].clusters.offsets).max())  # only the largest is left
+        grouping = Grouping(xyz, scenes, THINGS, 0.16, smallest, 14, 50.0, np.full(3, 0.5))
+        voxels = SparseTensor(batch["features"], plan=Plan.of_batch(batch))
+        found.append(model(voxels, batch["inverse"], grouping))
+    scores = []
+    for output in found:
+        clusters = output.clusters
+        number = int(np.argmax(np.diff(clusters.offsets)))
+        members = clusters.points[clusters.offsets[number] : clusters.offsets[number + 1]]
+        scores.append((members.tolist(), output.scores.numpy()[number]))
+    assert found[0].clusters.number > found[1].clusters.number and scores[0][0] == scores[1][0]
+    np.testing.assert_allclose(scores[1][1], scores[0][1], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("what", ["instances", "labels"])
@@ -228,6 +229,21 @@ def test_an_evaluation_writes_what_is_predicted(tmp_path):
         assert same > 0.95  # a prediction has the colour of the instance that it found
         picture = np.asarray(Image.open(tmp_path / f"{room.name}.png"))
         assert picture.shape[2] == 3 and len(np.unique(picture.reshape(-1, 3), axis=0)) > 5
+
+
+def test_a_prediction_is_the_classes_and_instances_of_each_scene():
+    task = task_of()
+    _, batch = model_and_batch(task, "val")
+    rooms = [SyntheticRooms(None, "val", None, num_val=2, spacing_m=0.08).read(i) for i in range(2)]
+    oracle = Oracle(*(paddle.concat(part) for part in zip(*(true_output(room, 0.02) for room in rooms))))
+    batch.update({name: paddle.full_like(batch[name], -100) for name in ("labels", "instance_labels")})
+    for room, (classes, predictions) in zip(rooms, task.predict_step(oracle, batch)):
+        known = room.semantic >= 0
+        assert len(classes) == len(room.xyz) and np.array_equal(classes[known], room.semantic[known])
+        confidences = [prediction.confidence for prediction in predictions]
+        assert len(predictions) > 3 and confidences == sorted(confidences, reverse=True)
+        for prediction in predictions:
+            assert (room.semantic[prediction.points] == prediction.class_number).all()
 
 
 def test_pictures_show_the_instances_of_a_batch():

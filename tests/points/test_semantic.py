@@ -9,9 +9,10 @@ import pytest
 from paddlevit_dist import config
 from paddlevit_dist.contracts.task import EvaluationStep, Step
 from paddlevit_dist.errors import UserError
-from paddlevit_dist.points.data.samples import PointSample, PointSamples, join_views
+from paddlevit_dist.points.data.samples import PointSample, join
 from paddlevit_dist.points.data.scannet_classes import NYU40_NUMBERS
 from paddlevit_dist.points.data.scene import Scene
+from paddlevit_dist.points.segmentation.input import PointSamples
 from paddlevit_dist.points.segmentation.task import SemanticSegmentation
 
 SMALL = ["TASK", "semantic_segmentation", "-dataset=synthetic_rooms", "MODEL.NAME", "minkunet_tutorial"]
@@ -65,7 +66,9 @@ class Scenes:
 
 
 def samples_of(*scenes: Scene, **options) -> PointSamples:
-    return PointSamples(Scenes(*scenes), 0.2, ("rgb",), **options)
+    """Samples of given scenes as an evaluation has them, unless ``options`` say something else."""
+    usual = {"voxel_features": "first", "voxel_size_m": 0.2, "features": ("rgb",), "color_range": (-1.0, 1.0)}
+    return PointSamples(Scenes(*scenes), (), **{**usual, "rotations": 1, **options})
 
 
 def tensors(batch: dict) -> dict:
@@ -78,7 +81,7 @@ def read_all(samples: PointSamples) -> list:
 
 def test_every_point_finds_its_voxel_in_the_batch():
     samples = read_all(samples_of(scene(300, 0), scene(50, 1), rotations=3))
-    batch = join_views(samples)
+    batch = join(samples)
     xyz = np.concatenate([sample.scene.xyz for sample in samples])
     of_points = batch["coordinates"][batch["inverse"]].reshape(3, 350, 4)
     assert np.array_equal(of_points[0, :, 1:], np.floor(xyz / np.float32(0.2)).astype(int))
@@ -91,7 +94,7 @@ def test_every_point_finds_its_voxel_in_the_batch():
 
 def test_features_are_what_the_key_says():
     one = scene(40)
-    samples = PointSamples(Scenes(one), 1e-4, ("rgb", "height", "ones"))  # each point a voxel of its own
+    samples = samples_of(one, voxel_size_m=1e-4, features=("rgb", "height", "ones"))  # each point a voxel of its own
     view = samples.sample(0, np.random.default_rng(0)).views[0]
     expected = np.c_[one.rgb / 127.5 - 1, one.xyz[:, 2] - one.xyz[:, 2].min(), np.ones(40)]
     np.testing.assert_allclose(view.features[view.inverse], expected, atol=1e-6)
@@ -200,6 +203,23 @@ def test_predictions_are_written_as_text_and_coloured_points(tmp_path):
         assert all(tuple(rgb) == colours[int(label)] for label, rgb in zip(points["label"], points["rgb"].tolist()))
         start = end
     assert "ScanNet" in writer.finish()[0]
+
+
+@pytest.mark.parametrize("scenes", [(scene(80), scene(0), scene(30, 1)), (scene(0),)], ids=["some", "none"])
+def test_a_prediction_is_of_each_scene_and_looks_at_no_label(scenes):
+    task = task_of("POINTS.TEST_ROTATIONS", "2")
+    task.build_dataset("val", None)
+    model = task.build_model()
+    model.eval()
+    unlabelled = [one._replace(semantic=np.full_like(one.semantic, -100)) for one in scenes]
+    known, unknown = (
+        task.predict_step(model, tensors(task.collate(read_all(samples_of(*given, rotations=2)))))
+        for given in (scenes, unlabelled)
+    )
+    assert [len(classes) for classes in known] == [len(one.xyz) for one in scenes]
+    assert all(np.array_equal(one, other) and one.dtype == np.int64 for one, other in zip(known, unknown))
+    alone = task.predict_step(model, tensors(task.collate(read_all(samples_of(scenes[-1], rotations=2)))))
+    assert np.array_equal(known[-1], alone[0])
 
 
 def test_pictures_are_no_scenes():

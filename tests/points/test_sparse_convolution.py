@@ -13,7 +13,6 @@ from paddlevit_dist.points.sparse import (
     SparseTensor,
     TransposedConvolution,
     build_plan,
-    convolution,
 )
 from paddlevit_dist.points.sparse.coordinate_plan import PlanSpec
 from paddlevit_dist.points.sparse.layers import InverseConv3D, StridedConv3D, SubmanifoldConv3D
@@ -33,9 +32,21 @@ def float64():
 
 
 @pytest.fixture(params=[1, 3], ids=["one thread", "three threads"])
-def threads(request, monkeypatch):
-    monkeypatch.setattr(convolution, "_threads", lambda: request.param)
-    return request.param
+def threads(request):
+    yield from given_threads(request.param)
+
+
+@pytest.fixture
+def two_threads():
+    yield from given_threads(2)
+
+
+def given_threads(number):
+    name = "FLAGS_paddle_num_threads"
+    before = paddle.get_flags([name])
+    paddle.set_flags({name: number})
+    yield number
+    paddle.set_flags(before)
 
 
 def plan_of(coordinates, *keys, block_rows=32, num_scenes=None):
@@ -208,8 +219,7 @@ def test_what_needs_no_gradient_gets_none(frozen):
     assert (layer.kernel.grad is None) == (frozen == "weight")
 
 
-def test_several_threads_give_the_same_bits_each_time(monkeypatch):
-    monkeypatch.setattr(convolution, "_threads", lambda: 2)
+def test_several_threads_give_the_same_bits_each_time(two_threads):
     coordinates = reference.scene(np.random.default_rng(0), 3000, reach=12)
     layer, x = Convolution(8, 8, 3), differentiable(numbers(len(coordinates), 8))
     plan = Plan.of_coordinates(coordinates)

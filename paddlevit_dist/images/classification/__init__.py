@@ -1,1 +1,1 @@
-"""Image classification: the task, its metrics, learning from a teacher."""
+"""Image classification: ``task``, ``metrics``, and ``distillation``, which learns from a teacher."""

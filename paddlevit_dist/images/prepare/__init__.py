@@ -1,1 +1,1 @@
-"""The command prepare images: check pictures, or pack them as tar files."""
+"""What ``prepare images`` does: ``layout`` (what lies there), ``check`` (read all), ``shards`` (pack as tar files)."""

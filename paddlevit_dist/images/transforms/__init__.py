@@ -1,1 +1,7 @@
-"""From a picture to the array that a network takes; everything random comes from the sample's generator."""
+"""From a picture to the array that a network takes; everything random comes from the sample's generator.
+
+- ``crops``: sizes, crops, flips: the transforms as a whole, of training and evaluation
+- ``policies``, ``policy_tables``, ``operations``: RandAugment, AutoAugment, colour jitter and what they are made of
+- ``erasing``, ``mixing``: drawn here, carried out on the device
+- ``decoding_opencv``, ``operations_opencv``: the fast ways of DATA.DECODER fast
+"""

@@ -1,7 +1,8 @@
-"""Pictures of points from above and aside."""
+"""Pictures of points from above and aside, and colours for classes and instances."""
 
 from __future__ import annotations
 
+import colorsys
 import math
 
 import numpy as np
@@ -11,6 +12,13 @@ WIDTH_PX = 720
 CELL_PX = 240  # of a sheet with many scenes
 _TALLEST = 4  # times as high as wide: what is taller is drawn smaller
 _TURN, _TILT = math.radians(30.0), math.radians(55.0)  # of the view
+
+
+def class_colours(number: int) -> np.ndarray:
+    """uint8 (number, 3): colours far from each other, the same for the same class whatever the number."""
+    golden = (5**0.5 - 1) / 2  # multiples of it, modulo 1, fill the circle of hues evenly
+    colours = [colorsys.hsv_to_rgb(i * golden % 1, (0.9, 0.55, 0.75)[i % 3], (0.95, 0.8)[i % 2]) for i in range(number)]
+    return np.rint(255 * np.array(colours).reshape(number, 3)).astype(np.uint8)
 
 
 def draw(xyz: np.ndarray, colours: np.ndarray, is_thing: np.ndarray, width_px: int = WIDTH_PX) -> np.ndarray:

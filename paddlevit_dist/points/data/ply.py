@@ -113,6 +113,27 @@ def write_points(path: Path, columns: Dict[str, np.ndarray], comments: Sequence[
         out.write(table.tobytes())
 
 
+def write_coloured_ply(
+    path: Path,
+    xyz: np.ndarray,
+    colours: np.ndarray,
+    labels: np.ndarray,
+    offset: Sequence[float] = (0.0, 0.0, 0.0),
+) -> None:
+    """Write points with colours and labels as a binary PLY file; a file of that name is replaced at the end.
+
+    Args:
+        xyz: float32 (P, 3), metres.
+        colours: uint8 (P, 3).
+        labels: integers (P,), of at most 16 bits.
+        offset: ``Scene.offset``, added so that the file has the coordinates of the source; then they are doubles.
+    """
+    moved = xyz.astype(np.float64) + offset if any(offset) else xyz.astype(np.float32)
+    columns = dict(zip("xyz", moved.T))
+    columns.update(zip(("red", "green", "blue"), colours.T))
+    write_points(path, {**columns, "label": labels.astype(np.int16)})
+
+
 def _read_header(content: bytes) -> Tuple[str, List[Element], int]:
     """Byte order ("" for ASCII), the elements, and where the first of them begins."""
     if content[:3] != b"ply":

@@ -1,21 +1,22 @@
-"""From a scene to what a network reads of it: augmented, cut to a budget of points, and voxelised."""
+"""From a scene to what a network reads of it: augmented, then voxelised; and several of these in a batch.
+
+What the two tasks share. Each has its own steps, and says what is seen of a point: see ``segmentation/input.py`` and
+``instances/input.py``.
+"""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
 from ...contracts.dataset import Samples
-from .augment import Augmentation, Strength, affine_matrix, crop_to_budget, mix
+from .augment import Step, apply
 from .elastic import elastic_distortion
-from .scene import COLOR_RANGE, Scene
+from .scene import IGNORED, Scene
 from .scenes import SceneDataset
-from .voxels import first_occurrences, sparse_quantize, voxel_means
-
-_FEATURE_CHANNELS = {"rgb": 3, "height": 1, "ones": 1}
+from .voxels import first_occurrences, voxel_means
 
 
 class View(NamedTuple):
@@ -33,11 +34,11 @@ class View(NamedTuple):
 
 
 class PointSample(NamedTuple):
-    """A scene and its voxels, from one direction or several.
+    """A scene as a network reads it. PointGroup's samples have these fields, and one more.
 
     Attributes:
         scene: P points, as they were voxelised first.
-        views: at least one.
+        views: its voxels, from one direction or several.
     """
 
     scene: Scene
@@ -45,31 +46,17 @@ class PointSample(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PointSamples(Samples):
+class SceneSamples(Samples):
     """A data set of scenes with everything that is done to them: what a loader process reads.
 
     Args:
-        voxel_size_m: edge of a voxel.
-        features: what a voxel shows, of "rgb", "height" and "ones".
-        augmentation: of training scenes; None leaves them as they are.
-        max_points: budget of a training scene.
-        mix_probability: of laying a second training scene over the first.
-        rotations: directions around z from which an evaluation sees a scene.
+        steps: what is done to a scene before it is voxelised, in this order; see ``augment``.
         voxel_features: "first": a voxel shows its first point; "mean": the mean over its points.
-        color_range: what colours of 0 and 255 become.
-        notices: lines for the log.
     """
 
     dataset: SceneDataset
-    voxel_size_m: float
-    features: Tuple[str, ...]
-    augmentation: Optional[Augmentation] = None
-    max_points: Optional[int] = None
-    mix_probability: float = 0.0
-    rotations: int = 1
-    voxel_features: str = "first"
-    color_range: Tuple[float, float] = COLOR_RANGE
-    notices: Sequence[str] = ()
+    steps: Tuple[Step, ...]
+    voxel_features: str
 
     def __len__(self) -> int:
         return len(self.dataset)
@@ -78,102 +65,46 @@ class PointSamples(Samples):
         return self.dataset.describe(index)
 
     def sample(self, index: int, generator: np.random.Generator) -> PointSample:
-        """Scene ``index``; all that is random comes from ``generator``."""
-        scene = self.dataset.read(index)
-        if self.augmentation is not None:
-            scene = self._augmented(scene, generator)
-        directions = [2 * math.pi * turn / self.rotations for turn in range(self.rotations)]
-        return PointSample(scene, [self._view(scene, angle) for angle in directions])
+        return self.sample_of(self.dataset.read(index), generator)
 
-    def _augmented(self, scene: Scene, generator: np.random.Generator) -> Scene:
-        scene = self.augmentation(scene, generator)
-        # Drawn in any case, so that the probability changes nothing else about a sample.
-        is_mixed = generator.random() < self.mix_probability
-        partner = int(generator.integers(len(self.dataset)))
-        if is_mixed:
-            scene = mix(scene, self.augmentation(self.dataset.read(partner), generator))
-        return scene if self.max_points is None else crop_to_budget(scene, self.max_points, generator)
+    def sample_of(self, scene: Scene, generator: np.random.Generator) -> PointSample:
+        """The sample of a scene from anywhere; all that is random comes from ``generator``."""
+        return self.voxelized(apply(self.steps, scene, generator))
 
-    def _view(self, scene: Scene, angle: float) -> View:
-        xyz = scene.xyz if angle == 0.0 else scene.xyz @ affine_matrix(angle=angle).astype(np.float32)
-        # (M, 3), (M,), (P,)
-        voxels, first, inverse = sparse_quantize(
-            xyz, return_index=True, return_inverse=True, quantization_size=self.voxel_size_m
-        )
+    def voxelized(self, scene: Any) -> PointSample:
+        """The sample of a scene that all steps have been done to."""
+        raise NotImplementedError
+
+    def view(self, voxels: np.ndarray, features: Callable[[Any], np.ndarray]) -> View:
+        """The voxels of P points.
+
+        Args:
+            voxels: int32 (P, 3), the voxel of each point.
+            features: gives what is seen of the points at some positions, int64 (n,) or a slice: float32 (n, C).
+        """
+        first, inverse = first_occurrences(voxels)  # (M,), (P,)
         if self.voxel_features == "first":  # of these points only
-            return View(voxels, point_features(scene, first, self.features, self.color_range), inverse)
-        of_points = point_features(scene, slice(None), self.features, self.color_range)  # (P, C)
-        return View(voxels, voxel_means(of_points, inverse, len(voxels)), inverse)
+            return View(voxels[first], features(first), inverse)
+        return View(voxels[first], voxel_means(features(slice(None)), inverse, len(first)), inverse)
 
 
-def point_features(
-    scene: Scene, points: Any, names: Sequence[str], color_range: Tuple[float, float] = COLOR_RANGE
-) -> np.ndarray:
-    """What a network sees of some points, float32 (points, channels): colours in ``color_range``, height in metres.
-
-    Args:
-        points: positions (int64) or a slice.
-        color_range: what 0 and 255 become.
-    """
-    low, high = color_range
-    columns = []
-    for name in names:
-        if name == "rgb":
-            shown = scene.rgb[points].astype(np.float32) / np.float32(255 / (high - low)) + np.float32(low)
-            columns.append(shown)
-        elif name == "height":
-            floor = scene.xyz[:, 2].min() if len(scene.xyz) else np.float32(0)
-            columns.append((scene.xyz[points, 2] - floor)[:, None])
-        else:
-            columns.append(np.ones((len(scene.xyz[points]), 1), np.float32))
-    return np.concatenate(columns, axis=1).astype(np.float32, copy=False)
-
-
-def feature_channels(names: Sequence[str]) -> int:
-    """How many channels ``point_features`` makes."""
-    return sum(_FEATURE_CHANNELS[name] for name in names)
-
-
-def augmentation_of(keys: Any) -> Augmentation:
-    """The augmentation that the keys POINTS.AUGMENT describe."""
-    return Strength(
-        flip=keys.FLIP,
-        rotation=math.radians(keys.ROTATION_DEGREES),
-        tilt=math.radians(keys.TILT_DEGREES),
-        scale=tuple(keys.SCALE),
-        jitter_m=keys.JITTER_M,
-        elastic=keys.ELASTIC,
-        dropout=keys.DROPOUT,
-        color_jitter=keys.COLOR_JITTER,
-        color_shift=keys.COLOR_SHIFT,
-        color_contrast=keys.COLOR_CONTRAST,
-        color_drop=keys.COLOR_DROP,
-    ).build()
-
-
-def compile_loops() -> None:
-    """Compile, or load, the loops that a loader process runs: once, for all that are forked from this process."""
-    elastic_distortion(np.zeros((1, 3), np.float32), 1.0, 1.0, np.random.default_rng(0))
-    _, inverse = first_occurrences(np.zeros((1, 3), np.int32))
-    voxel_means(np.zeros((1, 3), np.float32), inverse, 1)
-
-
-def join_views(samples: Sequence[PointSample]) -> Dict[str, np.ndarray]:
-    """The voxels of a batch: first view of every scene, then every second one, and so on.
+def join(samples: Sequence[PointSample]) -> Dict[str, Any]:
+    """The points and voxels of a batch of B scenes: the first view of every scene, then every second one, and so on.
 
     Returns:
-        ``coordinates`` int32 (M, 4) with the number of the view in column 0, ``features`` float32 (M, C) and
-        ``inverse`` int64 (views x P,), the row of each point in each view. Where all scenes are empty, M is 1 for each
-        direction and so is P.
+        ``coordinates`` int32 (M, 4) with the number of the view in column 0, ``features`` float32 (M, C), ``inverse``
+        int64 (views x P,), the row of each point in each view, ``labels`` int64 (P,), the class or -100, and
+        ``offsets`` int32 (B + 1,), where each scene begins among the points. Where all scenes are empty, M is 1 for
+        each direction and so is P: a voxel and a point that stand for nobody, behind the last offset.
     """
-    number_of_views = len(samples[0].views)
-    views = [sample.views[number] for number in range(number_of_views) for sample in samples]
-    if not any(len(view.inverse) for view in views):
-        # Paddle cannot compute with nothing, so a batch of empty scenes has a voxel and a point that stand for nobody.
-        nobody = View(
-            np.zeros((1, 3), np.int32), np.zeros((1, views[0].features.shape[1]), np.float32), np.zeros(1, int)
-        )
+    views = [sample.views[number] for number in range(len(samples[0].views)) for sample in samples]
+    labels = np.concatenate([sample.scene.semantic for sample in samples]).astype(np.int64)
+    offsets = np.cumsum([0, *(len(sample.scene.semantic) for sample in samples)], dtype=np.int32)
+    if not len(labels):  # Paddle cannot compute with nothing
+        channels = views[0].features.shape[1]
+        nobody = View(np.zeros((1, 3), np.int32), np.zeros((1, channels), np.float32), np.zeros(1, np.int64))
         views = [nobody if position % len(samples) == 0 else view for position, view in enumerate(views)]
+        labels = np.array([IGNORED], np.int64)
     ends = np.cumsum([len(view.voxels) for view in views])
     coordinates = np.empty((ends[-1], 4), np.int32)
     for number, (end, view) in enumerate(zip(ends, views)):
@@ -183,4 +114,15 @@ def join_views(samples: Sequence[PointSample]) -> Dict[str, np.ndarray]:
         "coordinates": coordinates,
         "features": np.concatenate([view.features for view in views]),
         "inverse": np.concatenate([view.inverse + end - len(view.voxels) for end, view in zip(ends, views)]),
+        "labels": labels,
+        "offsets": offsets,
     }
+
+
+def compile_loops() -> None:
+    """Compile, or load, the loops that both tasks' loader processes run: once, for all that are forked from this
+    process."""
+    for dtype in (np.float32, np.float64):
+        elastic_distortion(np.zeros((1, 3), dtype), 1.0, 1.0, np.random.default_rng(0))
+    _, inverse = first_occurrences(np.zeros((1, 3), np.int32))
+    voxel_means(np.zeros((1, 3), np.float32), inverse, 1)

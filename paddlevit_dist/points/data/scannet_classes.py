@@ -6,6 +6,8 @@ the benchmark's documentation: class names with their numbers among NYU's forty 
 
 from __future__ import annotations
 
+from typing import Sequence, Tuple
+
 import numpy as np
 
 from .scene import IGNORED
@@ -36,6 +38,14 @@ CLASS_NAMES = tuple(_NYU40_NUMBERS)
 STUFF = ("wall", "floor")  # classes that are no objects: they have no instances
 NYU40_NUMBERS = tuple(_NYU40_NUMBERS.values())  # of each class, as ScanNet's submission files have them
 NUM_NYU40 = 40
+
+
+def submitted_numbers(class_names: Sequence[str]) -> Tuple[np.ndarray, str]:
+    """What files of predictions call each class, int64 (classes,), and what these numbers are: ScanNet's own for its
+    twenty classes, as its benchmark wants them, else the classes themselves."""
+    if tuple(class_names) == CLASS_NAMES:
+        return np.array(NYU40_NUMBERS, np.int64), "ScanNet's class numbers"
+    return np.arange(len(class_names)), "class numbers"
 
 
 def from_nyu40(numbers: np.ndarray) -> np.ndarray:

@@ -1,4 +1,6 @@
-"""Scenes from a prepared store: ``classes.txt``, ``train.txt``, ``val.txt`` and ``scenes/NAME.scene``."""
+"""Data sets of scenes: what every one of them is, and those in a prepared store, which has ``classes.txt``,
+``train.txt``, ``val.txt`` and ``scenes/NAME.scene``.
+"""
 
 from __future__ import annotations
 

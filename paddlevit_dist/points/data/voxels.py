@@ -13,8 +13,7 @@ import numpy as np
 
 from ...errors import UserError
 from ..compiled import compiled
-
-IGNORE_LABEL = -100
+from .scene import IGNORED
 
 _KEY_BITS = 62  # of an int64, with a bit to spare for sums
 _LIMITS = np.iinfo(np.int32)
@@ -24,7 +23,7 @@ def sparse_quantize(
     coordinates: np.ndarray,
     features: Optional[np.ndarray] = None,
     labels: Optional[np.ndarray] = None,
-    ignore_label: int = IGNORE_LABEL,
+    ignore_label: int = IGNORED,
     return_index: bool = False,
     return_inverse: bool = False,
     return_maps_only: bool = False,
@@ -195,17 +194,6 @@ def _add_to_voxels(features, inverse, sums, counts):
         counts[voxel] += 1
         for channel in range(features.shape[1]):
             sums[voxel, channel] += features[point, channel]
-
-
-def features_of_voxels(features: np.ndarray, index: np.ndarray, inverse: np.ndarray, which: str) -> np.ndarray:
-    """What the voxels of ``first_occurrences`` show of their points' features (N, C), float32 (M, C).
-
-    Args:
-        which: "first": those of the point that occurs first; "mean": the mean over all of the voxel's points.
-    """
-    if which == "mean":
-        return voxel_means(features, inverse, len(index))
-    return features[index].astype(np.float32, copy=False)
 
 
 def _pack(rows: np.ndarray) -> np.ndarray:

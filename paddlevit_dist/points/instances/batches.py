@@ -1,22 +1,46 @@
-"""Batches of scenes: with the original's fields, and with what the network reads of them.
+"""Batches for PointGroup: what its losses read of instances, and the fields of the original.
 
 Source: the data pipeline of the published program of L. Jiang et al., "PointGroup", CVPR 2020, arXiv 2004.01658.
 """
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+from typing import Any, Dict, List, NamedTuple, Sequence
 
 import numpy as np
 import paddle
 
 from ..compiled import compiled
-from ..data.scene import IGNORED, Scene
-from ..data.voxels import features_of_voxels, first_occurrences, voxel_means
-from ..sparse import PlanSpec, build_plan
-from .samples import Changes, InstanceSample, prepare_scene
+from ..data.scene import IGNORED
+from ..data.voxels import first_occurrences
+from .input import InstanceSample
 
-__all__ = ["VoxelMaps", "members_of_voxels", "pool_to_voxels", "voxel_means", "voxelize"]
+_SMALLEST_SHAPE = 128  # voxels along an axis
+
+
+def instance_fields(samples: Sequence[InstanceSample]) -> Dict[str, np.ndarray]:
+    """What losses and grouping read of a batch of N points, at least one, beside what ``data.samples.join`` makes.
+
+    Returns:
+        ``xyz`` float32 (N, 3), metres; ``instance_labels`` int32 (N,), instance from 0 over all scenes, or -100; and
+        ``instance_centres`` float32 (N, 3), mean of the point's instance, -100 throughout where it has none.
+    """
+    return {
+        "xyz": np.concatenate([sample.scene.xyz for sample in samples]),
+        "instance_labels": _shifted_instances(samples),
+        "instance_centres": np.concatenate([sample.table.of_points(sample.scene.instance, 3) for sample in samples]),
+    }
+
+
+def _shifted_instances(samples: Sequence[InstanceSample]) -> np.ndarray:
+    """Instances numbered over all scenes, int32 (N,)."""
+    parts: List[np.ndarray] = []
+    before = 0
+    for sample in samples:
+        own = sample.scene.instance
+        parts.append(np.where(own >= 0, own + np.int32(before), np.int32(IGNORED)))
+        before += len(sample.table.sizes)
+    return np.concatenate(parts)
 
 
 class VoxelMaps(NamedTuple):
@@ -40,15 +64,10 @@ def voxelize(locs: np.ndarray) -> VoxelMaps:
         locs: integers (N, 1 + D) within int32, the number of the scene in column 0.
     """
     first, inverse = first_occurrences(locs.astype(np.int32))
-    return VoxelMaps(locs[first], inverse.astype(np.int32), members_of_voxels(inverse, len(first)))
-
-
-def members_of_voxels(p2v_map: np.ndarray, num_voxels: int) -> np.ndarray:
-    """``VoxelMaps.v2p_map`` for the other map."""
-    most = int(np.bincount(p2v_map, minlength=num_voxels).max(initial=0))
-    table = np.zeros((num_voxels, 1 + most), np.int32)
-    _enter_members(p2v_map, table)
-    return table
+    most = int(np.bincount(inverse).max(initial=0))  # points of a voxel
+    members = np.zeros((len(first), 1 + most), np.int32)
+    _enter_members(inverse, members)
+    return VoxelMaps(locs[first], inverse.astype(np.int32), members)
 
 
 @compiled
@@ -76,11 +95,8 @@ def pool_to_voxels(features: paddle.Tensor, p2v_map: paddle.Tensor, num_voxels: 
     return sums / counts.unsqueeze(1)
 
 
-def collate_scenes(samples: Sequence[InstanceSample], smallest_shape: int = 128) -> Dict[str, Any]:
+def collate_scenes(samples: Sequence[InstanceSample]) -> Dict[str, Any]:
     """A batch with the fields of the original; N points, M voxels, B scenes, I instances.
-
-    Args:
-        smallest_shape: least width of ``spatial_shape``.
 
     Returns:
         ``locs`` int64 (N, 4), number of the scene and voxel coordinates, in the order of the scenes;
@@ -88,7 +104,7 @@ def collate_scenes(samples: Sequence[InstanceSample], smallest_shape: int = 128)
         ``p2v_map`` int32 (N,), row of ``voxel_locs`` of each point;
         ``v2p_map`` int32 (M, 1 + most points of a voxel), number of points and which ones, then zeros;
         ``locs_float`` float32 (N, 3), metres;
-        ``feats`` float32 (N, 3), colours from -1 to 1;
+        ``feats`` float32 (N, 3), colours in their range;
         ``labels`` int64 (N,), class or -100;
         ``instance_labels`` int64 (N,), instance from 0 to I - 1 over all scenes, or -100;
         ``instance_info`` float32 (N, 9), mean, minimum and maximum (x, y, z each, metres) of the point's instance, -100
@@ -96,9 +112,10 @@ def collate_scenes(samples: Sequence[InstanceSample], smallest_shape: int = 128)
         ``instance_pointnum`` int32 (I,), points of each instance;
         ``id`` list of B names;
         ``offsets`` int32 (B + 1,), where each scene begins;
-        ``spatial_shape`` int64 (3,), voxels from 0 to the largest coordinate, at least ``smallest_shape``.
+        ``spatial_shape`` int64 (3,), voxels from 0 to the largest coordinate, at least 128.
     """
-    sizes = [len(sample.voxels) for sample in samples]
+    scenes = [sample.scene for sample in samples]
+    sizes = [len(scene.xyz) for scene in scenes]
     locs = np.empty((sum(sizes), 4), np.int64)
     locs[:, 0] = np.repeat(np.arange(len(samples)), sizes)
     locs[:, 1:] = np.concatenate([sample.voxels for sample in samples])
@@ -109,74 +126,13 @@ def collate_scenes(samples: Sequence[InstanceSample], smallest_shape: int = 128)
         "voxel_locs": maps.voxel_locs,
         "p2v_map": maps.p2v_map,
         "v2p_map": maps.v2p_map,
-        "locs_float": np.concatenate([sample.xyz for sample in samples]),
-        "feats": np.concatenate([sample.colors for sample in samples]),
-        "labels": np.concatenate([sample.semantic for sample in samples]).astype(np.int64),
+        "locs_float": np.concatenate([scene.xyz for scene in scenes]),
+        "feats": np.concatenate([scene.rgb for scene in scenes]),
+        "labels": np.concatenate([scene.semantic for scene in scenes]).astype(np.int64),
         "instance_labels": _shifted_instances(samples).astype(np.int64),
-        "instance_info": np.concatenate([sample.table.of_points(sample.instance) for sample in samples]),
+        "instance_info": np.concatenate([sample.table.of_points(sample.scene.instance) for sample in samples]),
         "instance_pointnum": np.concatenate([sample.table.sizes for sample in samples]),
-        "id": [sample.name for sample in samples],
+        "id": [scene.name for scene in scenes],
         "offsets": np.cumsum([0, *sizes], dtype=np.int32),
-        "spatial_shape": np.maximum(extent, smallest_shape),
+        "spatial_shape": np.maximum(extent, _SMALLEST_SHAPE),
     }
-
-
-def network_batch(
-    samples: Sequence[InstanceSample],
-    spec: Optional[PlanSpec],
-    use_positions: bool = True,
-    voxel_features: str = "mean",
-) -> Dict[str, Any]:
-    """What the network and its losses read of a batch, with the work on voxels done; at least one point.
-
-    Args:
-        spec: of the network; None leaves the plan out, for looking at a batch without a network.
-        use_positions: the voxels show the positions of their points beside the colours.
-        voxel_features: "mean" over the points of each voxel, or its "first" point's.
-
-    Returns:
-        ``voxel_feats`` float32 (M, 6 or 3); ``plan_pairs`` and ``plan_header`` of its coordinate plan;
-        ``instance_centres`` float32 (N, 3), the first columns of ``instance_info``; and of ``collate_scenes`` the
-        fields ``p2v_map``, ``locs_float``, ``labels``, ``offsets`` and, in int32, ``instance_labels``.
-    """
-    sizes = [len(sample.voxels) for sample in samples]
-    rows = np.empty((sum(sizes), 4), np.int32)
-    rows[:, 0] = np.repeat(np.arange(len(samples), dtype=np.int32), sizes)
-    rows[:, 1:] = np.concatenate([sample.voxels for sample in samples])
-    first, inverse = first_occurrences(rows)
-    xyz = np.concatenate([sample.xyz for sample in samples])
-    shown = [np.concatenate([sample.colors for sample in samples])] + ([xyz] if use_positions else [])
-    features = np.concatenate(shown, axis=1)  # (N, 6 or 3)
-    plan = {} if spec is None else build_plan(rows[first], spec, len(samples))
-    return {
-        "voxel_feats": features_of_voxels(features, first, inverse, voxel_features),
-        "p2v_map": inverse.astype(np.int32),
-        "locs_float": xyz,
-        "labels": np.concatenate([sample.semantic for sample in samples]).astype(np.int64),
-        "instance_labels": _shifted_instances(samples),
-        "instance_centres": np.concatenate([sample.table.of_points(sample.instance, 3) for sample in samples]),
-        "offsets": np.cumsum([0, *sizes], dtype=np.int32),
-        **plan,
-    }
-
-
-def compile_loops() -> None:
-    """Compile, or load, the loops that a loader process runs: once, for all that are forked from this process."""
-    labels = np.zeros(1, np.int16)
-    scene = Scene(np.zeros((1, 3), np.float32), np.zeros((1, 3), np.uint8), labels, labels, "one point")
-    for array in scene[:4]:
-        array.flags.writeable = False  # as those of a file are: numba compiles for each kind of array
-    for changes in (None, Changes()):
-        samples = [prepare_scene(scene, 50.0, 512, changes, np.random.default_rng(0))]
-        network_batch(samples, None)
-        collate_scenes(samples)
-
-
-def _shifted_instances(samples: Sequence[InstanceSample]) -> np.ndarray:
-    """Instances numbered over all scenes, int32 (N,)."""
-    parts: List[np.ndarray] = []
-    before = 0
-    for sample in samples:
-        parts.append(np.where(sample.instance >= 0, sample.instance + np.int32(before), np.int32(IGNORED)))
-        before += len(sample.table.sizes)
-    return np.concatenate(parts)

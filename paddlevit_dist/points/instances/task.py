@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
@@ -15,18 +14,20 @@ from ...errors import UserError
 from ...models import create_model
 from ...parallel import rank
 from ..data.pictures import CELL_PX, in_cell
+from ..data.samples import compile_loops
 from ..data.scene import IGNORED
-from ..scene_task import SceneTask
-from ..segmentation.losses import summed_cross_entropy
+from ..scene_task import SceneTask, slices_of, written_scenes
+from ..segmentation.losses import semantic_terms, summed_cross_entropy
 from ..sparse import Plan, SparseTensor
-from .batches import compile_loops, network_batch
-from .export import InstanceWriter, draw_instances
+from .batches import instance_fields
 from .grouping import Clusters, proposal_ious
+from .input import InstanceSample, InstanceSamples, steps_of
+from .instance_table import compile_loop
 from .losses import offset_losses, score_loss
 from .metrics import InstanceMetrics, Prediction
 from .pointgroup import Grouping, PointGroupOutput
 from .proposals import score_targets, select_predictions
-from .samples import Changes, InstanceSample, InstanceSamples
+from .writer import InstanceWriter, draw_instances
 
 _MIDDLE = np.full(3, 0.5)
 
@@ -58,21 +59,9 @@ class InstanceSegmentation(SceneTask):
                 f"POINTS.INSTANCES.STUFF names all classes of data set {self.config.DATA.DATASET}: no class is left "
                 "that could have instances"
             )
-        keys = self.keys
-        changes = Changes(
-            keys.DISTORTION,
-            keys.FLIP,
-            keys.ROTATION,
-            keys.ELASTIC,
-            keys.COLOR_NOISE,
-            self.config.POINTS.MAX_POINTS,
-        )
-        scale = 1.0 / self.config.DATA.VOXEL_SIZE_M
-        color_range = tuple(self.config.POINTS.COLOR_RANGE)
+        steps = steps_of(self.config.POINTS, 1.0 / self.config.DATA.VOXEL_SIZE_M, is_training=split == "train")
         notices = self.notices_of(dataset)
-        return InstanceSamples(
-            dataset, scale, keys.FULL_SCALE, changes if split == "train" else None, color_range, notices
-        )
+        return InstanceSamples(dataset, steps, self.voxel_features, self.keys.USE_POSITIONS, notices)
 
     @property
     def instance_classes(self) -> List[int]:
@@ -80,10 +69,7 @@ class InstanceSegmentation(SceneTask):
         return [number for number, name in enumerate(self.class_names) if name not in self.keys.STUFF]
 
     def collate(self, samples: Sequence[InstanceSample]) -> Dict[str, Any]:
-        batch = network_batch(samples, self.plan_spec, self.keys.USE_POSITIONS, self.voxel_features)
-        if self.writes:
-            batch["scenes"] = json.dumps([(sample.name, sample.offset) for sample in samples])
-        return batch
+        return {**super().collate(samples), **instance_fields(samples)}
 
     def counts(self, batch: Dict[str, Any]) -> Dict[str, int]:
         of_instances = int(np.count_nonzero(batch["instance_labels"] >= 0))
@@ -100,8 +86,10 @@ class InstanceSegmentation(SceneTask):
         )
         self.plan_spec = model.plan_spec()
         compile_loops()
-        for part in self.keys.FROZEN:
-            for parameter in getattr(model, part).parameters():
+        compile_loop()
+        parts = dict(model.named_children())
+        for name in self.keys.FROZEN:
+            for parameter in parts[name].parameters():
                 parameter.stop_gradient = True
         return model
 
@@ -114,19 +102,17 @@ class InstanceSegmentation(SceneTask):
         output = self.forward(model, batch, generator.random(3), step.epoch)
         labels, instances = batch["labels"], batch["instance_labels"]
         weights = self.keys.LOSS_WEIGHTS
-        distance, direction = offset_losses(output.offsets, batch["locs_float"], batch["instance_centres"], instances)
+        distance, direction = offset_losses(output.offsets, batch["xyz"], batch["instance_centres"], instances)
         with paddle.no_grad():
-            valid = (labels != IGNORED).astype("float32").sum()
             of_instances = (instances >= 0).astype("float32").sum()
-            correct = (output.semantic_scores.argmax(axis=-1) == labels).astype("float32").sum()
-        terms = {
-            "semantic": Term(summed_cross_entropy(output.semantic_scores, labels), valid, weights[0]),
+        semantic, accuracy = semantic_terms(output.semantic_scores, labels, weights[0])
+        return {
+            "semantic": semantic,
             "offset": Term(distance, of_instances, weights[1]),
             "direction": Term(direction, of_instances, weights[2]),
-            "accuracy": Term(correct, valid, weight=0.0),
+            "accuracy": accuracy,
+            "score": self._score_term(output, instances, weights[3]),
         }
-        terms["score"] = self._score_term(output, instances, weights[3])
-        return terms
 
     def _score_term(self, output: PointGroupOutput, instances: paddle.Tensor, weight: float) -> Term:
         number = 0 if output.clusters is None else output.clusters.number
@@ -143,12 +129,12 @@ class InstanceSegmentation(SceneTask):
         self, model: paddle.nn.Layer, batch: Dict[str, Any], shares: np.ndarray, epoch: Optional[int] = None
     ) -> PointGroupOutput:
         """Without groups in the first epochs of a training (PREPARE_EPOCHS), and in the evaluations after them."""
-        voxels = SparseTensor(batch["voxel_feats"], plan=Plan.of_batch(batch))
+        voxels = SparseTensor(batch["features"], plan=Plan.of_batch(batch))
         grouping = None
         if epoch is None or epoch > self.keys.PREPARE_EPOCHS:
             offsets = batch["offsets"].numpy()
             grouping = Grouping(
-                batch["locs_float"].numpy(),
+                batch["xyz"].numpy(),
                 np.repeat(np.arange(len(offsets) - 1), np.diff(offsets)),
                 np.isin(np.arange(self.num_classes), self.instance_classes),
                 self.keys.RADIUS_M,
@@ -157,7 +143,7 @@ class InstanceSegmentation(SceneTask):
                 self.keys.SCORE_SCALE,
                 shares,
             )
-        output = model(voxels, batch["p2v_map"], grouping)
+        output = model(voxels, batch["inverse"], grouping)
         scores = None if output.scores is None else output.scores.astype("float32")  # mixed precision ends here
         return output._replace(
             semantic_scores=output.semantic_scores.astype("float32"),
@@ -171,46 +157,39 @@ class InstanceSegmentation(SceneTask):
         labels = batch["labels"]
         predicted = output.semantic_scores.argmax(axis=-1)
         metrics.update_semantic(predicted, labels, summed_cross_entropy(output.semantic_scores, labels))
-        classes, true_class = predicted.numpy(), labels.numpy()
-        true_instance, offsets = batch["instance_labels"].numpy(), batch["offsets"].numpy()
-        scenes = None if step.writer is None else json.loads(batch["scenes"])
-        for number, (first, end, predictions) in enumerate(self._of_scenes(output, classes, offsets)):
-            truth = true_class[first:end], true_instance[first:end]
-            metrics.update_instances(*truth, predictions)
-            if scenes is not None:
-                name, offset = scenes[number]
-                step.writer.write(name, batch["locs_float"].numpy()[first:end], truth[1], predictions, offset)
+        true_class, true_instance = labels.numpy(), batch["instance_labels"].numpy()
+        parts, found = slices_of(batch), self._predictions(output, predicted.numpy(), batch)
+        for part, predictions in zip(parts, found):
+            metrics.update_instances(true_class[part], true_instance[part], predictions)
+        if step.writer is not None:
+            for (name, xyz, offset), part, predictions in zip(written_scenes(batch), parts, found):
+                step.writer.write(name, xyz, true_instance[part], predictions, offset)
 
     def predict_step(self, model: paddle.nn.Layer, batch: Dict[str, Any]) -> List[Tuple[np.ndarray, List[Prediction]]]:
         """For each scene the class of each point, int64 (points,), and its instances, best first."""
         output = self.forward(model, batch, _MIDDLE)
         classes = output.semantic_scores.argmax(axis=-1).numpy()
-        found = self._of_scenes(output, classes, batch["offsets"].numpy())
-        return [(classes[first:end], predictions) for first, end, predictions in found]
+        found = self._predictions(output, classes, batch)
+        return [(classes[part], predictions) for part, predictions in zip(slices_of(batch), found)]
 
-    def _of_scenes(
-        self, output: PointGroupOutput, classes: np.ndarray, offsets: np.ndarray
-    ) -> List[Tuple[int, int, List[Prediction]]]:
-        """First and last point of each scene, and its predictions with points numbered within it."""
-        scenes = list(zip(offsets[:-1].tolist(), offsets[1:].tolist()))
+    def _predictions(
+        self, output: PointGroupOutput, classes: np.ndarray, batch: Dict[str, Any]
+    ) -> List[List[Prediction]]:
+        """The instances of each scene, best first, with points numbered within it."""
+        parts = slices_of(batch)
         if output.clusters is None or not output.clusters.number:
-            return [(first, end, []) for first, end in scenes]
-        keys = self.keys
+            return [[] for _ in parts]
+        limits = self.keys.SCORE_THRESHOLD, self.keys.SMALLEST_PREDICTION, self.keys.NMS_IOU
         scores = F.sigmoid(output.scores).numpy()
         results = []
-        for first, end in scenes:
-            part, chosen = _clusters_between(output.clusters, first, end)
-            predictions = select_predictions(
-                part, scores[chosen], classes[first:end], keys.SCORE_THRESHOLD, keys.SMALLEST_PREDICTION, keys.NMS_IOU
-            )
-            results.append((first, end, predictions))
+        for part in parts:
+            own, chosen = _clusters_between(output.clusters, part.start, part.stop)
+            results.append(select_predictions(own, scores[chosen], classes[part], *limits))
         return results
 
     def pictures(self, samples: InstanceSamples, batch: Dict[str, Any], epoch: int) -> List[Tuple[np.ndarray, str]]:
         """The scenes of a training batch from above, coloured by instance, with their sizes."""
-        ends = batch["offsets"].tolist()
-        parts = [slice(first, end) for first, end in zip(ends[:-1], ends[1:])]
-        return [_picture(batch["locs_float"][part], batch["instance_labels"][part]) for part in parts]
+        return [_picture(batch["xyz"][part], batch["instance_labels"][part]) for part in slices_of(batch)]
 
     def evaluation_pictures(self, samples: InstanceSamples, indices: Sequence[int]) -> List[Tuple[np.ndarray, str]]:
         """The same of scenes as an evaluation takes them."""

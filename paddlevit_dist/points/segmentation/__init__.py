@@ -1,1 +1,1 @@
-"""Semantic segmentation of point clouds: the task, its losses, metrics and exports."""
+"""Semantic segmentation of point clouds: ``task``, ``settings``, ``input``, ``losses``, ``metrics``, ``writer``."""

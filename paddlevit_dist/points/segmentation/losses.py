@@ -7,6 +7,7 @@ from typing import Tuple
 import paddle
 import paddle.nn.functional as F
 
+from ...contracts.task import Term
 from ..data.scene import IGNORED
 
 
@@ -18,6 +19,18 @@ def summed_cross_entropy(logits: paddle.Tensor, labels: paddle.Tensor) -> paddle
         labels: int64 (P,), -100 where there is none.
     """
     return F.cross_entropy(logits, labels, ignore_index=IGNORED, reduction="sum")
+
+
+def semantic_terms(logits: paddle.Tensor, labels: paddle.Tensor, weight: float = 1.0) -> Tuple[Term, Term]:
+    """The cross-entropy with its weight in the loss, and the accuracy, which is only shown; both over labelled points.
+
+    Args:
+        logits, labels: as ``summed_cross_entropy``.
+    """
+    with paddle.no_grad():
+        valid = (labels != IGNORED).astype("float32").sum()
+        correct = (logits.argmax(axis=-1) == labels).astype("float32").sum()
+    return Term(summed_cross_entropy(logits, labels), valid, weight), Term(correct, valid, weight=0.0)
 
 
 def lovasz_softmax(logits: paddle.Tensor, labels: paddle.Tensor) -> Tuple[paddle.Tensor, paddle.Tensor]:

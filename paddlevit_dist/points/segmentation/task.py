@@ -12,14 +12,15 @@ import paddle.nn.functional as F
 
 from ...contracts.task import EvaluationStep, Step, Term
 from ...models import create_model
-from ..data.pictures import CELL_PX, UNLABELLED, draw, in_cell
-from ..data.samples import PointSample, PointSamples, augmentation_of, compile_loops, feature_channels, join_views
+from ..data.pictures import CELL_PX, UNLABELLED, class_colours, draw, in_cell
+from ..data.samples import compile_loops
 from ..data.scene import IGNORED
-from ..scene_task import SceneTask
-from ..sparse import Plan, SparseTensor, build_plan
-from .export import SceneWriter, class_colours
-from .losses import lovasz_softmax, summed_cross_entropy
+from ..scene_task import SceneTask, slices_of, written_scenes
+from ..sparse import Plan, SparseTensor
+from .input import PointSamples, feature_channels, training_steps
+from .losses import lovasz_softmax, semantic_terms, summed_cross_entropy
 from .metrics import SemanticMetrics
+from .writer import SceneWriter
 
 
 class SemanticSegmentation(SceneTask):
@@ -38,29 +39,14 @@ class SemanticSegmentation(SceneTask):
         is_training = split == "train"
         return PointSamples(
             dataset,
+            training_steps(points, dataset) if is_training else (),
+            self.voxel_features,
             self.config.DATA.VOXEL_SIZE_M,
             tuple(points.FEATURES),
-            augmentation=augmentation_of(points.AUGMENT) if is_training else None,
-            max_points=points.MAX_POINTS if is_training else None,
-            mix_probability=points.MIX_PROB if is_training else 0.0,
-            rotations=1 if is_training else points.TEST_ROTATIONS,
-            voxel_features=self.voxel_features,
-            color_range=tuple(points.COLOR_RANGE),
-            notices=self.notices_of(dataset),
+            tuple(points.COLOR_RANGE),
+            1 if is_training else points.TEST_ROTATIONS,
+            self.notices_of(dataset),
         )
-
-    def collate(self, samples: Sequence[PointSample]) -> Dict[str, Any]:
-        batch: Dict[str, Any] = join_views(samples)
-        coordinates = batch.pop("coordinates")
-        labels = np.concatenate([sample.scene.semantic for sample in samples]).astype(np.int64)
-        batch["labels"] = labels if len(labels) else np.array([IGNORED])  # (P,)
-        if self.plan_spec is None:  # a batch to look at, without a network
-            batch["coordinates"] = coordinates
-        else:
-            batch.update(build_plan(coordinates, self.plan_spec, len(samples) * len(samples[0].views)))
-        if self.writes:
-            batch.update(SceneWriter.pack([sample.scene for sample in samples]))
-        return batch
 
     def counts(self, batch: Dict[str, Any]) -> Dict[str, int]:
         return {"loss": int(np.count_nonzero(batch["labels"] != IGNORED))}
@@ -81,13 +67,7 @@ class SemanticSegmentation(SceneTask):
     def train_step(self, model: paddle.nn.Layer, batch: Dict[str, paddle.Tensor], step: Step) -> Dict[str, Term]:
         labels = batch["labels"]
         logits = self.point_logits(model, batch)  # (P, classes)
-        with paddle.no_grad():
-            valid = (labels != IGNORED).astype("float32").sum()
-            correct = (logits.argmax(axis=-1) == labels).astype("float32").sum()
-        terms = {
-            "loss": Term(summed_cross_entropy(logits, labels), valid),
-            "accuracy": Term(correct, valid, weight=0.0),
-        }
+        terms = dict(zip(("loss", "accuracy"), semantic_terms(logits, labels)))
         weight = self.config.POINTS.LOVASZ_WEIGHT
         if weight:
             terms["lovasz"] = Term(*lovasz_softmax(logits, labels), weight=weight)
@@ -104,19 +84,22 @@ class SemanticSegmentation(SceneTask):
         predicted = logits.argmax(axis=-1)
         step.metrics.update(predicted, labels, summed_cross_entropy(logits, labels))
         if step.writer is not None:
-            step.writer.write(batch, SceneWriter.divide(batch, predicted.numpy()))
+            classes = predicted.numpy()
+            for (name, xyz, offset), part in zip(written_scenes(batch), slices_of(batch)):
+                step.writer.write(name, xyz, classes[part], offset)
 
     def _mean_logits(self, model: paddle.nn.Layer, batch: Dict[str, Any]) -> paddle.Tensor:
         """Float32 (P, classes), over all directions from which a scene is seen."""
         logits, views = self.point_logits(model, batch), self.config.POINTS.TEST_ROTATIONS
         if views == 1:
             return logits
-        shares = F.softmax(logits, axis=-1).reshape([views, batch["labels"].shape[0], -1])
+        shares = F.softmax(logits, axis=-1).reshape([views, -1, logits.shape[1]])
         return paddle.log(shares.mean(axis=0))
 
     def predict_step(self, model: paddle.nn.Layer, batch: Dict[str, paddle.Tensor]) -> List[np.ndarray]:
         """The class of each point, int64 (points,), for each scene."""
-        return SceneWriter.divide(batch, self._mean_logits(model, batch).argmax(axis=-1).numpy())
+        classes = self._mean_logits(model, batch).argmax(axis=-1).numpy()
+        return [classes[part] for part in slices_of(batch)]
 
     def prediction_writer(self, folder: Path) -> SceneWriter:
         return SceneWriter(folder, self.class_names)
@@ -150,7 +133,7 @@ class SemanticSegmentation(SceneTask):
 
     def evaluation_pictures(self, samples: PointSamples, indices: Sequence[int]) -> List[Tuple[np.ndarray, str]]:
         """The same of scenes as an evaluation takes them."""
-        plain = replace(samples, augmentation=None, max_points=None, mix_probability=0.0)
+        plain = replace(samples, steps=())
         nothing_random = np.random.default_rng(0)
         return self.pictures(plain, self.collate([plain.sample(index, nothing_random) for index in indices]), 0)
 

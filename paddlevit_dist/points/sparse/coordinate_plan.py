@@ -16,6 +16,10 @@ import numpy as np
 from ..compiled import compiled
 from .coordinate_levels import CoordinateLevels, Level
 
+PAIRS, HEADER = "plan_pairs", "plan_header"  # names of the arrays of a packed plan in a batch
+_FORMAT = 1
+_FEWEST_BLOCK_ROWS = 1024
+
 
 class MapKey(NamedTuple):
     """One kernel map: which voxel of the coarse level meets which voxel of the fine level at which kernel offset.
@@ -50,11 +54,6 @@ class PlanSpec(NamedTuple):
     maps: Tuple[MapKey, ...] = ()
     scene_levels: Tuple[int, ...] = ()
     block_rows: int = 8192
-
-
-PAIRS, HEADER = "plan_pairs", "plan_header"  # names of the arrays of a packed plan in a batch
-_FORMAT = 1
-_FEWEST_BLOCK_ROWS = 1024
 
 
 class PairLists(NamedTuple):

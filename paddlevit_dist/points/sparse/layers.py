@@ -1,7 +1,9 @@
-"""Layers on sparse tensors: convolutions, normalisation, activation, dropout.
+"""Layers on sparse tensors: convolutions, normalisation, activation, dropout, and the base class of networks.
 
-Convolutions have MinkowskiEngine's parameter names and shapes: ``kernel`` (K, C_in, C_out) with K = kernel_size ** D in
-the order of ``kernel_offsets``, (C_in, C_out) where K and the stride are 1, and ``bias`` (1, C_out).
+``Convolution`` and ``TransposedConvolution`` have MinkowskiEngine's parameter names and shapes: ``kernel``
+(K, C_in, C_out) with K = kernel_size ** D in the order of ``kernel_offsets``, (C_in, C_out) where K and the stride are
+1, and ``bias`` (1, C_out). ``StridedConv3D``, ``SubmanifoldConv3D`` and ``InverseConv3D`` have spconv's: ``weight``
+(k, k, k, C_in, C_out).
 """
 
 from __future__ import annotations

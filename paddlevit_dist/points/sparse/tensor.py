@@ -11,6 +11,8 @@ from .convolution import preferred_block_rows
 from .coordinate_plan import HEADER, PAIRS, CoordinatePlan, MapKey, PackedLists, PlanSpec, read_header
 from .kernel_map import KernelMap, direction_of_arrays, direction_of_pairs
 
+_ASK = "build it with the plan_spec() of this network"
+
 
 class Plan:
     """The levels and kernel maps of a batch as device tensors, shared by all sparse tensors of a forward pass.
@@ -99,9 +101,6 @@ class Plan:
     def asked_for(self, block_rows: int) -> PlanSpec:
         """What has been used of this plan so far."""
         return PlanSpec(tuple(self._asked_maps), tuple(self._asked_scenes), block_rows)
-
-
-_ASK = "build it with the plan_spec() of this network"
 
 
 class SparseTensor:

@@ -1,1 +1,2 @@
-"""Rooms made up from a seed: surfaces, furniture built of them, rooms furnished with it, and their data set."""
+"""Furnished rooms made up from a seed: ``dataset``, ``generator``; ``plan`` and ``furnishing`` place, ``furniture`` and
+``surfaces`` shape and sample."""

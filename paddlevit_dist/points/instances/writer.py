@@ -10,10 +10,10 @@ import numpy as np
 
 from ...contracts.task import PredictionWriter
 from ...files import atomic_file
-from ..data.pictures import UNLABELLED, WIDTH_PX, draw
-from ..data.scannet_classes import CLASS_NAMES, NYU40_NUMBERS
+from ..data.pictures import UNLABELLED, WIDTH_PX, class_colours, draw
+from ..data.ply import write_coloured_ply
+from ..data.scannet_classes import submitted_numbers
 from ..data.scene import IGNORED
-from ..segmentation.export import class_colours, write_coloured_ply
 from .metrics import Prediction
 
 MASKS_FOLDER = "predicted_masks"
@@ -37,8 +37,7 @@ class InstanceWriter(PredictionWriter):
 
     def __init__(self, folder: Path, class_names: Sequence[str]) -> None:
         self.folder = folder
-        self.is_scannet = tuple(class_names) == CLASS_NAMES
-        self.numbers = NYU40_NUMBERS if self.is_scannet else tuple(range(len(class_names)))
+        self.numbers, self.kind = submitted_numbers(class_names)
 
     def write(
         self,
@@ -86,9 +85,8 @@ class InstanceWriter(PredictionWriter):
             file.write("".join(lines).encode())
 
     def finish(self) -> List[str]:
-        kind = "ScanNet's class numbers" if self.is_scannet else "class numbers"
         return [
-            f"predictions in {self.folder}: NAME.txt and {MASKS_FOLDER}/ with {kind}, NAME_truth.ply and "
+            f"predictions in {self.folder}: NAME.txt and {MASKS_FOLDER}/ with {self.kind}, NAME_truth.ply and "
             "NAME_prediction.ply coloured by instance, NAME.png with truth (left) and prediction"
         ]
 

@@ -1,0 +1,190 @@
+"""What PointGroup reads of a scene: its augmentation, voxels, and where the instances lie.
+
+Source: the data pipeline of the published program of L. Jiang et al., "PointGroup", CVPR 2020, arXiv 2004.01658. Its
+evaluation turns and mirrors scenes at random too; ours takes them as they are, so that it gives the same result again.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+
+from ..data.augment import Affine, ColorNoise, Distortion, Elastic, Flips, Step, Turn, select
+from ..data.samples import SceneSamples, View
+from ..data.scene import Scene
+from .instance_table import InstanceTable, instance_table, without_gaps
+
+_STEP_VOXELS = 32  # by which the crop gets narrower, for each try
+_SLACK = 0.001
+_REFERENCE_SCALE = 50  # voxels per metre that the granularities and magnitudes are meant for
+_ELASTIC = ((6, 40.0), (20, 160.0))  # granularity and magnitude of each pass, in voxels of that size
+
+
+class PlacedScene(NamedTuple):
+    """A scene whose points have places in voxels apart from their positions: only the places are distorted and moved.
+
+    Attributes:
+        xyz: float64 (n, 3), voxels: what the steps after ``Placement`` change.
+        positions: float32 (n, 3), metres.
+        rgb: float32 (n, 3), in the range that is asked for.
+        semantic, instance, name, offset: as in ``Scene``; ``instance`` in int32.
+    """
+
+    xyz: np.ndarray
+    positions: np.ndarray
+    rgb: np.ndarray
+    semantic: np.ndarray
+    instance: np.ndarray
+    name: str
+    offset: Tuple[float, float, float]
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Scale a ``Scene`` to voxels and its colours to their range: a ``PlacedScene``.
+
+    Args:
+        scale: voxels per metre.
+        color_range: what colours of 0 and 255 become.
+    """
+
+    scale: float
+    color_range: Tuple[float, float]
+
+    def __call__(self, scene: Scene, generator: Optional[np.random.Generator]) -> PlacedScene:
+        low, high = self.color_range
+        colors = scene.rgb.astype(np.float32)
+        colors *= np.float32((high - low) / 255)
+        colors += np.float32(low)
+        places, instance = scene.xyz.astype(np.float64) * self.scale, scene.instance.astype(np.int32)
+        return PlacedScene(places, scene.xyz, colors, scene.semantic, instance, scene.name, scene.offset)
+
+
+@dataclass(frozen=True)
+class ToOrigin:
+    """Move the least coordinate along each axis to 0."""
+
+    def __call__(self, scene: PlacedScene, generator: Optional[np.random.Generator]) -> PlacedScene:
+        moved = scene.xyz.copy()
+        for axis in range(3 if len(moved) else 0):  # numpy is slow along rows
+            moved[:, axis] -= moved[:, axis].min()
+        return scene._replace(xyz=moved)
+
+
+@dataclass(frozen=True)
+class BoxCrop:
+    """``crop`` of a scene that has more than ``max_points``."""
+
+    max_points: int
+    full_scale: int
+
+    def __call__(self, scene: PlacedScene, generator: np.random.Generator) -> PlacedScene:
+        if len(scene.xyz) <= self.max_points:
+            return scene
+        moved, kept = crop(scene.xyz, self.max_points, self.full_scale, generator)
+        return select(scene._replace(xyz=moved), kept)
+
+
+def crop(
+    xyz: np.ndarray, max_points: int, full_scale: int, generator: np.random.Generator
+) -> Tuple[np.ndarray, np.ndarray]:
+    """Move the scene at random behind a box until at most ``max_points`` points are inside.
+
+    Each try draws three numbers; after it the box, ``full_scale`` voxels wide at first, is 32 voxels narrower in x and
+    y. A scene that has few enough points stays whole, however large it is.
+
+    A box that would leave nothing, for which the original has no rule, ends the search: of the points of the try before
+    it, ``max_points`` are chosen at random.
+
+    Args:
+        xyz: float (n, 3), voxels, none negative.
+
+    Returns:
+        The moved points (n, 3), which are not negative where they are kept, and which to keep, bool (n,).
+    """
+    moved, kept = xyz, np.ones(len(xyz), bool)
+    extent = np.array([np.ptp(column) if len(column) else 0.0 for column in xyz.T])
+    limits = np.full(3, float(full_scale))
+    while np.count_nonzero(kept) > max_points:
+        offset = np.minimum(limits - extent + _SLACK, 0.0) * generator.random(3)
+        tried = xyz + offset
+        inside = np.ones(len(xyz), bool)
+        for column, limit in zip(tried.T, limits):
+            inside &= (column >= 0.0) & (column < limit)
+        if not inside.any():
+            chosen = generator.choice(np.flatnonzero(kept), max_points, replace=False)
+            kept = np.zeros(len(xyz), bool)
+            kept[chosen] = True
+            break
+        moved, kept = tried, inside
+        limits[:2] -= _STEP_VOXELS
+    return moved, kept
+
+
+def steps_of(points: Any, scale: float, is_training: bool) -> Tuple[Step, ...]:
+    """What the keys below POINTS say is done to a scene, in the order of the published program, for ``scale`` voxels
+    per metre; an evaluation has nothing random and the whole scene."""
+    keys, color_range = points.INSTANCES, tuple(points.COLOR_RANGE)
+    turn = Turn(2, 2.0 * math.pi if keys.ROTATION else 0.0, both_ways=False)
+    passes = [
+        (max(granularity * scale // _REFERENCE_SCALE, 1), magnitude * scale / _REFERENCE_SCALE)
+        for granularity, magnitude in _ELASTIC
+    ]
+    # The original's colours go from -1 to 1.
+    noise = ColorNoise(keys.COLOR_NOISE * (color_range[1] - color_range[0]) / 2)
+    crops = is_training and points.MAX_POINTS is not None
+    steps = [
+        (is_training, Affine((Distortion(keys.DISTORTION), Flips(keys.FLIP, axes=1), turn), centred=False)),
+        (True, Placement(scale, color_range)),
+        (is_training and keys.ELASTIC, Elastic(tuple(passes), centred=False)),
+        (True, ToOrigin()),
+        (crops, BoxCrop(points.MAX_POINTS, keys.FULL_SCALE)),
+        (is_training and keys.COLOR_NOISE, noise),
+    ]
+    return tuple(step for is_wanted, step in steps if is_wanted)
+
+
+class InstanceSample(NamedTuple):
+    """A scene of n points as the network reads it.
+
+    Attributes:
+        scene: its positions in metres, mapped but not distorted; its colours float32, in the range that is asked for;
+            its instances int32, from 0 without gaps, or -100.
+        views: its voxels, from 0; a single view.
+        table: where the instances lie.
+    """
+
+    scene: Scene
+    views: List[View]
+    table: InstanceTable
+
+    @property
+    def voxels(self) -> np.ndarray:
+        """The voxel of each point, int32 (n, 3)."""
+        return self.views[0].voxels[self.views[0].inverse]
+
+
+@dataclass(frozen=True)
+class InstanceSamples(SceneSamples):
+    """Scenes as PointGroup reads them.
+
+    Args:
+        use_positions: voxels show the positions of their points beside the colours.
+        notices: lines for the log.
+    """
+
+    use_positions: bool
+    notices: Sequence[str] = ()
+
+    def voxelized(self, scene: PlacedScene) -> InstanceSample:
+        shown = np.concatenate([scene.rgb, scene.positions], axis=1) if self.use_positions else scene.rgb  # (n, 6 or 3)
+        view = self.view(scene.xyz.astype(np.int32), lambda points: shown[points])  # none is negative: this rounds down
+        instance = without_gaps(scene.instance)
+        return InstanceSample(
+            Scene(scene.positions, scene.rgb, scene.semantic, instance, scene.name, scene.offset),
+            [view],
+            instance_table(scene.positions, instance),
+        )

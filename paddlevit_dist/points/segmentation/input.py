@@ -1,0 +1,102 @@
+"""What semantic segmentation reads of a scene: its augmentation, and what is seen of a point."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Sequence, Tuple
+
+import numpy as np
+
+from ...errors import UserError
+from ..data import augment
+from ..data.augment import Sometimes, Step, Turn
+from ..data.samples import PointSample, SceneSamples, View
+from ..data.scene import Scene
+from ..data.scenes import SceneDataset
+from ..data.voxels import discretize
+
+_FEATURE_CHANNELS = {"rgb": 3, "height": 1, "ones": 1}
+_ELASTIC_M = ((0.1, 0.4), (0.4, 1.6))  # granularity and magnitude of each pass, metres
+_DROPOUT = 0.5  # how often points are left out
+
+
+@dataclass(frozen=True)
+class PointSamples(SceneSamples):
+    """Scenes as segmentation reads them.
+
+    Args:
+        voxel_size_m: edge of a voxel.
+        features: what a voxel shows, of "rgb", "height" and "ones".
+        color_range: what colours of 0 and 255 become.
+        rotations: directions around z from which a scene is seen.
+        notices: lines for the log.
+    """
+
+    voxel_size_m: float
+    features: Tuple[str, ...]
+    color_range: Tuple[float, float]
+    rotations: int
+    notices: Sequence[str] = ()
+
+    def voxelized(self, scene: Scene) -> PointSample:
+        directions = [2 * math.pi * turn / self.rotations for turn in range(self.rotations)]
+        return PointSample(scene, [self._seen_from(scene, angle) for angle in directions])
+
+    def _seen_from(self, scene: Scene, angle: float) -> View:
+        xyz = scene.xyz if angle == 0.0 else scene.xyz @ augment.rotation(2, angle).astype(np.float32)
+        voxels = discretize(xyz, self.voxel_size_m)  # (P, 3)
+        return self.view(voxels, lambda points: point_features(scene, points, self.features, self.color_range))
+
+
+def point_features(scene: Scene, points: Any, names: Sequence[str], color_range: Tuple[float, float]) -> np.ndarray:
+    """What a network sees of some points, float32 (points, channels): colours in ``color_range``, height in metres.
+
+    Args:
+        points: positions (int64) or a slice.
+        color_range: what 0 and 255 become.
+    """
+    low, high = color_range
+    columns = []
+    for name in names:
+        if name == "rgb":
+            shown = scene.rgb[points].astype(np.float32) / np.float32(255 / (high - low)) + np.float32(low)
+            columns.append(shown)
+        elif name == "height":
+            floor = scene.xyz[:, 2].min() if len(scene.xyz) else np.float32(0)
+            columns.append((scene.xyz[points, 2] - floor)[:, None])
+        else:
+            columns.append(np.ones((len(scene.xyz[points]), 1), np.float32))
+    return np.concatenate(columns, axis=1).astype(np.float32, copy=False)
+
+
+def feature_channels(names: Sequence[str]) -> int:
+    """How many channels ``point_features`` makes."""
+    return sum(_FEATURE_CHANNELS[name] for name in names)
+
+
+def training_steps(points: Any, dataset: SceneDataset) -> Tuple[Step, ...]:
+    """What the keys below POINTS say is done to a training scene, and to those of ``dataset`` that are laid over it.
+
+    Raises:
+        UserError: a range of scales whose end is below its beginning.
+    """
+    keys = points.AUGMENT
+    if keys.SCALE[0] > keys.SCALE[1]:
+        raise UserError(f"POINTS.AUGMENT.SCALE is {list(keys.SCALE)}: expected the smaller factor first")
+    tilt = math.radians(keys.TILT_DEGREES)
+    turns = Turn(0, tilt), Turn(1, tilt), Turn(2, math.radians(keys.ROTATION_DEGREES))
+    # There is no key for a distortion; its numbers are drawn so that a seed gives the scenes that it always gave.
+    parts = (augment.Distortion(0.0), augment.Flips(keys.FLIP, axes=2), *turns, augment.Scale(*keys.SCALE))
+    wanted = [
+        (True, augment.Affine(parts)),
+        (keys.ELASTIC, Sometimes(keys.ELASTIC, augment.Elastic(_ELASTIC_M))),
+        (keys.JITTER_M, augment.Jitter(keys.JITTER_M)),
+        (keys.DROPOUT, Sometimes(_DROPOUT, augment.Dropout(keys.DROPOUT))),
+        (keys.COLOR_CONTRAST, Sometimes(keys.COLOR_CONTRAST, augment.ColorContrast())),
+        (keys.COLOR_JITTER or keys.COLOR_SHIFT, augment.ColorJitter(keys.COLOR_JITTER, keys.COLOR_SHIFT)),
+        (keys.COLOR_DROP, Sometimes(keys.COLOR_DROP, augment.ColorDrop())),
+    ]
+    changes = tuple(step for is_wanted, step in wanted if is_wanted)
+    crop = () if points.MAX_POINTS is None else (augment.CropToBudget(points.MAX_POINTS),)
+    return (*changes, augment.Mix(dataset, changes, points.MIX_PROB), *crop)

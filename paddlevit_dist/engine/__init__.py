@@ -1,1 +1,1 @@
-"""The training run: task protocol, trainer, evaluator, optimizer, schedule, precision; it knows no subject."""
+"""The training run: trainer and training, steps, checkpointer, optimizer, schedule, precision; it knows no subject."""

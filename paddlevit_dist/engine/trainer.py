@@ -69,19 +69,6 @@ class Trainer:
             ),
             task.collate,
         )
-        self.training: Optional[Training] = None
-        if "train" in datasets and not config.EVAL:
-            with self.heartbeat.at("preparing the training"):
-                self.training = Training(
-                    config,
-                    task,
-                    datasets,
-                    self.model,
-                    record=self.record,
-                    heartbeat=self.heartbeat,
-                    make_loader=self._loader,
-                    evaluate=self._evaluate,
-                )
 
     def _start_record(self) -> None:
         """Write configuration and run record: not before the run is sure to go on, lest it replaces another's."""
@@ -149,15 +136,23 @@ class Trainer:
     # ---- training --------------------------------------------------------------------------------------------
 
     def train(self) -> Dict[str, float]:
-        """Train to NUM_EPOCHS (or STOP_AFTER_EPOCH) and return the last evaluation's values, equal on every rank.
-
-        Raises:
-            ValueError: the trainer was made without "train" samples, or to evaluate.
-        """
-        if self.training is None:
-            raise ValueError("a trainer that only evaluates cannot train: give it 'train' samples, and EVAL false")
+        """Train to NUM_EPOCHS (or STOP_AFTER_EPOCH) and return the last evaluation's values, equal on every rank."""
         with self.heartbeat.at("preparing the training"):
-            return self.training.run(self._start_record)
+            return self.training().run()
+
+    def training(self) -> Training:
+        """A training of the model, which stands where -resume and -pretrained put it."""
+        return Training(
+            self.config,
+            self.task,
+            self.datasets,
+            self.model,
+            record=self.record,
+            start_record=self._start_record,
+            heartbeat=self.heartbeat,
+            make_loader=self._loader,
+            evaluate=self._evaluate,
+        )
 
     def _loader(self, samples: Any, sampler: Any, collate: Any) -> Loader:
         data = self.config.DATA

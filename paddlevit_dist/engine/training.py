@@ -50,6 +50,7 @@ class Training:
     Args:
         datasets: "train" and "val".
         model: the inner model, with its first weights.
+        start_record: writes configuration and run record, once the run is sure to go on.
         make_loader: a loader of this run's settings.
         evaluate: evaluates the model as it is.
     """
@@ -62,6 +63,7 @@ class Training:
         model: paddle.nn.Layer,
         *,
         record: RunRecord,
+        start_record: Callable[[], None],
         heartbeat: Heartbeat,
         make_loader: MakeLoader,
         evaluate: Evaluate,
@@ -71,6 +73,7 @@ class Training:
         self.task = task
         self.model = model
         self.record = record
+        self.start_record = start_record
         self.heartbeat = heartbeat
         self.evaluate = evaluate
         self.last_epoch = min(train.NUM_EPOCHS, train.STOP_AFTER_EPOCH or train.NUM_EPOCHS)
@@ -151,17 +154,13 @@ class Training:
     def _evaluates(self, epoch: int) -> bool:
         return epoch % self.config.VALIDATE_FREQ == 0 or epoch == self.last_epoch
 
-    def run(self, start_record: Callable[[], None]) -> Dict[str, float]:
-        """Train to NUM_EPOCHS (or STOP_AFTER_EPOCH) and return the last evaluation's values, equal on every rank.
-
-        Args:
-            start_record: writes configuration and run record, once the run is sure to go on.
-        """
+    def run(self) -> Dict[str, float]:
+        """Train to NUM_EPOCHS (or STOP_AFTER_EPOCH) and return the last evaluation's values, equal on every rank."""
         first, consumed = self.sampler.epoch, self.sampler.consumed
         if first > self.last_epoch and not self.start.evaluation_due:
             self.record.say(f"nothing to do: epoch {first - 1} of {self.last_epoch} is already done")
             return {}
-        start_record()
+        self.start_record()
         self.resumption.tell(self.start)
         self.record.say(describe_training(self.config, self.task, self.model, self.sampler))
         if self.precision.notice:

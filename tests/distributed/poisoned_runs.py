@@ -60,13 +60,14 @@ def left_and_saved(
     every = ["SAVE_EVERY_UPDATES", str(at - 1)]
     size = 16 * world_size * UPDATES
     trainer = small_runs.build(output, *RUN, *EMA, *every, *arguments, train_size=size, task_class=Poisoned)
-    trainer.training.updater.on_host = on_host
+    training = trainer.training()
+    training.updater.on_host = on_host
     message = "no error"
     try:
-        trainer.train()
+        training.run()
     except UserError as error:
         message = str(error)
-    parts = trainer.training.checkpointer
+    parts = training.checkpointer
     left = {name: tensor.numpy() for name, tensor in parts.model.state_dict().items()}
     left.update({f"ema {name}": tensor.numpy() for name, tensor in parts.ema.state_dict().items()})
     left.update(parts.optimizer.state_dict())

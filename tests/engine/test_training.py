@@ -130,9 +130,10 @@ def test_updates_that_the_device_judges_are_those_that_the_host_judges(tmp_path)
     results = []
     for on_host in (True, False):
         trainer = build(tmp_path / str(on_host), "-epochs=1", "TRAIN.MODEL_EMA", "True")
-        trainer.training.updater.on_host = on_host
-        trainer.train()
-        averages = trainer.training.ema.state_dict()
+        training = trainer.training()
+        training.updater.on_host = on_host
+        training.run()
+        averages = training.ema.state_dict()
         results.append([tensor.numpy() for tensor in (*trainer.model.state_dict().values(), *averages.values())])
     for left, right in zip(*results):
         np.testing.assert_array_equal(left, right)

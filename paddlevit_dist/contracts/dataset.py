@@ -112,9 +112,10 @@ class Samples:
         """Where sample ``index`` comes from, for messages."""
         return f"sample {index}"
 
-    #: For the sampler: a function that draws an epoch's indices, int (samples,), from a generator, some perhaps several
-    #: times; None: a plain permutation.
-    draw_order: Any = None
+    def draw_order(self, generator: np.random.Generator) -> Optional[np.ndarray]:
+        """An epoch's indices, int (samples,), some perhaps several times; None: a plain permutation. Called by the
+        sampler of every rank with equal generators."""
+        return None
 
 
 def dataset_class(config: Any, contract: Type[OfTask]) -> Type[OfTask]:

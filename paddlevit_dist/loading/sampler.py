@@ -7,6 +7,7 @@ from typing import Dict, Iterator, List, NamedTuple, Tuple
 import numpy as np
 from paddle.io import DistributedBatchSampler
 
+from ..contracts.dataset import Samples
 from ..errors import UserError
 
 
@@ -32,13 +33,13 @@ class TrainingSampler(DistributedBatchSampler):
     Source: M. Berman et al., "MultiGrain", arXiv 1902.05509, section 3.2; length and ranks as in DeiT,
     arXiv 2012.12877.
 
-    A data set with a method ``draw_order(generator)`` decides what takes the place of the permutation: as many indices
-    as it has samples, some perhaps several times. Each occurrence of an index then has its own repeat numbers.
+    Where ``Samples.draw_order`` returns indices, they take the place of the permutation: as many
+    as there are samples, some perhaps several times. Each occurrence of an index then has its own repeat numbers.
 
     Paddle's own sampler ignores the user's seed and advances its epoch at each iteration; this one does neither.
 
     Args:
-        dataset: anything with a length.
+        dataset: ``Samples``, or anything else with a length.
         batch_size: samples of one micro-batch on one rank.
         seed: of the run.
         repeats: readings of each sample that an epoch contains.
@@ -131,9 +132,9 @@ class TrainingSampler(DistributedBatchSampler):
 
     def _draw_order(self, generator: np.random.Generator) -> Tuple[np.ndarray, np.ndarray]:
         """Indices, and how often each of them was there before."""
-        draw = getattr(self.dataset, "draw_order", None)
-        order = generator.permutation(len(self.dataset)) if draw is None else draw(generator)
-        if draw is None:
+        order = self.dataset.draw_order(generator) if isinstance(self.dataset, Samples) else None
+        if order is None:
+            order = generator.permutation(len(self.dataset))
             return order, np.zeros_like(order)
         by_index = np.argsort(order, kind="stable")
         positions = np.arange(len(order))

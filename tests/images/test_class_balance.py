@@ -6,6 +6,7 @@ import numpy as np
 import paddle
 import pytest
 
+from paddlevit_dist.contracts.dataset import Samples
 from paddlevit_dist.errors import UserError
 from paddlevit_dist.images.data.class_balance import class_weights, draw_balanced_order, weighted_cross_entropy
 from paddlevit_dist.loading.sampler import TrainingSampler
@@ -23,7 +24,7 @@ def test_every_class_is_read_equally_often_and_its_samples_too():
     assert abs(np.flatnonzero(LABELS[order] == 4).mean() - 500) < 60  # spread over the epoch
 
 
-class Balanced:
+class Balanced(Samples):
     def __len__(self):
         return len(LABELS)
 

@@ -65,10 +65,8 @@ class ImageSamples(Samples):
             return self.reader(index)
         return self.replacements.read(self.reader, index, self.dataset)
 
-    @property
-    def draw_order(self) -> Any:
-        """For the sampler: a function that draws an epoch's indices from a generator; None: a plain permutation."""
-        return (lambda generator: draw_balanced_order(self.dataset.labels, generator)) if self.is_balanced else None
+    def draw_order(self, generator: np.random.Generator) -> Optional[np.ndarray]:
+        return draw_balanced_order(self.dataset.labels, generator) if self.is_balanced else None
 
     @property
     def class_names(self) -> Optional[List[str]]:

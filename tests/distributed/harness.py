@@ -14,6 +14,8 @@ from typing import Any, List, NamedTuple, Optional
 
 from paddlevit_dist.parallel import tuning
 
+from . import prepared
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -59,8 +61,12 @@ def run_main(*arguments: str, timeout: float = 120.0, **variables: str) -> Finis
 
 
 def run_command(command: List[str], timeout: float, folder: Optional[Path] = None, **variables: str) -> Finished:
-    """Run a command in a session of its own, in ``folder``; fail when it overruns or leaves a process behind."""
-    process = start_command(command, folder, **variables)
+    """Run a command in a session of its own, in ``folder``; fail when it overruns or leaves a process behind.
+
+    It starts as a copy of a process that has Paddle loaded where that makes no difference; see ``prepared``.
+    """
+    process = prepared.start(command, str(folder or tempfile.gettempdir()), {**environment(), **variables})
+    process = process or start_command(command, folder, **variables)
     try:
         out, err = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:

@@ -8,7 +8,9 @@ What is read when a process is born, the environment above all, is the server's:
 from __future__ import annotations
 
 import atexit
+import contextlib
 import gc
+import multiprocessing.util
 import os
 import pickle
 import runpy
@@ -29,7 +31,8 @@ class Copy:
     """A command that runs in a copy of the server: the part of ``subprocess.Popen`` that waiting for an end needs."""
 
     def __init__(self, server: Server, command: List[str], folder: str) -> None:
-        self.out, self.err = (tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") for _ in range(2))
+        files = (tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") for _ in range(2))  # noqa: SIM115
+        self.out, self.err = files
         self.command, self.returncode = command, None
         self.reply, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
@@ -122,8 +125,39 @@ def _attended(command: List[str], folder: str, out: int, err: int, reply: int) -
     return command
 
 
+def copy_worker(path: str, arguments: List[str], handles: List[int]) -> int:
+    """What ``multiprocessing`` calls to spawn a process, with a copy of this one where that is a worker."""
+    if "--multiprocessing-fork" not in arguments or not _has_one_thread():
+        return _spawn(path, arguments, handles)
+    sys.stdout.flush()
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 1
+    try:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        for handle in map(int, os.listdir("/proc/self/fd")):
+            if handle > 2 and handle not in handles:
+                with contextlib.suppress(OSError):  # the list's own
+                    os.close(handle)
+        sys.argv = arguments[-2:]
+        exec(arguments[-2])  # it ends with sys.exit
+    except SystemExit as end:
+        code = end.code
+    finally:
+        os._exit(code)
+
+
+def _has_one_thread() -> bool:
+    return len(os.listdir("/proc/self/task")) == 1
+
+
+_spawn = multiprocessing.util.spawnv_passfds
+
+
 def run(command: List[str]) -> None:
     """Run the script or module in this process as its main program."""
+    multiprocessing.util.spawnv_passfds = copy_worker
     sys.orig_argv = command
     if command[1] == "-m":
         sys.path[0] = os.getcwd()
@@ -142,5 +176,5 @@ if __name__ == "__main__":
 
     gc.collect()
     gc.freeze()  # else each copy walks through all of it when it ends, for half a second
-    assert len(os.listdir("/proc/self/task")) == 1, "a process with threads cannot be copied"
+    assert _has_one_thread(), "a process with threads cannot be copied"
     run(serve(socket.socket(fileno=int(sys.argv[1]))))

@@ -190,7 +190,8 @@ def test_help_names_every_flag_and_key_with_its_default():
         assert any(line.startswith(f"  -{flag.name}") for line in lines)
     for name in set(KEYS) - {"BASE"}:
         (line,) = [line for line in lines if line.startswith(f"  {name} ")]
-        assert line.endswith(f"(default {command_line._default(name)})")
+        default = KEYS[name].default
+        assert line.endswith(f"(default {list(default) if isinstance(default, tuple) else default})")
     text = "\n".join(lines)
     assert "-cfg='./configs/vit_base_patch16_224.yaml' -dataset='imagenet2012' -batch_size=16" in text
     assert "(DATA.IMAGE_SIZE, default 224)" in text

@@ -77,7 +77,7 @@ def run_command(command: List[str], timeout: float, folder: Optional[Path] = Non
             os.killpg(process.pid, signal.SIGKILL)
             out, err = process.communicate()
         raise AssertionError(f"{command} ran longer than {timeout} s\n{out[-3000:]}\n{err[-6000:]}") from None
-    left = _wait_until_gone(process.pid, seconds=5.0)
+    left = left_behind(process.pid)
     for pid in left:
         os.kill(pid, signal.SIGKILL)
     assert not left, f"{command} left processes {left} behind\n{err[-3000:]}"
@@ -97,7 +97,7 @@ def start_command(command: List[str], folder: Optional[Path] = None, **variables
     )
 
 
-def _wait_until_gone(session: int, seconds: float) -> List[int]:
+def left_behind(session: int, seconds: float = 5.0) -> List[int]:
     """Members of the session that are still there after a moment: Python's own helpers end just after their parent."""
     deadline = time.monotonic() + seconds
     while True:

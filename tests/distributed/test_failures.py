@@ -12,7 +12,7 @@ import pytest
 
 import paddlevit_dist
 
-from .harness import Finished, run_workers, session_members, start_command
+from .harness import Finished, left_behind, run_workers, session_members, start_command
 
 LIMIT_SECONDS = 15.0
 
@@ -99,10 +99,7 @@ def ending(process) -> Finished:
     started = time.monotonic()
     out, err = process.communicate(timeout=30)
     assert time.monotonic() - started < LIMIT_SECONDS
-    deadline = time.monotonic() + 5
-    while session_members(process.pid) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert session_members(process.pid) == []
+    assert left_behind(process.pid) == []
     return Finished(process.returncode, out, err, [])
 
 
@@ -129,7 +126,4 @@ def test_workers_die_with_a_killed_parent(tmp_path):
     assert set(workers) <= set(session_members(process.pid))
     process.kill()
     process.communicate(timeout=10)
-    deadline = time.monotonic() + 5
-    while session_members(process.pid) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert session_members(process.pid) == []
+    assert left_behind(process.pid) == []

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from paddlevit_dist import Trainer, config
+from paddlevit_dist.engine import steps
 from paddlevit_dist.registry import resolve
 
 from .harness import run_workers, succeeded
@@ -67,7 +68,7 @@ def train(output: str, arguments: list) -> Dict[str, Any]:
 
 def evaluate(output: str) -> Dict[str, float]:
     trainer = build(output, "-batch_size=2", "POINTS.TEST_ROTATIONS", "2")
-    return trainer._evaluate("evaluation")[0]
+    return steps.evaluate(trainer.task, trainer.model, trainer.val_loader)[0]
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from paddlevit_dist.images.prepare.command import _layout, _splits
+from paddlevit_dist.images.prepare.command import layout_of, splits_of
 
 
 @pytest.mark.parametrize(
@@ -23,4 +23,4 @@ def test_layouts(files, layout, splits, tmp_path):
     for file in files:
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).write_bytes(b"")
-    assert (_layout(str(tmp_path)), _splits(str(tmp_path), layout)) == (layout, splits)
+    assert (layout_of(str(tmp_path)), splits_of(str(tmp_path), layout)) == (layout, splits)

@@ -25,7 +25,7 @@ from paddlevit_dist.points.data.augment import (
     mix,
     select,
 )
-from paddlevit_dist.points.data.elastic import _blurred, displace, elastic_distortion, grid_shape
+from paddlevit_dist.points.data.elastic import blur, displace, elastic_distortion, grid_shape
 from paddlevit_dist.points.data.scene import Scene
 
 ALL = [
@@ -140,7 +140,7 @@ def test_displacements_are_interpolated_in_the_blurred_noise(granularity):
         for _ in range(2):  # zeros outside after each pass
             padded = inside * (padded + np.roll(padded, 1, axis) + np.roll(padded, -1, axis)) / 3
     blurred = padded[:, 2:-2, 2:-2, 2:-2]
-    assert _blurred(noise) == pytest.approx(blurred, abs=1e-6)
+    assert blur(noise) == pytest.approx(blurred, abs=1e-6)
     moved = displace(xyz, noise, granularity, 7.0)
     assert moved - xyz == pytest.approx(7.0 * interpolated(xyz, blurred, granularity), abs=1e-5)
 

@@ -150,10 +150,11 @@ def test_the_score_of_a_cluster_depends_on_its_own_points():
     task = task_of("POINTS.INSTANCES.CLUSTER_POINTS", "5")
     model, batch = model_and_batch(task, "val")
     model.eval()
-    clusters, scores = task._forward(model, batch, np.full(3, 0.5))[2:]
-    features, _, _ = super(type(model), model).forward(
-        SparseTensor(batch["voxel_feats"], plan=Plan.of_batch(batch)), batch["p2v_map"]
-    )
+    xyz, scene_of = batch["locs_float"].numpy(), np.repeat([0, 1], np.diff(batch["offsets"].numpy()))
+    grouping = Grouping(xyz, scene_of, THINGS, 0.16, 5, 14, 50.0, np.full(3, 0.5))
+    voxels = SparseTensor(batch["voxel_feats"], plan=Plan.of_batch(batch))
+    clusters, scores = model(voxels, batch["p2v_map"], grouping)[2:]
+    features, _, _ = super(type(model), model).forward(voxels, batch["p2v_map"])
     number = int(np.argmax(np.diff(clusters.offsets)))
     members = clusters.points[clusters.offsets[number] : clusters.offsets[number + 1]]
     alone = clusters._replace(
@@ -161,9 +162,7 @@ def test_the_score_of_a_cluster_depends_on_its_own_points():
         points=members,
         offsets=np.array([0, len(members)], np.int32),
     )
-    xyz = batch["locs_float"].numpy()
-    grouping = Grouping(xyz, np.zeros(len(xyz), int), THINGS, 0.16, 5, 14, 50.0, np.full(3, 0.5))
-    again = model._scores(features, alone, grouping, ())
+    again = model.scores(features, alone, grouping, ())
     np.testing.assert_allclose(again.numpy(), scores.numpy()[number : number + 1], rtol=1e-4, atol=1e-5)
 
 

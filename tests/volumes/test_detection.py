@@ -15,7 +15,7 @@ from PIL import Image
 from volumes.volume_files import world, write_landmarks, write_volume
 
 from paddlevit_dist import Trainer, config
-from paddlevit_dist.engine import about
+from paddlevit_dist.engine import about, steps
 from paddlevit_dist.errors import UserError
 from paddlevit_dist.registry import resolve
 from paddlevit_dist.volumes.geometry import Geometry
@@ -74,7 +74,7 @@ def train(output: str, *arguments: str) -> Dict[str, Any]:
 
 def evaluate(output: str) -> Dict[str, float]:
     trainer = build(output, "-epochs=1", "-batch_size=2", "VOLUMES.CROP_SIZE", "[40,48,48]", val_size=5)
-    return trainer._evaluate("evaluation")[0]
+    return steps.evaluate(trainer.task, trainer.model, trainer.val_loader)[0]
 
 
 @pytest.mark.parametrize("loss, rate", [("mse", "0.05"), ("focal", "0.002")])

@@ -91,17 +91,17 @@ def _open(options: argparse.Namespace, cache: Path) -> Dict[str, Any]:
         raise UserError(
             f"data path {root} is not a folder; expected one of pictures in class folders, lists or tar files"
         )
-    name = options.dataset or _layout(root)
+    name = options.dataset or layout_of(root)
     if name == "folder" and not os.path.isdir(os.path.join(root, "train")):
         datasets = {"train": ClassFolders.whole(root, cache)}
     else:
-        datasets = {split: resolve("dataset", name)(root, split, cache) for split in _splits(root, name)}
+        datasets = {split: resolve("dataset", name)(root, split, cache) for split in splits_of(root, name)}
     for dataset in datasets.values():
         dataset.reading = Reading(max_pixels=options.max_pixels)
     return datasets
 
 
-def _layout(root: str) -> str:
+def layout_of(root: str) -> str:
     """Which data set reads ``root``: a list of training pictures decides, then tar files, then validation's form."""
     lists = {split for split, name in LISTS.items() if os.path.exists(os.path.join(root, name))}
     if "train" not in lists and any(find_shards(root, split) for split in LISTS):
@@ -109,7 +109,7 @@ def _layout(root: str) -> str:
     return "imagenet2012" if lists or os.path.exists(os.path.join(root, "val", FIRST_OF_KIT)) else "folder"
 
 
-def _splits(root: str, name: str) -> List[str]:
+def splits_of(root: str, name: str) -> List[str]:
     if name == "tar":
         found = [split for split in LISTS if find_shards(root, split)]
     elif name == "folder":

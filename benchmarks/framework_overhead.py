@@ -139,9 +139,9 @@ def timed_task(config: Any, turns: Turns) -> Any:
     from paddlevit_dist.images.classification.task import Classification
 
     class Timed(Classification):
-        def train_step(self, model: Any, batch: Any, moment: Any) -> Any:
+        def train_step(self, model: Any, batch: Any, step: Any) -> Any:
             turns.before_engine_step()
-            return super().train_step(model, batch, moment)
+            return super().train_step(model, batch, step)
 
     return Timed(config)
 

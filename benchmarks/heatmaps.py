@@ -269,7 +269,7 @@ def with_dense_labels(task: Any, make: Callable[[np.ndarray, Shape, int], np.nda
             batch["maps"] = np.stack([make(points, shape, EPOCH_RADIUS) for points in batch["points"]])
         return batch
 
-    def train_step(model: Any, batch: Dict[str, Any], moment: Any) -> Dict[str, Any]:
+    def train_step(model: Any, batch: Dict[str, Any], step: Any) -> Dict[str, Any]:
         import paddle
 
         from paddlevit_dist.contracts.task import Term

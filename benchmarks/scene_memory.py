@@ -286,7 +286,7 @@ def measure_training(folder: Path, scenes: int) -> float:
     import paddle
 
     from paddlevit_dist import config
-    from paddlevit_dist.contracts.task import Moment
+    from paddlevit_dist.contracts.task import Step
     from paddlevit_dist.points.instances.task import InstanceSegmentation
 
     words = ["TASK", "pointgroup", "MODEL.NAME", "pointgroup", "-dataset=scannet", f"-data_path={folder}"]
@@ -303,7 +303,7 @@ def measure_training(folder: Path, scenes: int) -> float:
         batch = next(batches)
         waited += time.perf_counter() - started
         started = time.perf_counter()
-        terms = task.train_step(model, batch, Moment(1, update, TRAINING_BATCHES))
+        terms = task.train_step(model, batch, Step(1, update, TRAINING_BATCHES))
         paddle.add_n(
             [term.sum / max(float(term.count.item()), 1.0) for term in terms.values() if term.weight]
         ).backward()

@@ -1,4 +1,4 @@
-"""``python -m paddlevit_dist COMMAND``: tools beside the main job."""
+"""``python -m paddlevit_dist COMMAND``: the main job and the tools beside it."""
 
 from __future__ import annotations
 
@@ -12,28 +12,18 @@ from .errors import UserError, run_and_report
 from .registry import closest
 from .version import versions
 
-COMMANDS = {
-    "doctor": ("paddlevit_dist.commands.doctor:run", "what this machine and its Paddle can do"),
-    "inspect": (
-        "paddlevit_dist.commands.inspect_model:run",
-        "a model's layers and cost by its name; --list: all names",
-    ),
-    "inspect data": (
-        "paddlevit_dist.commands.inspect_data:run",
-        "a picture of augmented training samples; takes the main flags",
-    ),
-    "convert": ("paddlevit_dist.commands.convert:run", "weights of any origin as .pdparams or .safetensors"),
-    "export": ("paddlevit_dist.commands.export:run", "a trained classifier as an inference model of Paddle"),
-    "prepare images": (
-        "paddlevit_dist.images.prepare.command:run",
-        "check pictures, or pack them as tar files of smaller ones",
-    ),
-    "prepare scannet": (
-        "paddlevit_dist.points.prepare.command:run_scannet",
-        "write raw ScanNet v2 as memory-mapped scenes",
-    ),
-    "prepare ply": ("paddlevit_dist.points.prepare.command:run_ply", "write PLY files as memory-mapped scenes"),
-    "prepare pth": ("paddlevit_dist.points.prepare.command:run_pth", "the same for PointGroup's _inst_nostuff.pth"),
+COMMANDS = {  # name -> function below ``commands`` that carries it out, and what it does
+    "train": ("train:run", "train, and evaluate, on all devices of this machine; takes the main flags"),
+    "evaluate": ("evaluate:run", "evaluate trained weights on all devices; takes the main flags"),
+    "doctor": ("doctor:run", "what this machine and its Paddle can do"),
+    "inspect": ("inspect_model:run", "a model's layers and cost by its name; --list: all names"),
+    "inspect data": ("inspect_data:run", "a picture of augmented training samples; takes the main flags"),
+    "convert": ("convert:run", "weights of any origin as .pdparams or .safetensors"),
+    "export": ("export:run", "a trained classifier as an inference model of Paddle"),
+    "prepare images": ("prepare:run_images", "check pictures, or pack them as tar files of smaller ones"),
+    "prepare scannet": ("prepare:run_scannet", "write raw ScanNet v2 as memory-mapped scenes"),
+    "prepare ply": ("prepare:run_ply", "write PLY files as memory-mapped scenes"),
+    "prepare pth": ("prepare:run_pth", "the same for PointGroup's _inst_nostuff.pth"),
 }
 
 
@@ -67,7 +57,7 @@ def main() -> None:
         hint = closest(" ".join(words[:2]), list(COMMANDS)) or closest(command, list(COMMANDS))
         raise UserError(f"no command '{command}': {hint}valid ones: {', '.join(COMMANDS)}")
     module, _, function = COMMANDS[command][0].partition(":")
-    getattr(importlib.import_module(module), function)(words[length:])
+    vars(importlib.import_module(f"{__package__}.commands.{module}"))[function](words[length:])
 
 
 if __name__ == "__main__":

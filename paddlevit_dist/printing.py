@@ -20,7 +20,7 @@ class _DroppingWriter(io.FileIO):
     def write(self, data: Any) -> int:
         try:
             written = super().write(data)
-            while written is None:  # somebody has made the descriptor non-blocking, and it is full for the moment
+            while written is None:  # somebody has made the descriptor non-blocking, and it is full for the step
                 select.select([], [self], [])
                 written = super().write(data)
         except OSError:

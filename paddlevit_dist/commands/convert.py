@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, NamedTuple, NoReturn, Optional, Set
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Set
 
 import numpy as np
 
@@ -16,14 +15,10 @@ from ..checkpoint.weights import EXTENSION, Weights, evaluated_weights, read_wei
 from ..errors import UserError
 from ..models import create_model
 from ..registry import MODELS
+from .parser import CommandParser
 
 _SAFETENSORS = ".safetensors"
 _LEAST_KNOWN = 0.5  # share of a source's names that its family must know
-
-
-class _Options(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UserError(f"convert: {message}; see python -m paddlevit_dist convert -h")
 
 
 class Family(NamedTuple):
@@ -54,15 +49,14 @@ class Converted(NamedTuple):
 
 def run(words: List[str]) -> None:
     """Carry out the command."""
-    parser = _Options(
-        prog="python -m paddlevit_dist convert",
-        description="Write weights under timm's names: .pdparams with Linear weights (in, out) as Paddle has them, or "
+    parser = CommandParser(
+        "convert",
+        "Write weights under timm's names: .pdparams with Linear weights (in, out) as Paddle has them, or "
         ".safetensors with (out, in) as timm and PyTorch have them. Whose weights IN holds is found out.",
-        allow_abbrev=False,
     )
     parser.add_argument("input", metavar="IN", help="a file, directory or address, as -pretrained takes it")
     parser.add_argument("output", metavar="OUT", help=f"a file ending in {EXTENSION} or {_SAFETENSORS}")
-    parser.add_argument("-part", "--part", help="the entry that is meant in a file of several, such as model_ema")
+    parser.option("part", None, "the entry that is meant in a file of several, such as model_ema")
     options = parser.parse_args(words)
     converted = convert(options.input, options.output, options.part)
     number = sum(value.size for value in converted.state.values())

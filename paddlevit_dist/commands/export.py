@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, NoReturn, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import yaml
 
 from ..errors import UserError
+from .parser import CommandParser, at_least, image_size
 
 _LARGEST_DIFFERENCE = 1e-4  # of logits, in units of their largest; both computed in float32, in other orders
-
-
-class _Options(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UserError(f"export: {message}; see python -m paddlevit_dist export -h")
 
 
 class Trained(NamedTuple):
@@ -27,24 +22,18 @@ class Trained(NamedTuple):
 
 def run(words: List[str]) -> None:
     """Carry out the command."""
-    from .inspect_model import at_least, image_size
-
-    parser = _Options(
-        prog="python -m paddlevit_dist export",
-        description="Write OUT for paddle.jit.load and Paddle Inference, and compare its outputs with the model's. Its "
+    parser = CommandParser(
+        "export",
+        "Write OUT for paddle.jit.load and Paddle Inference, and compare its outputs with the model's. Its "
         "input is a batch of normalised float32 pictures; OUT.about.yaml says how they are normalised.",
-        allow_abbrev=False,
     )
     parser.add_argument("weights", metavar="WEIGHTS", help="a run's -output folder, a checkpoint in it, or any weights")
     parser.add_argument("output", metavar="OUT", help="path of the files without extension")
-
-    def add(name: str, meaning: str, kind: Any) -> None:
-        parser.add_argument(f"--{name}", f"-{name}", type=kind, help=meaning)
-
-    add("model", "registered name; needed where no config.yaml of a run lies beside the weights", str)
-    add("image_size", "pixels: one number or HEIGHTxWIDTH (default: the run's or the variant's)", image_size)
-    add("in_channels", "channels of the pictures (default: the run's or 3)", at_least(1))
-    add("part", "the entry that is meant in a file of several, such as model_ema", str)
+    parser.option("model", None, "registered name; needed where no config.yaml of a run lies beside the weights")
+    pixels = "pixels: one number or HEIGHTxWIDTH (default: the run's or the variant's)"
+    parser.option("image_size", None, pixels, image_size)
+    parser.option("in_channels", None, "channels of the pictures (default: the run's or 3)", at_least(1))
+    parser.option("part", None, "the entry that is meant in a file of several, such as model_ema")
     options = parser.parse_args(words)
     trained = load_trained(options.weights, options.model, options.image_size, options.in_channels, options.part)
     difference = export(trained, options.output)
@@ -92,7 +81,7 @@ def load_trained(
         "weights": str(weights.name),
         "num_classes": num_classes,
         "input_shape": shape,
-        **builder.normalisation(),
+        **builder.about,
         "report": report.summary(),
     }
     return Trained(model, about)
@@ -121,6 +110,7 @@ class _Builder:
     ) -> None:
         self.image_size, self.in_channels = image_size, in_channels
         self.values: Any = None
+        self.about: Dict[str, Any] = {}  # how the run prepared its pictures; of weights from elsewhere nothing is known
         if name is None:
             from .. import config as configuration
 
@@ -142,30 +132,15 @@ class _Builder:
             return self._build(num_classes)
 
     def _build(self, num_classes: int) -> Any:
+        from ..contracts.task import make_task
         from ..models import create_model
-        from ..registry import resolve
 
         if self.values is None:
             options = {} if self.in_channels is None else {"in_channels": self.in_channels}
             return create_model(self.name, num_classes=num_classes, image_size=self.image_size, **options)
-        task = resolve("task", self.values.TASK)(self.values)
-        if not hasattr(task, "num_classes"):
-            raise UserError(
-                f"export: TASK {self.values.TASK} trains no classifier of pictures, and only they are exported"
-            )
-        task.num_classes = num_classes
-        return task.build_model()
-
-    def normalisation(self) -> Dict[str, Any]:
-        """How the run prepared its pictures; nothing is known of weights from elsewhere."""
-        if self.values is None:
-            return {}
-        data = self.values.DATA
-        return {
-            "mean": [float(value) for value in data.IMAGENET_MEAN],
-            "standard_deviation": [float(value) for value in data.IMAGENET_STD],
-            "crop_pct": float(data.CROP_PCT),
-        }
+        task = make_task(self.values)
+        self.about = task.export_parts().about
+        return task.build_model(num_classes)
 
 
 def _run_folder(path: Path) -> Optional[Path]:

@@ -9,7 +9,6 @@ from PIL import Image, ImageDraw
 
 from .. import config as configuration
 from ..errors import UserError
-from ..registry import resolve
 
 _ROWS, _EPOCHS = 8, 6
 _SMALLEST_CELL, _CAPTION_HEIGHT, _GAP = 112, 14, 4
@@ -19,18 +18,14 @@ Labelled = Tuple[np.ndarray, str]  # uint8 (height, width[, 3]), caption
 def run(arguments: List[str]) -> None:
     """Write ``SAVE/data.png``: a row for each of some training samples, how it is evaluated and how the first epochs
     train on it. Takes the main job's flags."""
-    from ..contracts.task import Task
+    from ..contracts.task import make_task
     from ..loading.loader import sample_generator
     from ..loading.sampler import SampleKey
     from ..observe.record import cache_folder, prepare_folder
 
     values = configuration.load(arguments, configuration.EXAMPLE).values
     folder = prepare_folder(values.SAVE)
-    task = resolve("task", values.TASK)(values)
-    if type(task).pictures is Task.pictures:
-        raise UserError(
-            f"inspect data: TASK {values.TASK} has no pictures of its samples; look at an evaluation's instead"
-        )
+    task = make_task(values)
     samples = task.build_dataset("train", cache_folder(folder))
     order = np.random.default_rng(values.SEED).permutation(len(samples))[:_ROWS].tolist()
     columns = [("as evaluated", task.evaluation_pictures(samples, order))]
@@ -40,7 +35,7 @@ def run(arguments: List[str]) -> None:
         columns.append((f"epoch {epoch}", task.pictures(samples, task.collate(readings), epoch)))
     target = folder / "data.png"
     contact_sheet(columns).save(target)
-    for notice in task.notices:
+    for notice in [*task.notices, *samples.notices]:
         print(notice)
     print(f"{len(order)} of {len(samples):,} training {task.sample_name}, {_EPOCHS} epochs: {target}")
 

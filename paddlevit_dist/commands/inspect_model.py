@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any, Callable, Dict, List, NoReturn, Tuple
+from typing import Any, Dict, List, Tuple
 
 from ..errors import UserError
 from ..models import create_model, list_models
 from ..registry import MODELS, SPELLINGS
-
-
-class _Options(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UserError(f"inspect: {message}; see python -m paddlevit_dist inspect -h")
+from .parser import CommandParser, at_least, image_size
 
 
 def run(words: List[str]) -> None:
@@ -27,41 +23,18 @@ def run(words: List[str]) -> None:
 
 
 def _parse(words: List[str]) -> argparse.Namespace:
-    parser = _Options(
-        prog="python -m paddlevit_dist inspect",
-        description="Layers, parameters, multiply-accumulates and activation memory of a model. "
+    parser = CommandParser(
+        "inspect",
+        "Layers, parameters, multiply-accumulates and activation memory of a model. "
         "'inspect data' shows training samples instead.",
-        allow_abbrev=False,
     )
     parser.add_argument("name", metavar="NAME", nargs="?", help="a registered model; with --list: part of the names")
     parser.add_argument("--list", "-list", action="store_true", help="the names of all models")
-
-    def add(name: str, default: Any, meaning: str, kind: Any) -> None:
-        parser.add_argument(f"--{name}", f"-{name}", default=default, type=kind, help=meaning)
-
-    add("image_size", None, "pixels: one number or HEIGHTxWIDTH (default: the variant's)", image_size)
-    add("num_classes", 1000, "outputs of the classifier (default: 1000)", at_least(0))
-    add("depth", 2, "levels of layers inside layers that get a line of their own (default: 2)", at_least(0))
+    pixels = "pixels: one number or HEIGHTxWIDTH (default: the variant's)"
+    parser.option("image_size", None, pixels, image_size)
+    parser.option("num_classes", 1000, "outputs of the classifier", at_least(0))
+    parser.option("depth", 2, "levels of layers inside layers that get a line of their own", at_least(0))
     return parser.parse_args(words)
-
-
-def image_size(text: str) -> Any:
-    """Pixels of the command line: a number, or (height, width)."""
-    sides = text.lower().split("x")
-    if len(sides) > 2 or not all(side.isdigit() and int(side) > 0 for side in sides):
-        raise argparse.ArgumentTypeError(f"'{text}' is neither pixels such as 224 nor HEIGHTxWIDTH such as 224x320")
-    return int(text) if len(sides) == 1 else (int(sides[0]), int(sides[1]))
-
-
-def at_least(smallest: int) -> Callable[[str], int]:
-    """A whole number of the command line."""
-
-    def parse(text: str) -> int:
-        if not text.isdigit() or int(text) < smallest:
-            raise argparse.ArgumentTypeError(f"'{text}' is no whole number from {smallest} up")
-        return int(text)
-
-    return parse
 
 
 def listing(part: str = "") -> str:

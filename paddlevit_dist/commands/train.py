@@ -6,7 +6,6 @@ import time
 from typing import Any, Dict, List
 
 from .. import config as configuration
-from ..registry import resolve
 
 
 def run(arguments: List[str]) -> None:
@@ -17,6 +16,7 @@ def run(arguments: List[str]) -> None:
 
     tuning.restart_with_environment(run.values.NGPUS, run.values.CPU_TUNING)
 
+    from ..contracts.task import make_task
     from ..engine.schedule import with_fitting_warmup
     from ..observe.heartbeat import Heartbeat
     from ..observe.history import note_end
@@ -30,26 +30,25 @@ def run(arguments: List[str]) -> None:
         return
     folder = prepare_folder(run.values.SAVE)
     refuse_another_run(folder, run.values)
-    task = resolve("task", run.values.TASK)(run.values)
+    task = make_task(run.values)
     splits = ("val",) if run.values.EVAL else ("train", "val")
     with Heartbeat(write_line, shown=plan.is_main).at("reading the data sets"):
         datasets = {split: task.build_dataset(split, cache_folder(folder)) for split in splits}
     run = with_fitting_warmup(run, plan.total_processes, datasets)
-    task.notices = [*run.notices, *plan.notices, *task.notices]
     began = time.time()
     try:
-        launch_workers(worker, (run.values, task, datasets), plan)
+        launch_workers(worker, (run.values, task, datasets, [*run.notices, *plan.notices]), plan)
     except BaseException as error:
         if plan.is_main:
             note_end(folder, began, error, is_training=not run.values.EVAL)
         raise
 
 
-def worker(config: Any, task: Any, datasets: Dict[str, Any]) -> None:
+def worker(config: Any, task: Any, datasets: Dict[str, Any], notices: List[str]) -> None:
     """What each process runs once it has joined the others."""
     from ..engine.trainer import Trainer
 
-    trainer = Trainer(config, task, datasets)
+    trainer = Trainer(config, task, datasets, notices)
     if config.EVAL:
         trainer.evaluate_only()
     else:
@@ -58,9 +57,10 @@ def worker(config: Any, task: Any, datasets: Dict[str, Any]) -> None:
 
 def _show(run: Any, plan: Any) -> None:
     """-show_config: the merged configuration and what follows from it."""
+    from ..contracts.task import make_task
     from ..engine.schedule import describe_rates
 
-    task = resolve("task", run.values.TASK)(run.values)
+    task = make_task(run.values)
     problems = task.check_model()
     print(run.describe())
     print(describe_rates(run.values, plan.total_processes))

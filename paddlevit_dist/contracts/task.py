@@ -5,11 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
+import numpy as np
 import paddle
 
 from ..errors import UserError
+from ..registry import resolve
+from .adapter import adopt_class
+from .dataset import Samples
 
 Number = Union[int, float, paddle.Tensor]
+Labelled = Tuple[np.ndarray, str]  # a picture, uint8 (height, width[, 3]), and its caption
 
 
 class Term(NamedTuple):
@@ -26,8 +31,8 @@ class Term(NamedTuple):
     weight: float = 1.0
 
 
-class Moment(NamedTuple):
-    """Where in the run a step is.
+class Step(NamedTuple):
+    """Where in the training a micro-batch is.
 
     Attributes:
         epoch: from 1.
@@ -60,8 +65,47 @@ class Metrics:
         raise NotImplementedError
 
 
+class PredictionWriter:
+    """Writes what the model predicts in an evaluation, or gathers it to be written in the end. One on each rank."""
+
+    def finish(self) -> List[str]:
+        """Called on every rank when all of them have evaluated their last batch; lines for the log of the main
+        process."""
+        raise NotImplementedError
+
+
+class EvaluationStep(NamedTuple):
+    """What a batch of an evaluation is added to.
+
+    Attributes:
+        metrics: what ``build_metrics`` has made on this rank.
+        writer: what ``prediction_writer`` has made on this rank; None: predictions are not written.
+        epoch: that was trained last, from 1; None where nothing is trained.
+    """
+
+    metrics: Any
+    writer: Any = None
+    epoch: Optional[int] = None
+
+
+class ExportParts(NamedTuple):
+    """What an exported model needs beside its weights.
+
+    Attributes:
+        channels: of its input, float32 (batch, channels, height, width), normalised.
+        about: how the input was prepared, plain values by name; it is kept beside the exported model.
+    """
+
+    channels: int
+    about: Dict[str, Any]
+
+
 class Task:
-    """Base class of all tasks. It is pickled to the workers after ``build_dataset`` ran in the parent: keep it small.
+    """Base class of all tasks: functions in, values out. Nothing outside sets an attribute of it.
+
+    Made in the parent process from the frozen configuration. There ``build_dataset`` is called for each split, and may
+    keep what follows from the data; then the task is pickled to the workers, so it has to be small. Each worker calls
+    ``build_model`` once, then the steps; its loader processes, forked from it, call ``collate`` and ``counts``.
 
     Args:
         config: the frozen configuration.
@@ -80,19 +124,29 @@ class Task:
     counts_per_sample: Optional[Dict[str, int]] = None
     #: names of the normalisers that ``counts`` returns
     count_names: Tuple[str, ...] = ()
+    #: lines for the log of the run, of the task itself; those of a split are in its samples
+    notices: Sequence[str] = ()
     #: whether its models are functions of tensors that ``paddle.jit.to_static`` can trace
     compiles = False
-    #: whether the task can write its predictions
-    writes_predictions = False
 
     def __init__(self, config: Any) -> None:
         self.config = config
         self.notices: List[str] = []
-        #: folder for what the model predicts; set by the engine when predictions are asked for
-        self.predictions: Optional[Path] = None
 
-    def build_dataset(self, split: str, cache_folder: Any) -> Any:
-        """The samples of "train" or "val": ``__len__``, ``sample(index, generator)``, ``describe(index)``."""
+    @property
+    def writes(self) -> bool:
+        """Whether this run writes its predictions, so that batches carry what that needs."""
+        return bool(self.config.EVAL and self.config.SAVE_PREDICTIONS)
+
+    def build_dataset(self, split: str, cache_folder: Path) -> Samples:
+        """The samples of "train" or "val", with what is to be said of them in their ``notices``.
+
+        Args:
+            cache_folder: for what is made once, such as indices and decoded volumes.
+
+        Raises:
+            UserError: the data are missing or damaged, or do not fit the configuration.
+        """
         raise NotImplementedError
 
     def describe_samples(self, samples: Any) -> str:
@@ -108,7 +162,15 @@ class Task:
         batch. Runs in the loader. Not asked for when ``counts_per_sample`` is set."""
         raise NotImplementedError
 
-    def build_model(self) -> paddle.nn.Layer:
+    def build_model(self, num_classes: Optional[int] = None) -> paddle.nn.Layer:
+        """The model with fresh weights, on every rank the same.
+
+        Args:
+            num_classes: its outputs where no data were opened, as for an export; else they follow from the data.
+
+        Raises:
+            UserError: the configuration describes none.
+        """
         raise NotImplementedError
 
     def check_model(self) -> List[str]:
@@ -146,30 +208,63 @@ class Task:
         """The layers whose inner values TRAIN.RECOMPUTE drops; each maps tensors to a tensor."""
         raise UserError(f"TRAIN.RECOMPUTE: task {self.config.TASK} cannot recompute; leave it out")
 
-    def train_step(self, model: paddle.nn.Layer, batch: Dict[str, paddle.Tensor], moment: Moment) -> Dict[str, Term]:
+    def train_step(self, model: paddle.nn.Layer, batch: Dict[str, paddle.Tensor], step: Step) -> Dict[str, Term]:
         """Loss terms of one micro-batch. Must call ``model(...)`` itself, or gradients are not synchronised."""
         raise NotImplementedError
 
-    def eval_step(self, model: paddle.nn.Layer, batch: Dict[str, paddle.Tensor], metrics: Metrics) -> None:
-        """Add one batch to the metrics, and write what it predicts to ``predictions`` if that is set."""
+    def eval_step(self, model: paddle.nn.Layer, batch: Dict[str, paddle.Tensor], step: EvaluationStep) -> None:
+        """Add one batch to ``step.metrics``, and what it predicts to ``step.writer`` if there is one. Called without
+        gradients, in evaluation mode; ranks may have different numbers of batches, so nothing may be communicated."""
         raise NotImplementedError
+
+    def predict_step(self, model: paddle.nn.Layer, batch: Dict[str, paddle.Tensor]) -> List[Any]:
+        """One prediction for each sample of a batch, in its order, as numpy arrays and plain values. Labels are not
+        looked at. Called as ``eval_step`` is."""
+        raise NotImplementedError
+
+    def prediction_writer(self, folder: Path) -> PredictionWriter:
+        """What writes predictions to ``folder``, which exists once there is something to write.
+
+        Raises:
+            UserError: the task cannot write its predictions.
+        """
+        raise UserError(f"SAVE_PREDICTIONS: task {self.config.TASK} writes no predictions; leave it out")
+
+    def export_parts(self) -> ExportParts:
+        """What an exported model needs beside its weights.
+
+        Raises:
+            UserError: its models cannot be exported.
+        """
+        raise UserError(f"export: TASK {self.config.TASK} trains no classifier of pictures, and only they are exported")
 
     def build_metrics(self) -> Metrics:
+        """Empty metrics; one on each rank for each evaluation."""
         raise NotImplementedError
 
-    def pictures(self, samples: Any, batch: Dict[str, Any], epoch: int) -> List[Tuple[Any, str]]:
-        """What the model sees of a collated batch of training samples: uint8 pictures with captions."""
-        raise NotImplementedError
+    def pictures(self, samples: Any, batch: Dict[str, Any], epoch: int) -> List[Labelled]:
+        """What the model sees of a collated batch of training samples, for ``inspect data``.
 
-    def evaluation_pictures(self, samples: Any, indices: Sequence[int]) -> List[Tuple[Any, str]]:
+        Raises:
+            UserError: the task cannot draw its samples.
+        """
+        raise UserError(f"inspect data: TASK {self.config.TASK} has no pictures of its samples")
+
+    def evaluation_pictures(self, samples: Any, indices: Sequence[int]) -> List[Labelled]:
         """The same for samples as an evaluation treats them."""
-        raise NotImplementedError
-
-    def finish_predictions(self) -> List[str]:
-        """Called on every rank after an evaluation with ``predictions`` set, when all ranks' ``eval_step`` calls are
-        done; returns lines for the log of the main process."""
-        return []
+        raise UserError(f"inspect data: TASK {self.config.TASK} has no pictures of its samples")
 
     def finish_epoch(self) -> List[str]:
         """Called on every rank when an epoch's training has ended; returns lines for the log of the main process."""
         return []
+
+
+def make_task(config: Any) -> Task:
+    """The task that TASK names.
+
+    Raises:
+        UserError: its name is unknown, or the configuration does not fit it.
+    """
+    task = adopt_class(resolve("task", config.TASK), Task)(config)
+    vars(task).setdefault("config", config)  # of a class without our base class, which need not call its __init__
+    return task

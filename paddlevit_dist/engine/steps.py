@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tupl
 import numpy as np
 import paddle
 
-from ..contracts.task import Moment, Number, Task, Term
+from ..contracts.task import EvaluationStep, Number, PredictionWriter, Step, Task, Term
 from ..parallel import all_reduce_sum, barrier, rank, reduce_dict, synchronise_only_last, world_size
 from .precision import Precision
 
@@ -59,16 +59,16 @@ class Updater:
         self.gradient_clip = gradient_clip
         self.parameters = [p for p in model.parameters() if not p.stop_gradient]
 
-    def __call__(self, batches: List[Dict[str, paddle.Tensor]], moment: Moment, learning_rate: float) -> List[Dict]:
+    def __call__(self, batches: List[Dict[str, paddle.Tensor]], step: Step, learning_rate: float) -> List[Dict]:
         """Run one update and return the terms of its micro-batches. Every rank must call this."""
         counts = self._global_counts(batches)
         outputs = []
         for micro, batch in enumerate(batches):
             # Dropout and the like depend on this alone, so no generator's state needs to be saved.
-            paddle.seed(step_seed(self.seed, moment.update, rank(), micro))
+            paddle.seed(step_seed(self.seed, step.update, rank(), micro))
             with synchronise_only_last(self.model, micro == len(batches) - 1):
                 with self.precision.autocast():
-                    terms = self.task.train_step(self.model, batch, moment._replace(micro=micro))
+                    terms = self.task.train_step(self.model, batch, step._replace(micro=micro))
                     loss = self._loss(terms, counts)
                 self.precision.backward(loss)
             outputs.append(terms)
@@ -143,7 +143,13 @@ def not_finite(model: paddle.nn.Layer) -> Optional[str]:
 
 @paddle.no_grad()
 def evaluate(
-    task: Task, model: paddle.nn.Layer, loader: Any, on_batch: Optional[Callable[[], None]] = None
+    task: Task,
+    model: paddle.nn.Layer,
+    loader: Any,
+    on_batch: Optional[Callable[[], None]] = None,
+    *,
+    writer: Optional[PredictionWriter] = None,
+    epoch: Optional[int] = None,
 ) -> Tuple[Dict[str, float], str]:
     """Evaluate the inner model (not its data-parallel wrapper) in float32. Every rank must call this.
 
@@ -152,14 +158,16 @@ def evaluate(
     Args:
         loader: batches of this rank's share.
         on_batch: called after each batch, for a progress bar.
+        writer, epoch: see ``EvaluationStep``.
     Returns:
         Metric values, equal on every rank, and the line that tells them.
     """
     was_training = model.training
     model.eval()
     metrics = task.build_metrics()
+    step = EvaluationStep(metrics, writer, epoch)
     for batch in loader:
-        task.eval_step(model, batch, metrics)
+        task.eval_step(model, batch, step)
         if on_batch is not None:
             on_batch()
     barrier()

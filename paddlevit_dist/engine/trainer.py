@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from pathlib import Path
-from typing import Any, Dict, Iterator
+from typing import Any, Dict, Iterator, Optional, Sequence
 
 import paddle
 
@@ -13,7 +13,9 @@ from ..checkpoint import store as checkpoints
 from ..checkpoint.load import load_weights
 from ..checkpoint.weights import evaluated_weights
 from ..config import dump_yaml
-from ..contracts.task import Moment, Task
+from ..contracts.adapter import adopt
+from ..contracts.dataset import Samples
+from ..contracts.task import PredictionWriter, Step, Task
 from ..errors import UserError
 from ..loading.loader import Loader, default_workers
 from ..loading.sampler import EvaluationSampler, TrainingSampler
@@ -51,15 +53,17 @@ class Trainer:
         config: the frozen configuration.
         task: built in the parent, where its data sets were built too.
         datasets: "val", and "train" unless the run only evaluates.
+        notices: lines for the log beside those of the task and the data.
     """
 
-    def __init__(self, config: Any, task: Task, datasets: Dict[str, Any]) -> None:
+    def __init__(self, config: Any, task: Task, datasets: Dict[str, Any], notices: Sequence[str] = ()) -> None:
         self.config = config
-        self.task = task
-        self.datasets = datasets
+        self.task = adopt(task, Task)
+        self.datasets = {split: adopt(samples, Samples) for split, samples in datasets.items()}
+        notices = [*notices, *task.notices, *(line for samples in datasets.values() for line in samples.notices)]
         self.record = RunRecord(Path(config.SAVE), is_main())
         self.folder = Path(config.SAVE) / "checkpoints"
-        for line in [*first_lines(config, task, datasets), *task.notices]:
+        for line in [*first_lines(config, task, datasets), *dict.fromkeys(notices)]:
             self.record.say(line)
         paddle.seed(config.SEED)  # initial weights: the same on all ranks and for any number of them
         self.heartbeat = Heartbeat(self.record.say, shown=self.record.writes)
@@ -114,24 +118,22 @@ class Trainer:
         self.record.say(f"weights {source}: {report.summary()}")
         for line in differences:
             self.record.say(line)
-        if self.config.SAVE_PREDICTIONS:
-            self._prepare_predictions()
+        writer = self._prediction_writer() if self.config.SAVE_PREDICTIONS else None
         with self.heartbeat.at("evaluating"):
-            values, line = self._evaluate("evaluation")
-        if self.config.SAVE_PREDICTIONS:
-            for said in self.task.finish_predictions():
-                self.record.say(said)
+            values, line = self._evaluate("evaluation", writer)
+        for said in writer.finish() if writer else ():
+            self.record.say(said)
         self.record.event("evaluation", {"weights": str(source), **values})
         self.record.say(line)
         return values
 
-    def _prepare_predictions(self) -> None:
-        if not self.task.writes_predictions:
-            raise UserError(f"SAVE_PREDICTIONS: task {self.config.TASK} writes no predictions; leave it out")
-        self.task.predictions = Path(self.config.SAVE) / "predictions"
-        self.task.predictions.mkdir(parents=True, exist_ok=True)
+    def _prediction_writer(self) -> PredictionWriter:
+        folder = Path(self.config.SAVE) / "predictions"
+        writer = self.task.prediction_writer(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        return writer
 
-    def _evaluate(self, label: str):
+    def _evaluate(self, label: str, writer: Optional[PredictionWriter] = None, epoch: Optional[int] = None):
         total = len(self.val_loader)
         bar = Progress(total, label, is_main())
         done = 0
@@ -144,7 +146,7 @@ class Trainer:
 
         self.heartbeat.at(f"in the {label}")
         try:
-            return evaluate(self.task, self.model, self.val_loader, count)
+            return evaluate(self.task, self.model, self.val_loader, count, writer=writer, epoch=epoch)
         finally:
             bar.close()
 
@@ -227,14 +229,14 @@ class Trainer:
             self.remaining.count_evaluation(time.perf_counter() - started)
 
     def _evaluate_weights(self, epoch: int):
-        values, line = self._evaluate(f"evaluation {epoch}")
+        values, line = self._evaluate(f"evaluation {epoch}", epoch=epoch)
         self._require_finite(values, f"in the evaluation of epoch {epoch}")
         if self.averaged is None:
             return values, line
         self.record.event("evaluation_without_average", {"epoch": epoch, **values})
         self.record.say(f"epoch {epoch} evaluation without averaging: {line}")
         with self.averaged.in_place():
-            values, line = self._evaluate(f"evaluation {epoch} of averaged weights")
+            values, line = self._evaluate(f"evaluation {epoch} of averaged weights", epoch=epoch)
         self._require_finite(values, f"in the evaluation of epoch {epoch}'s averaged weights")
         return values, line
 
@@ -312,9 +314,9 @@ class Trainer:
                 if window.updates_in_epoch == 0:
                     barrier()  # a slow first batch is waited for here: gloo gives up after 30 s inside a step
                 self.position = (epoch - 1) * self.updates_per_epoch + done_before + window.updates_in_epoch
-                moment = Moment(epoch, self.position, self.schedule.total_updates)
+                step = Step(epoch, self.position, self.schedule.total_updates)
                 learning_rate = self.schedule(self.position)
-                for terms in self.updater(group, moment, learning_rate):
+                for terms in self.updater(group, step, learning_rate):
                     meters.add(terms)
                 if self.averaged is not None:
                     self.averaged.update()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple
@@ -11,27 +9,22 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 import numpy as np
 import paddle
 import paddle.nn.functional as F
-from PIL import Image
 
-from ..contracts.task import Moment, Task, Term
+from ..contracts.dataset import dataset_class
+from ..contracts.task import EvaluationStep, Step, Task, Term
 from ..errors import UserError
-from ..files import atomic_file
 from ..models import create_model
-from ..parallel import all_gather, is_main
-from ..registry import resolve
 from . import sliding_window
+from .dataset import VolumeDataset
 from .decoding import decode
-from .geometry import Geometry, convert
+from .geometry import Geometry
 from .heatmaps import Factors, gaussian_factors, radius_factors
-from .landmarks import Options
 from .losses import focal_loss, weighted_squared_error
-from .metrics import RADII_MM, LandmarkMetrics, rate_name, rows_of
+from .metrics import LandmarkMetrics
 from .mirroring import chosen_pairs, forgotten_pairs
 from .pictures import orthogonal_slices
+from .predictions import Found, LandmarkWriter
 from .samples import Augmentation, VolumeSamples, mirror_order
-from .slicer_files import Point, fcsv_text, markups_text
-
-_COLUMNS = ["case", "landmark", "x_mm", "y_mm", "z_mm", "confidence", "radial_error_mm", "world"]
 
 _RARE = -4.6  # first logit of the focal loss, a probability of 0.01: else almost-empty maps cost thousands at first
 
@@ -43,7 +36,6 @@ class LandmarkDetection(Task):
     sample_name = "volumes"
     batch_norm = "sync"
     count_names = ("heatmap",)
-    writes_predictions = True
 
     def __init__(self, config: Any) -> None:
         super().__init__(config)
@@ -51,22 +43,15 @@ class LandmarkDetection(Task):
         self.spacing: Optional[np.ndarray] = None  # (depth, height, width), mm
         self._has_lps = False  # whether a volume's format is one that earlier versions turned
         self._cases: List[Tuple[str, str]] = []  # of the evaluation: name, convention of its predictions
-        self._rows: List[List[Any]] = []  # predicted by this rank
 
     # ---- data --------------------------------------------------------------------------------------------------
 
     def build_dataset(self, split: str, cache_folder: Path) -> VolumeSamples:
         data, volumes = self.config.DATA, self.config.VOLUMES
-        target = resolve("dataset", data.DATASET)
-        if not getattr(target, "has_landmarks", False):
-            raise UserError(
-                f"data set {data.DATASET} has no landmarks in volumes, which task {self.config.TASK} needs; use "
-                "landmarks or synthetic_landmarks"
-            )
-        options = Options(volumes.SPACING_MM, volumes.LANDMARKS, volumes.LANDMARK_UNITS, volumes.WORLD)
         folder = cache_folder if data.CACHE_FOLDER is None else Path(data.CACHE_FOLDER).expanduser().absolute()
-        dataset = target(data.DATA_PATH, split, folder, options)
+        dataset = dataset_class(self.config, VolumeDataset).open(self.config, split, folder)
         self._take_facts(dataset)
+        notices = list(dataset.notices)
         if split == "val":
             self._cases = [(dataset.case(index), dataset.convention(index)) for index in range(len(dataset))]
         is_training = split == "train"
@@ -74,8 +59,12 @@ class LandmarkDetection(Task):
             volumes.FLIP, volumes.ROTATION_DEGREES, volumes.SCALE, volumes.INTENSITY_JITTER, volumes.NOISE
         )
         crop_size = volumes.CROP_SIZE if is_training else None
-        mirrored = self._mirrored() if is_training else range(len(self.names))
-        return VolumeSamples(dataset, crop_size, augmentation, mirrored, self._window())
+        mirrored: Sequence[int] = range(len(self.names))
+        if is_training:
+            pairs = chosen_pairs(volumes.FLIP, volumes.MIRROR_PAIRS, self.names)
+            notices += forgotten_pairs(volumes.FLIP, pairs, self.names)
+            mirrored = mirror_order(self.names, pairs)
+        return VolumeSamples(dataset, crop_size, augmentation, mirrored, self._window(), notices)
 
     def describe_samples(self, samples: Any) -> str:
         said = super().describe_samples(samples)
@@ -83,12 +72,6 @@ class LandmarkDetection(Task):
             return said
         placed = zip(self.names, samples.dataset.placed())
         return f"{said}: " + ", ".join(f"{name} {number:,}" for name, number in placed)
-
-    def _mirrored(self) -> List[int]:
-        volumes = self.config.VOLUMES
-        pairs = chosen_pairs(volumes.FLIP, volumes.MIRROR_PAIRS, self.names)
-        self.notices = [*self.notices, *forgotten_pairs(volumes.FLIP, pairs, self.names)]
-        return mirror_order(self.names, pairs)
 
     def _take_facts(self, dataset: Any) -> None:
         if self.spacing is not None and not np.allclose(self.spacing, dataset.spacing, rtol=1e-3):
@@ -104,7 +87,6 @@ class LandmarkDetection(Task):
             )
         self.spacing, self.names = dataset.spacing, list(dataset.names)
         self._has_lps = self._has_lps or dataset.has_lps
-        self.notices = [*self.notices, *dataset.notices]
 
     def _window(self) -> Optional[Sequence[float]]:
         window = self.config.VOLUMES.INTENSITY_WINDOW
@@ -149,11 +131,11 @@ class LandmarkDetection(Task):
 
     # ---- training ----------------------------------------------------------------------------------------------
 
-    def build_model(self) -> paddle.nn.Layer:
+    def build_model(self, num_classes: Optional[int] = None) -> paddle.nn.Layer:
         volumes = self.config.VOLUMES
         model = create_model(
             self.config.MODEL.NAME,
-            num_classes=len(self.names),
+            num_classes=num_classes or len(self.names),
             width=volumes.UNET_WIDTH,
             depth=volumes.UNET_DEPTH,
             blocks=volumes.UNET_BLOCKS,
@@ -162,7 +144,7 @@ class LandmarkDetection(Task):
             model.head.bias.set_value(paddle.full_like(model.head.bias, _RARE))
         return model
 
-    def train_step(self, model: paddle.nn.Layer, batch: Dict[str, paddle.Tensor], moment: Moment) -> Dict[str, Term]:
+    def train_step(self, model: paddle.nn.Layer, batch: Dict[str, paddle.Tensor], step: Step) -> Dict[str, Term]:
         points = batch["points"]  # (batch, landmarks, 3)
         maps = model(batch["volume"]).astype("float32")  # (batch, landmarks, depth, height, width)
         target = self.target(points, maps.shape[2:])
@@ -201,24 +183,27 @@ class LandmarkDetection(Task):
     def build_metrics(self) -> LandmarkMetrics:
         return LandmarkMetrics(self.names)
 
-    def eval_step(self, model: paddle.nn.Layer, batch: Dict[str, paddle.Tensor], metrics: LandmarkMetrics) -> None:
-        sizes, affines = batch["sizes"].numpy(), batch["affine"].numpy()
+    def eval_step(self, model: paddle.nn.Layer, batch: Dict[str, paddle.Tensor], step: EvaluationStep) -> None:
         points = batch["points"].numpy().astype(np.float64)
+        for number, found in enumerate(self.predict_step(model, batch)):
+            errors = np.linalg.norm(found.world - found.geometry.world(points[number]), axis=-1)
+            step.metrics.update(errors)
+            if step.writer is not None:
+                step.writer.add(found, errors, points[number], self._volume(batch, number)[0].numpy())
+
+    def predict_step(self, model: paddle.nn.Layer, batch: Dict[str, paddle.Tensor]) -> List[Found]:
+        """The landmarks of each volume."""
+        results = []
         for number, index in enumerate(batch["index"].numpy().tolist()):
-            geometry = Geometry(tuple(sizes[number].tolist()), affines[number])
-            depth, height, width = geometry.shape
-            volume = batch["volume"][number, :, :depth, :height, :width]  # (1, depth, height, width)
-            found, confidences = self.find(model, volume)
-            errors = np.linalg.norm(geometry.world(found) - geometry.world(points[number]), axis=-1)
-            metrics.update(errors)
-            if self.predictions is not None:
-                case, convention = self._cases[index]
-                places = convert(geometry.world(found), convention)
-                for name, place, sure, error in zip(self.names, places, confidences, errors):
-                    known = "" if math.isnan(error) else f"{error:.4f}"
-                    position = [f"{value:.4f}" for value in place]
-                    self._rows.append([case, name, *position, f"{sure:.4f}", known, convention.upper()])
-                self._draw(case, volume[0].numpy(), geometry, found, points[number])
+            geometry = Geometry(tuple(batch["sizes"][number].numpy().tolist()), batch["affine"][number].numpy())
+            voxels, confidences = self.find(model, self._volume(batch, number))
+            results.append(Found(index, geometry, voxels, confidences))
+        return results
+
+    def _volume(self, batch: Dict[str, paddle.Tensor], number: int) -> paddle.Tensor:
+        """One volume of a batch without what fills it up, (1, depth, height, width)."""
+        depth, height, width = batch["sizes"][number].numpy().tolist()
+        return batch["volume"][number, :, :depth, :height, :width]
 
     def find(self, model: paddle.nn.Layer, volume: paddle.Tensor) -> Tuple[np.ndarray, np.ndarray]:
         """Voxel positions (landmarks, 3) and confidences (landmarks,) in a volume (1, depth, height, width)."""
@@ -231,42 +216,10 @@ class LandmarkDetection(Task):
             return lambda windows: F.sigmoid(model(windows).astype("float32"))
         return lambda windows: model(windows).astype("float32")
 
-    def finish_predictions(self) -> List[str]:
-        """Gather all ranks' rows; the main process writes ``landmarks.csv``, ``per_landmark.csv`` and, for each case,
-        point lists for Slicer."""
-        rows = sorted(row for part in all_gather(self._rows) for row in part)
-        self._rows = []
-        if not is_main():
-            return []
-        _write_csv(self.predictions / "landmarks.csv", _COLUMNS, rows)
-        by_case: Dict[str, Dict[str, List[Any]]] = {}
-        for row in rows:
-            by_case.setdefault(row[0], {})[row[1]] = row
-        metrics = LandmarkMetrics(self.names)
-        for case, convention in self._cases:
-            if case not in by_case:
-                continue
-            found = [by_case[case][name] for name in self.names]
-            metrics.update(np.array([float(row[6] or "nan") for row in found]))
-            points = [Point(row[1], tuple(row[2:5]), f"confidence {row[5]}") for row in found]
-            _write(self.predictions / f"{case}.fcsv", fcsv_text(points, convention))
-            _write(self.predictions / f"{case}.mrk.json", markups_text(points, convention))
-        header = ["landmark", "mre_mm", "sd_mm", *map(rate_name, RADII_MM), "count"]
-        _write_csv(self.predictions / "per_landmark.csv", header, rows_of(metrics.state, self.names))
-        worlds = " and ".join(sorted({row[7] for row in rows}))
-        return [
-            f"wrote {len(rows)} positions in world millimetres ({worlds}), and point lists for Slicer and a picture of "
-            f"each case, to {self.predictions}"
-        ]
+    def prediction_writer(self, folder: Path) -> LandmarkWriter:
+        return LandmarkWriter(folder, self.names, self._cases)
 
     # ---- pictures ----------------------------------------------------------------------------------------------
-
-    def _draw(self, case: str, volume: np.ndarray, geometry: Geometry, found: np.ndarray, true: np.ndarray) -> None:
-        picture = orthogonal_slices(volume, geometry.spacing, found, true, shows_sides=True)
-        content = io.BytesIO()
-        Image.fromarray(picture).save(content, format="PNG")
-        with atomic_file(self.predictions / f"{case}.png") as out:
-            out.write(content.getvalue())
 
     def pictures(self, samples: VolumeSamples, batch: Dict[str, Any], epoch: int) -> List[Tuple[np.ndarray, str]]:
         """Three slices of each crop of a batch, with the landmarks that lie in it."""
@@ -282,19 +235,6 @@ class LandmarkDetection(Task):
         inside = np.where(geometry.contains(points)[:, None], points.astype(np.float64), np.nan)
         count = int(np.isfinite(inside).all(axis=1).sum())
         return orthogonal_slices(volume, self.spacing, None, inside), f"{count} of {len(self.names)} landmarks"
-
-
-def _write_csv(file: Path, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(rows)
-    _write(file, text.getvalue())
-
-
-def _write(file: Path, text: str) -> None:
-    with atomic_file(file) as out:
-        out.write(text.encode("utf-8"))
 
 
 def _three_digits(length: float) -> float:

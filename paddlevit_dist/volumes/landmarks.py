@@ -10,6 +10,7 @@ import numpy as np
 
 from ..errors import UserError
 from . import dicom, landmark_files
+from .dataset import AS_THEY_ARE, Options, VolumeDataset
 from .geometry import Geometry, convert, nearest_axes
 from .mirroring import propose_pairs
 from .reading import Header, case_name, list_volumes, read_header
@@ -21,15 +22,6 @@ _LAYOUT = (
 )
 _NEARLY_ALL = 0.9  # share of the volumes whose left and right are noticed
 _LOOSE = "loose DICOM files (put each series into a folder of its own)"
-
-
-class Options(NamedTuple):
-    """How a data set of volumes is read; see the keys VOLUMES.* of the same names."""
-
-    spacing_mm: Optional[Sequence[float]] = None
-    landmarks: Optional[Sequence[str]] = None
-    landmark_units: str = "mm"
-    world: str = "file"
 
 
 class Case(NamedTuple):
@@ -50,7 +42,7 @@ class Case(NamedTuple):
     is_lps: bool
 
 
-class Landmarks:
+class Landmarks(VolumeDataset):
     """Volumes of ``data_path``/train or /val.
 
     All files' headers and landmarks are read and checked at once, in the order of their names; voxels when they are
@@ -66,12 +58,9 @@ class Landmarks:
             or spacings differ and no common one is given.
     """
 
-    has_landmarks = True
-
     def __init__(
-        self, data_path: Optional[str], split: str, cache_folder: Path, options: Optional[Options] = None
+        self, data_path: Optional[str], split: str, cache_folder: Path, options: Options = AS_THEY_ARE
     ) -> None:
-        options = required(options)
         folder = _existing(data_path, split)
         self.store = DecodedStore(Path(cache_folder) / "volumes", options.spacing_mm)
         files = list_volumes(folder)
@@ -90,35 +79,22 @@ class Landmarks:
         return len(self.cases)
 
     def volume(self, index: int) -> Decoded:
-        """Voxels and place of volume ``index``."""
         return self.store.get(self.cases[index].file)
 
     def points(self, index: int, geometry: Geometry) -> np.ndarray:
-        """Voxel positions (landmarks, 3) in the order z, y, x within ``geometry``; NaN where missing."""
         return geometry.voxels(self.cases[index].world)
 
     def placed(self) -> List[int]:
-        """In how many volumes each landmark is placed."""
         return np.sum([np.isfinite(case.world).all(axis=1) for case in self.cases], axis=0).tolist()
 
     def case(self, index: int) -> str:
         return self.cases[index].name
 
     def convention(self, index: int) -> str:
-        """How predictions for volume ``index`` count millimetres: "ras" or "lps"."""
         return self.cases[index].convention
 
     def describe(self, index: int) -> str:
         return self.cases[index].file
-
-
-def required(options: Optional[Options]) -> Options:
-    """The options, which only a task for landmarks gives."""
-    if options is None:
-        raise UserError(
-            "this data set holds volumes with landmarks: add TASK landmarks, as configs/landmark_unet3d.yaml"
-        )
-    return options
 
 
 def _existing(data_path: Optional[str], split: str) -> str:

@@ -7,8 +7,8 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 
+from .dataset import AS_THEY_ARE, Options, VolumeDataset
 from .geometry import Geometry, rotation
-from .landmarks import Options, required
 from .store import Decoded
 
 NAMES = ["chin", "ear_left", "ear_right", "eye_left", "eye_right", "nose_tip", "occiput", "sella"]
@@ -113,28 +113,23 @@ def _place(generator: np.random.Generator) -> Geometry:
     return Geometry(_SHAPE, affine)
 
 
-class SyntheticLandmarks:
+class SyntheticLandmarks(VolumeDataset):
     """96 phantoms to train on and 24 others to evaluate, each the same on every machine and in every run.
 
-    The interface is that of ``landmarks.Landmarks``; voxels are drawn when they are first asked for and then kept in
+    Voxels are drawn when they are first asked for and then kept in
     memory (180 kB each).
     """
-
-    has_landmarks = True
 
     def __init__(
         self,
         data_path: Optional[str],
         split: str,
         cache_folder: Optional[Path],
-        options: Optional[Options] = None,
+        options: Options = AS_THEY_ARE,
     ) -> None:
-        options = required(options)
         self.split = split
         self.names = list(NAMES)
         self.spacing = np.array(_SPACING_MM)
-        self.has_lps = False
-        self.notices: List[str] = []
         self._convention = "ras" if options.world == "file" else options.world
         self._drawn: Dict[int, Phantom] = {}
 

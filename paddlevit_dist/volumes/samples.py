@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
+from ..contracts.dataset import Samples
 from ..errors import UserError
+from .dataset import VolumeDataset
 from .geometry import rotation
 from .mirroring import choices
 from .store import Decoded
@@ -37,30 +39,32 @@ class Map(NamedTuple):
         return (points - self.centre) @ np.linalg.inv(self.matrix).T + (np.array(self.size) - 1) / 2
 
 
-class VolumeSamples:
+class VolumeSamples(Samples):
     """What a loader process reads.
 
     Args:
-        dataset: with ``volume``, ``points``, ``case``, ``describe``, ``names`` and ``spacing``, as ``Landmarks`` has.
         crop_size: (depth, height, width) of training crops; None serves whole volumes.
         augmentation: of training crops.
         mirrored: for each landmark the one that takes its place when left and right are exchanged.
         window: intensities that become 0 and 1; None for each volume's own.
+        notices: lines for the log.
     """
 
     def __init__(
         self,
-        dataset: Any,
+        dataset: VolumeDataset,
         crop_size: Optional[Sequence[int]],
         augmentation: Augmentation,
         mirrored: Sequence[int],
         window: Optional[Sequence[float]],
+        notices: Sequence[str] = (),
     ) -> None:
         self.dataset = dataset
         self.crop_size = None if crop_size is None else tuple(int(length) for length in crop_size)
         self.augmentation = augmentation
         self.mirrored = list(mirrored)
         self.window = window
+        self.notices = notices
 
     def __len__(self) -> int:
         return len(self.dataset)
@@ -76,8 +80,7 @@ class VolumeSamples:
             voxel positions z, y, x in it, NaN where missing; for a whole volume also ``affine`` float64 (4, 4), from
             voxels x, y, z to millimetres, and ``index``.
         """
-        decoded = self.dataset.volume(index)
-        points = self.dataset.points(index, decoded.geometry)
+        decoded, points = self.dataset.read(index)
         low, high = self.window or decoded.window
         if self.crop_size is None:
             volume = (decoded.array.astype(np.float32) - low) / (high - low)

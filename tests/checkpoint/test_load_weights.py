@@ -120,7 +120,7 @@ def test_wrappers_and_shared_prefixes_are_removed(prefix, wrapper):
     source, model = small_vit(seed=1), small_vit(seed=2)
     state = {prefix + name: value for name, value in arrays(source).items()}
     if wrapper is not None:
-        state = {wrapper: state, "optimizer": {"moment": np.ones(3)}, "epoch": 7}
+        state = {wrapper: state, "optimizer": {"step": np.ones(3)}, "epoch": 7}
     report = load_weights(model, state, strict=True)
     assert report.unexpected == []
     np.testing.assert_array_equal(logits(model), logits(source))

@@ -177,7 +177,7 @@ def test_an_unreadable_picture_ends_the_preparation_or_is_left_out_and_listed(pi
     ]
     assert not list(output.glob("*.unreadable"))
     dataset = TarImages(str(output), "train", tmp_path)
-    assert len(dataset) == 18 and dataset.notes[0].endswith("JPEG quality 90, 2 unreadable pictures left out")
+    assert len(dataset) == 18 and dataset.notices[0].endswith("JPEG quality 90, 2 unreadable pictures left out")
     assert "2 unreadable ones" in well(prepare(*arguments, "--on_bad_sample=skip")).out
 
 
@@ -221,7 +221,9 @@ def test_pictures_that_cannot_be_opened_here_are_not_passed_over(pictures, tmp_p
     assert told in refusal(prepare(pictures, output, "--workers=1")) and not output.exists()
     ended = well(prepare(pictures, output, "--workers=1", "--on_bad_sample=skip"))
     assert ended.out.startswith(f"{told}\nprepared 23 pictures in {output}") and "unreadable" not in ended.out
-    assert TarImages(str(output), "val", tmp_path).notes[0].endswith("JPEG quality 90, 1 unreadable pictures left out")
+    assert (
+        TarImages(str(output), "val", tmp_path).notices[0].endswith("JPEG quality 90, 1 unreadable pictures left out")
+    )
 
 
 def test_lists_tar_files_and_single_folders_are_recognised(pictures, tmp_path):
@@ -239,8 +241,11 @@ def test_lists_tar_files_and_single_folders_are_recognised(pictures, tmp_path):
     ("arguments", "message"),
     [
         (["{none}"], "none is not a folder; expected one of pictures"),
-        (["{in}", "{out}", "--quality=101"], "--quality=101: expected 1 to 100"),
-        (["{in}", "{out}", "--shorter_side=0"], "--shorter_side=0: expected a whole number from 1 up"),
+        (["{in}", "{out}", "--quality=101"], "argument --quality/-quality: '101' is not a whole number from 1 to 100"),
+        (
+            ["{in}", "{out}", "--shorter_side=0"],
+            "argument --shorter_side/-shorter_side: '0' is not a whole number from 1 up",
+        ),
         (
             ["{in}", "{out}", "--quarantine=x"],
             "--quarantine is for a check without OUT; with it the list is quarantine",

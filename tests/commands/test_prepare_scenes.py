@@ -157,7 +157,11 @@ def test_pointgroups_files_become_scenes(tmp_path):
     [
         ("scannet", ["{none}", "{out}"], "none is not a folder; give the one that the raw scenes lie in"),
         ("scannet", ["{raw}"], "the following arguments are required: OUT"),
-        ("scannet", ["{raw}", "{out}", "--workers=0"], "--workers=0: expected a whole number from 1 up"),
+        (
+            "scannet",
+            ["{raw}", "{out}", "--workers=0"],
+            "prepare scannet: argument --workers/-workers: '0' is not a whole number from 1 up",
+        ),
         ("scannet", ["{raw}", "{raw}"], "is not empty and has no prepared.json; choose a new folder"),
         (
             "scannet",

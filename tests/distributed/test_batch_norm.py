@@ -12,7 +12,7 @@ import paddle.nn.functional as F
 import pytest
 
 from paddlevit_dist import Trainer, config
-from paddlevit_dist.contracts.task import Metrics, Task, Term
+from paddlevit_dist.contracts.task import EvaluationStep, Metrics, Task, Term
 from paddlevit_dist.parallel import convert_batch_norm, data_parallel, rank, world_size, zero_of
 from paddlevit_dist.registry import register_task
 
@@ -158,12 +158,12 @@ class Regression(Task):
     def collate(self, samples: Any) -> Dict[str, np.ndarray]:
         return {"rows": ROWS[samples].astype("float32"), "targets": TARGETS[samples].astype("float32")}
 
-    def train_step(self, model: Any, batch: Any, moment: Any) -> Dict[str, Term]:
+    def train_step(self, model: Any, batch: Any, step: Any) -> Dict[str, Term]:
         error = model(batch["rows"], not (self.skips_branch and rank() == 1)) - batch["targets"]
         return {"loss": Term((error**2).sum(), error.shape[0])}
 
-    def eval_step(self, model: Any, batch: Any, metrics: Errors) -> None:
-        metrics.state["error"] += ((model(batch["rows"]) - batch["targets"]) ** 2).sum().item()
+    def eval_step(self, model: Any, batch: Any, step: EvaluationStep) -> None:
+        step.metrics.state["error"] += ((model(batch["rows"]) - batch["targets"]) ** 2).sum().item()
 
     def build_metrics(self) -> Errors:
         return Errors()

@@ -7,7 +7,7 @@ import paddle
 import pytest
 
 from paddlevit_dist import config as configuration
-from paddlevit_dist.contracts.task import Moment
+from paddlevit_dist.contracts.task import Step
 from paddlevit_dist.engine.precision import Precision
 from paddlevit_dist.engine.steps import CountingCollate, Updater
 from paddlevit_dist.parallel import data_parallel, rank, world_size
@@ -84,7 +84,7 @@ def train(scenes: list, prepare_epochs: int, updates: int = 3) -> tuple:
     for update in range(updates):
         batch = CountingCollate(task)(samples)
         tensors = {k: paddle.to_tensor(v) if isinstance(v, np.ndarray) else v for k, v in batch.items()}
-        terms = updater([tensors], Moment(1, update, updates), learning_rate=0.01)
+        terms = updater([tensors], Step(1, update, updates), learning_rate=0.01)
         counted.append(int(terms[0]["score"].count.item()))
     return {name: value.numpy() for name, value in model.state_dict().items()}, counted
 

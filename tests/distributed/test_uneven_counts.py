@@ -6,7 +6,7 @@ import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist.contracts.task import Moment, Task, Term
+from paddlevit_dist.contracts.task import Step, Task, Term
 from paddlevit_dist.engine.precision import Precision
 from paddlevit_dist.engine.steps import COUNTS, Updater
 from paddlevit_dist.parallel import data_parallel, rank, world_size
@@ -24,7 +24,7 @@ class Regression(Task):
 
     count_names = ("squared", "absolute")
 
-    def train_step(self, model, batch, moment):
+    def train_step(self, model, batch, step):
         error = (model(batch["rows"]) - batch["targets"]) * batch["valid"]
         count = batch["valid"].sum()
         return {
@@ -58,7 +58,7 @@ def update_once(micro_batches: int) -> list:
     size = 40 // world_size() // micro_batches
     first = rank() * micro_batches
     batches = [batch_of(slice((first + i) * size, (first + i + 1) * size)) for i in range(micro_batches)]
-    updater(batches, Moment(1, 0, 1), learning_rate=0.1)
+    updater(batches, Step(1, 0, 1), learning_rate=0.1)
     return [p.numpy() for p in model.parameters()]
 
 

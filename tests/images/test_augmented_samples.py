@@ -11,7 +11,7 @@ from distributed.harness import run_workers, succeeded
 from PIL import Image
 
 from paddlevit_dist import config
-from paddlevit_dist.contracts.task import Moment
+from paddlevit_dist.contracts.task import Step
 from paddlevit_dist.errors import UserError
 from paddlevit_dist.images.classification.task import Classification, ImageSamples
 from paddlevit_dist.images.transforms.crops import GlyphTransform, TrainingTransform
@@ -188,28 +188,27 @@ class Recorder(paddle.nn.Layer):
         return images[:, 0, 0, :10] * 3.0
 
 
-def stepped(task, moment):
+def stepped(task, step):
     model = Recorder()
     paddle.seed(1)
-    terms = task.train_step(model, batch_of(task), moment)
+    terms = task.train_step(model, batch_of(task), step)
     return model.seen.numpy(), {name: term.sum.item() for name, term in terms.items()}
 
 
 def test_steps_are_repeatable_and_differ_by_update_and_micro_batch():
-    task = task_of(*EVERYTHING, "TRAIN.MIXUP_MODE", "elem")
-    task.num_classes = 10
-    first, terms = stepped(task, Moment(1, 5, 9))
-    again, same = stepped(task, Moment(1, 5, 9))
+    task = task_of(*EVERYTHING, "TRAIN.MIXUP_MODE", "elem", "-num_classes=10")
+    first, terms = stepped(task, Step(1, 5, 9))
+    again, same = stepped(task, Step(1, 5, 9))
     np.testing.assert_array_equal(first, again)
     assert terms == same
-    assert (stepped(task, Moment(1, 6, 9))[0] != first).any()
-    assert (stepped(task, Moment(1, 5, 9, 1))[0] != first).any()
+    assert (stepped(task, Step(1, 6, 9))[0] != first).any()
+    assert (stepped(task, Step(1, 5, 9, 1))[0] != first).any()
 
 
 def test_a_step_erases_then_mixes_and_takes_the_loss_of_the_mixed_labels():
     task = task_of(*EVERYTHING)
-    moment = Moment(1, 5, 9)
-    seen, terms = stepped(task, moment)
+    step = Step(1, 5, 9)
+    seen, terms = stepped(task, step)
     batch = batch_of(task)
     images = task.normalise(batch["images"]).numpy()
     for picture, boxes, colours in zip(*(batch[name].numpy() for name in (ROWS, BOXES, COLOURS))):
@@ -234,7 +233,7 @@ def test_a_step_erases_then_mixes_and_takes_the_loss_of_the_mixed_labels():
 def test_without_these_keys_a_step_sees_the_normalised_pixels():
     task = task_of()
     assert task.erasing is None and task.mixing is None
-    seen, _ = stepped(task, Moment(1, 5, 9))
+    seen, _ = stepped(task, Step(1, 5, 9))
     np.testing.assert_array_equal(seen, task.normalise(batch_of(task)["images"]).numpy())
 
 

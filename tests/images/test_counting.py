@@ -86,9 +86,7 @@ def test_the_report_names_layers_sizes_and_sums():
 
 def test_the_listing_has_every_name_and_imports_no_paddle():
     assert [line.split()[0] for line in listing().splitlines()] == list_models()
-    program = (
-        "import sys; from paddlevit_dist import inspect_model as m; m.run(sys.argv[1:]); print('paddle' in sys.modules)"
-    )
+    program = "import sys; from paddlevit_dist.commands import inspect_model as m; m.run(sys.argv[1:]); print('paddle' in sys.modules)"
     root = Path(__file__).resolve().parents[2]
     done = subprocess.run(
         [sys.executable, "-c", program, "--list", "pvt"], cwd=root, capture_output=True, text=True, timeout=60
@@ -107,7 +105,7 @@ def test_the_listing_has_every_name_and_imports_no_paddle():
         (["vit_tiny"], "model 'vit_tiny' is not known: did you mean"),
         (["vit", "-image_size=2x3x4"], "neither pixels such as 224 nor HEIGHTxWIDTH"),
         (["vit", "-image_size=100"], "does not divide into patches"),
-        (["vit", "-num_classes=-1"], "no whole number from 0 up"),
+        (["vit", "-num_classes=-1"], "not a whole number from 0 up"),
         (["--list", "nothing_like_it"], "no model's name contains 'nothing_like_it'"),
     ],
 )

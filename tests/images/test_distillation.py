@@ -9,7 +9,7 @@ from distributed.harness import run_main, succeeded
 from distributed.small_runs import DIGITS
 
 from paddlevit_dist import config, create_model
-from paddlevit_dist.contracts.task import Moment
+from paddlevit_dist.contracts.task import Step
 from paddlevit_dist.errors import UserError
 from paddlevit_dist.images.classification.distillation import Teacher, distillation_loss
 from paddlevit_dist.images.classification.task import Classification
@@ -68,7 +68,7 @@ def batch():
 def test_the_second_head_of_a_distilled_model_learns_from_the_teacher_alone(teacher_file):
     task = task_of(teacher_file, "deit_tiny_distilled_patch16_224", "TRAIN.DISTILLATION_ALPHA", "0.3")
     task.model.train()
-    terms = task.train_step(task.model, batch(), Moment(1, 0, 10))
+    terms = task.train_step(task.model, batch(), Step(1, 0, 10))
     assert terms["loss"].weight == pytest.approx(0.7) and terms["distillation"].weight == 0.3
     terms["loss"].sum.backward()
     assert task.model.head.weight.grad is not None and task.model.head_dist.weight.grad is None
@@ -78,14 +78,14 @@ def test_the_second_head_of_a_distilled_model_learns_from_the_teacher_alone(teac
     decisions = task.teacher(images).argmax(axis=-1).numpy()
     expected = -log_softmax(taught.numpy().astype(np.float64))[np.arange(4), decisions].sum()
     assert terms["distillation"].sum.item() == pytest.approx(expected, rel=1e-4)
-    task.train_step(task.model, batch(), Moment(1, 0, 10))["distillation"].sum.backward()
+    task.train_step(task.model, batch(), Step(1, 0, 10))["distillation"].sum.backward()
     assert task.model.head_dist.weight.grad.numpy().any()
     assert all(p.grad is None for p in task.teacher.model.parameters())
 
 
 def test_a_model_with_one_head_learns_both_with_it(teacher_file):
     task = task_of(teacher_file, "vit", "TRAIN.DISTILLATION_TYPE", "soft")
-    terms = task.train_step(task.model, batch(), Moment(1, 0, 10))
+    terms = task.train_step(task.model, batch(), Step(1, 0, 10))
     terms["distillation"].sum.backward()
     assert task.model.head.weight.grad.numpy().any()
 

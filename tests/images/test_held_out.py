@@ -13,8 +13,7 @@ from paddlevit_dist.config import load
 from paddlevit_dist.errors import UserError
 from paddlevit_dist.images.data.class_folders import ClassFolders
 from paddlevit_dist.images.data.digits import Digits
-from paddlevit_dist.images.data.held_out import choose_held_out, hold_out
-from paddlevit_dist.images.data.image_dataset import open_pictures
+from paddlevit_dist.images.data.held_out import choose_held_out, hold_out, open_pictures
 
 
 def write_single_folder(root, sizes):

@@ -249,6 +249,6 @@ def test_what_is_kept_of_the_look_does_not_travel_to_other_processes(root):
     output.mkdir()
     values = configuration.load(["-dataset=folder", f"-data_path={root}", f"-output={output}", "-image_size=16"]).values
     task = resolve("task", values.TASK)(values)
-    task.build_dataset("train", output)
+    samples = task.build_dataset("train", output)
     assert len(pickle.dumps(task)) < 20_000 and pickle.loads(pickle.dumps(task))._inspection is None
-    assert task.notices[-1] == "opened all 12 pictures of train"
+    assert samples.notices[-1] == "opened all 12 pictures of train"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from paddlevit_dist.images.prepare.command import layout_of, splits_of
+from paddlevit_dist.images.prepare.layout import layout_of, splits_of
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,13 @@ import paddle
 import pytest
 
 from paddlevit_dist import config
+from paddlevit_dist.contracts.task import EvaluationStep
 from paddlevit_dist.errors import UserError
 from paddlevit_dist.points.data.ply import read_vertices, write_points
+from paddlevit_dist.points.data.rooms.dataset import SyntheticRooms
 from paddlevit_dist.points.data.scene import AS_GIVEN, CENTRED
 from paddlevit_dist.points.data.scene_store import SceneHeader, read_header, read_scene, write_scene
-from paddlevit_dist.points.data.scenes import Scenes, coordinates_of, unit_notices
+from paddlevit_dist.points.data.scenes import Scenes
 from paddlevit_dist.points.data.voxels import sparse_quantize
 from paddlevit_dist.points.prepare import coordinates
 from paddlevit_dist.points.prepare.listing import Source
@@ -123,6 +125,9 @@ def test_georeferenced_torch_files_are_centred_and_others_stay(tmp_path):
     np.testing.assert_allclose(far.xyz, xyz - xyz.mean(axis=0, dtype=np.float64), atol=1e-6)
 
 
+WRITING = ("-eval", "-pretrained=x", "SAVE_PREDICTIONS", "true")
+
+
 @pytest.mark.parametrize("name, written", (("semantic_segmentation", ""), ("pointgroup", "_truth _prediction")))
 def test_predictions_have_the_coordinates_of_the_source(tmp_path, name, written):
     """From PLY files over the store, the batch and an untrained network to PLY files."""
@@ -130,21 +135,21 @@ def test_predictions_have_the_coordinates_of_the_source(tmp_path, name, written)
     prepare(tmp_path / "in", tmp_path / "out", xyz)
     words = ["TASK", name, "-dataset=scenes", f"-data_path={tmp_path / 'out'}", "DATA.VOXEL_SIZE_M", "0.2"]
     words += ["MODEL.NAME", "pointgroup" if name == "pointgroup" else "minkunet_tutorial"]
-    task = resolve("task", name)(config.load([*words, "POINTS.INSTANCES.WIDTH", "4"]).values)
+    task = resolve("task", name)(config.load([*words, "POINTS.INSTANCES.WIDTH", "4", *WRITING]).values)
     samples = task.build_dataset("train", tmp_path)
     task.build_dataset("val", tmp_path)
-    task.predictions = tmp_path / "predictions"
-    task.predictions.mkdir()
+    written_to = tmp_path / "predictions"
+    written_to.mkdir()
     model = task.build_model()
     model.eval()
     plain = dataclasses.replace(samples, **{"changes" if name == "pointgroup" else "augmentation": None})
     batch = task.collate([plain.sample(index, np.random.default_rng(0)) for index in range(2)])
     tensors = {key: paddle.to_tensor(value) if isinstance(value, np.ndarray) else value for key, value in batch.items()}
     with paddle.no_grad():
-        task.eval_step(model, tensors, task.build_metrics())
+        task.eval_step(model, tensors, EvaluationStep(task.build_metrics(), task.prediction_writer(written_to)))
     for letter in "ab":
         for ending in written.split() or [""]:
-            columns = read_vertices(task.predictions / f"{letter}{ending}.ply")
+            columns = read_vertices(written_to / f"{letter}{ending}.ply")
             found = np.stack([columns[axis] for axis in "xyz"], axis=1)
             assert found.dtype == np.float64
             np.testing.assert_allclose(found, xyz[letter], rtol=0, atol=1e-6)
@@ -249,19 +254,18 @@ def test_a_store_of_a_later_version_is_not_touched(tmp_path):
             prepare(tmp_path / "in", tmp_path / "out", {})
 
 
-def test_data_sets_say_where_their_scenes_lie(tmp_path):
-    class Silent:
-        pass
+def scenes_task(folder):
+    words = ["TASK", "semantic_segmentation", "-dataset=scenes", f"-data_path={folder}", "DATA.VOXEL_SIZE_M", "0.05"]
+    return resolve("task", "semantic_segmentation")(config.load(words).values)
 
+
+def test_a_run_knows_where_its_scenes_lie(tmp_path):
     prepare(tmp_path / "in", tmp_path / "out", {name: room(50)[0] for name in "ab"})
-    store = Scenes(str(tmp_path / "out"), "train", tmp_path)
-    assert coordinates_of(store, None) == coordinates_of(store, CENTRED) == CENTRED
-    assert (
-        coordinates_of(Silent(), None)
-        == coordinates_of(store, AS_GIVEN)
-        == coordinates_of(Silent(), CENTRED)
-        == AS_GIVEN
-    )
+    task = scenes_task(tmp_path / "out")
+    for split in ("train", "val"):
+        task.build_dataset(split, tmp_path)
+        assert task.about_input()["coordinates"] == CENTRED
+    assert SyntheticRooms(None, "train", None).coordinates == AS_GIVEN
 
 
 def test_scenes_without_any_class_are_told_and_not_left_as_a_store_without_classes(tmp_path):
@@ -365,9 +369,8 @@ def test_other_units_are_noticed_however_dense_scenes_are(width, height, points,
 
 def test_a_run_asks_about_the_unit_once_for_all_splits_of_a_store(tmp_path):
     prepare(tmp_path / "in", tmp_path / "out", {name: room(300, seed)[0] * 1000 for seed, name in enumerate("ab")})
-    lines = []
-    for split in ("train", "val"):
-        lines += unit_notices(Scenes(str(tmp_path / "out"), split, tmp_path), 0.05, lines)
+    task = scenes_task(tmp_path / "out")
+    lines = [line for split in ("train", "val") for line in task.build_dataset(split, tmp_path).notices]
     (line,) = lines
     assert line.startswith("note: scene a spans ") and "in millimetres, export the scenes in metres" in line
 

@@ -14,7 +14,7 @@ from PIL import Image
 
 from paddlevit_dist import config
 from paddlevit_dist.checkpoint.load import load_weights
-from paddlevit_dist.contracts.task import Moment
+from paddlevit_dist.contracts.task import EvaluationStep, Step
 from paddlevit_dist.errors import UserError
 from paddlevit_dist.models import create_model
 from paddlevit_dist.points.data.ply import read_vertices
@@ -117,7 +117,7 @@ def test_stuff_is_not_grouped_and_scenes_are_not_joined():
 def test_a_training_step_reaches_every_parameter():
     task = task_of("POINTS.INSTANCES.PREPARE_EPOCHS", "0", "POINTS.INSTANCES.CLUSTER_POINTS", "2")
     model, batch = model_and_batch(task, "train")
-    terms = task.train_step(model, batch, Moment(1, 0, 10))
+    terms = task.train_step(model, batch, Step(1, 0, 10))
     assert terms["score"].count.item() > 1
     assert {name: term.weight for name, term in terms.items()} == {
         "semantic": 1.0,
@@ -139,7 +139,7 @@ def test_frozen_parts_get_no_gradient_with_and_without_clusters():
     for prepare_epochs in ("0", "1"):
         task = task_of("POINTS.INSTANCES.FROZEN", parts, "POINTS.INSTANCES.PREPARE_EPOCHS", prepare_epochs)
         model, batch = model_and_batch(task, "train", (0,))
-        terms = task.train_step(model, batch, Moment(1, 0, 10))
+        terms = task.train_step(model, batch, Step(1, 0, 10))
         paddle.add_n([term.sum * term.weight for term in terms.values() if term.weight]).backward()
         for name, parameter in model.named_parameters():
             is_trained = name.startswith(("input_conv.", "output_layer.", "linear.", "offset")) and "_mean" not in name
@@ -150,11 +150,10 @@ def test_the_score_of_a_cluster_depends_on_its_own_points():
     task = task_of("POINTS.INSTANCES.CLUSTER_POINTS", "5")
     model, batch = model_and_batch(task, "val")
     model.eval()
-    xyz, scene_of = batch["locs_float"].numpy(), np.repeat([0, 1], np.diff(batch["offsets"].numpy()))
-    grouping = Grouping(xyz, scene_of, THINGS, 0.16, 5, 14, 50.0, np.full(3, 0.5))
-    voxels = SparseTensor(batch["voxel_feats"], plan=Plan.of_batch(batch))
-    clusters, scores = model(voxels, batch["p2v_map"], grouping)[2:]
-    features, _, _ = super(type(model), model).forward(voxels, batch["p2v_map"])
+    clusters, scores = task.forward(model, batch, np.full(3, 0.5))[2:]
+    features, _, _ = super(type(model), model).forward(
+        SparseTensor(batch["voxel_feats"], plan=Plan.of_batch(batch)), batch["p2v_map"]
+    )
     number = int(np.argmax(np.diff(clusters.offsets)))
     members = clusters.points[clusters.offsets[number] : clusters.offsets[number + 1]]
     alone = clusters._replace(
@@ -162,6 +161,8 @@ def test_the_score_of_a_cluster_depends_on_its_own_points():
         points=members,
         offsets=np.array([0, len(members)], np.int32),
     )
+    xyz = batch["locs_float"].numpy()
+    grouping = Grouping(xyz, np.zeros(len(xyz), int), THINGS, 0.16, 5, 14, 50.0, np.full(3, 0.5))
     again = model.scores(features, alone, grouping, ())
     np.testing.assert_allclose(again.numpy(), scores.numpy()[number : number + 1], rtol=1e-4, atol=1e-5)
 
@@ -174,7 +175,7 @@ def test_training_goes_on_without_instances_or_labels(what):
     batch["instance_centres"] = paddle.full_like(batch["instance_centres"], -100.0)
     if what == "labels":
         batch["labels"] = paddle.full_like(batch["labels"], -100)
-    terms = task.train_step(model, batch, Moment(1, 0, 10))
+    terms = task.train_step(model, batch, Step(1, 0, 10))
     assert terms["offset"].sum.item() == terms["direction"].sum.item() == 0.0
     assert (terms["semantic"].sum.item() == 0.0) == (what == "labels")
     paddle.add_n([term.sum * term.weight for term in terms.values() if term.weight]).backward()
@@ -201,16 +202,16 @@ class Oracle(paddle.nn.Layer):
 
 
 def test_an_evaluation_writes_what_is_predicted(tmp_path):
-    task = task_of()
-    task.predictions = tmp_path
+    task = task_of("-eval", "-pretrained=x", "SAVE_PREDICTIONS", "true")
     _, batch = model_and_batch(task, "val")
     rooms = [SyntheticRooms(None, "val", None, num_val=2, spacing_m=0.08).read(i) for i in range(2)]
     outputs = [true_output(room, 0.02) for room in rooms]
     oracle = Oracle(*(paddle.concat(part) for part in zip(*outputs)))
     metrics = task.build_metrics()
-    task.eval_step(oracle, batch, metrics)
+    writer = task.prediction_writer(tmp_path)
+    task.eval_step(oracle, batch, EvaluationStep(metrics, writer))
     assert metrics.compute(metrics.state)["AP50"] > 0.9
-    assert "predicted_masks" in task.finish_predictions()[0]
+    assert "predicted_masks" in writer.finish()[0]
     for room in rooms:
         lines = (tmp_path / f"{room.name}.txt").read_text().splitlines()
         assert len(lines) > 3
@@ -246,13 +247,19 @@ def test_pictures_show_the_instances_of_a_batch():
 def test_before_clusters_are_formed_an_evaluation_has_none():
     task = task_of("POINTS.INSTANCES.PREPARE_EPOCHS", "2")
     model, batch = model_and_batch(task, "val", (0,))
-    task.train_step(model, dict(batch), Moment(1, 0, 10))
-    metrics = task.build_metrics()
     model.eval()
-    with paddle.no_grad():
-        task.eval_step(model, batch, metrics)
-    values = metrics.compute(metrics.state)
-    assert values["AP50"] == 0.0 and values["points"] > 0
+    formed = []
+
+    def watched(voxels, inverse, grouping):
+        formed.append(grouping is not None)
+        return model(voxels, inverse, grouping)
+
+    for epoch in (2, 3, None):  # None: nothing is trained
+        metrics = task.build_metrics()
+        with paddle.no_grad():
+            task.eval_step(watched, batch, EvaluationStep(metrics, epoch=epoch))
+        assert metrics.compute(metrics.state)["points"] > 0
+    assert formed == [False, True, True]
 
 
 def test_what_cannot_be_trained_is_refused_in_one_line():
@@ -262,5 +269,5 @@ def test_what_cannot_be_trained_is_refused_in_one_line():
         task_of("POINTS.INSTANCES.STUFF", f"[{','.join(CLASS_NAMES)}]").build_dataset("train", None)
     with pytest.raises(UserError, match="NUM_CLASSES"):
         task_of("-num_classes=7").build_dataset("train", None)
-    with pytest.raises(UserError, match="no scenes of points"):
+    with pytest.raises(UserError, match="digits holds pictures, but TASK pointgroup reads scenes"):
         task_of("-dataset=digits").build_dataset("train", None)

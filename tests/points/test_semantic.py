@@ -7,13 +7,12 @@ import paddle
 import pytest
 
 from paddlevit_dist import config
-from paddlevit_dist.contracts.task import Moment
+from paddlevit_dist.contracts.task import EvaluationStep, Step
 from paddlevit_dist.errors import UserError
 from paddlevit_dist.points.data.samples import PointSample, PointSamples, join_views
 from paddlevit_dist.points.data.scannet_classes import NYU40_NUMBERS
 from paddlevit_dist.points.data.scene import Scene
 from paddlevit_dist.points.segmentation.task import SemanticSegmentation
-from paddlevit_dist.points.sparse import Plan, SparseTensor
 
 SMALL = ["TASK", "semantic_segmentation", "-dataset=synthetic_rooms", "MODEL.NAME", "minkunet_tutorial"]
 ROOMS = [
@@ -113,12 +112,7 @@ def forward(task: SemanticSegmentation, samples: list, model=None):
     model = task.build_model() if model is None else model
     batch = task.collate(samples)
     counts = task.counts(batch)
-    return model, counts, task.train_step(model, tensors(batch), Moment(1, 0, 10))
-
-
-def point_logits(model, batch: dict) -> paddle.Tensor:
-    """(views x P, classes): each point has those of its voxel."""
-    return paddle.gather(model(SparseTensor(batch["features"], plan=Plan.of_batch(batch))), batch["inverse"])
+    return model, counts, task.train_step(model, tensors(batch), Step(1, 0, 10))
 
 
 def test_the_loss_is_summed_over_the_labelled_points():
@@ -127,7 +121,7 @@ def test_the_loss_is_summed_over_the_labelled_points():
     samples = read_all(samples_of(scene(300, 0), scene(50, 1)))
     model, counts, terms = forward(task, samples)
     batch = tensors(task.collate(samples))
-    logits = point_logits(model, batch).numpy().astype(np.float64)
+    logits = task.point_logits(model, batch).numpy().astype(np.float64)
     labels = np.concatenate([sample.scene.semantic for sample in samples])
     known = labels != -100
     log_shares = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
@@ -150,7 +144,7 @@ def test_scenes_without_points_go_on(scenes):
     assert all(gradient is not None and np.isfinite(gradient.numpy()).all() for gradient in gradients)
     metrics = task.build_metrics()
     model.eval()
-    task.eval_step(model, tensors(task.collate(read_all(samples_of(*scenes)))), metrics)
+    task.eval_step(model, tensors(task.collate(read_all(samples_of(*scenes)))), EvaluationStep(metrics))
     assert metrics.compute(metrics.state)["points"] == counts["loss"]
 
 
@@ -172,9 +166,9 @@ def test_several_directions_average_their_shares():
     model.eval()
     batch = tensors(task.collate(samples))
     metrics = task.build_metrics()
-    task.eval_step(model, batch, metrics)
+    task.eval_step(model, batch, EvaluationStep(metrics))
     points = len(samples[0].scene.xyz)
-    logits = point_logits(model, batch).numpy().reshape(4, points, 20)
+    logits = task.point_logits(model, batch).numpy().reshape(4, points, 20)
     shares = np.exp(logits - logits.max(-1, keepdims=True))
     shares /= shares.sum(-1, keepdims=True)
     predicted, labels = shares.mean(axis=0).argmax(-1), samples[0].scene.semantic
@@ -183,15 +177,15 @@ def test_several_directions_average_their_shares():
 
 
 def test_predictions_are_written_as_text_and_coloured_points(tmp_path):
-    task = task_of()
+    task = task_of("-eval", "-pretrained=x", "SAVE_PREDICTIONS", "true")
     dataset = task.build_dataset("val", None)
-    task.predictions = tmp_path
+    writer = task.prediction_writer(tmp_path)
     samples = [dataset.sample(index, np.random.default_rng(0)) for index in range(2)]
     model = task.build_model()
     model.eval()
     batch = tensors(task.collate(samples))
-    task.eval_step(model, batch, task.build_metrics())
-    expected = point_logits(model, batch).argmax(axis=-1).numpy()
+    task.eval_step(model, batch, EvaluationStep(task.build_metrics(), writer))
+    expected = task.point_logits(model, batch).argmax(axis=-1).numpy()
     start = 0
     for sample in samples:
         end = start + len(sample.scene.xyz)
@@ -205,11 +199,14 @@ def test_predictions_are_written_as_text_and_coloured_points(tmp_path):
         assert len(set(colours.values())) == len(colours)
         assert all(tuple(rgb) == colours[int(label)] for label, rgb in zip(points["label"], points["rgb"].tolist()))
         start = end
-    assert "ScanNet" in task.finish_predictions()[0]
+    assert "ScanNet" in writer.finish()[0]
 
 
 def test_pictures_are_no_scenes():
-    with pytest.raises(UserError, match="data set digits has no scenes of points.* synthetic_rooms"):
+    with pytest.raises(
+        UserError,
+        match="digits holds pictures, but TASK semantic_segmentation reads scenes: take .*synthetic",
+    ):
         task_of("-dataset=digits").build_dataset("val", None)
 
 

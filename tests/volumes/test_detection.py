@@ -232,8 +232,14 @@ def test_pictures_show_training_crops_and_whole_volumes():
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (["-dataset=digits"], "data set digits has no landmarks"),
-        (["TASK", "classification"], "holds volumes with landmarks: add TASK landmarks"),
+        (
+            ["-dataset=digits"],
+            "digits holds pictures, but TASK landmarks reads volumes: take landmarks, syn",
+        ),
+        (
+            ["TASK", "classification"],
+            "synthetic_landmarks holds volumes, but TASK classification reads pictures",
+        ),
         (["-num_classes=3"], "MODEL.NUM_CLASSES .* is 3, but there are 8 landmarks"),
         (["VOLUMES.INTENSITY_WINDOW", "[5,1]"], "expected the smaller number first"),
         (["VOLUMES.MIRROR_PAIRS", "[nose]"], "VOLUMES.MIRROR_PAIRS 'nose'"),

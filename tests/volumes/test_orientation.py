@@ -13,6 +13,7 @@ from distributed.harness import ROOT
 from volumes.volume_files import AFFINE, voxels, world, write_landmarks, write_volume
 
 from paddlevit_dist import config
+from paddlevit_dist.contracts.task import EvaluationStep
 from paddlevit_dist.errors import UserError
 from paddlevit_dist.registry import resolve
 from paddlevit_dist.volumes import landmark_files
@@ -122,15 +123,15 @@ def predict(data: Path, out: Path, *arguments: str) -> Dict[str, List[Dict[str, 
     task = task_for(data, *arguments)
     samples = task.build_dataset("val", out / "cache")
     paddle.seed(0)
-    model, metrics = task.build_model(), task.build_metrics()
+    model = task.build_model()
     model.eval()
-    task.predictions = out
     out.mkdir(exist_ok=True)
+    step = EvaluationStep(task.build_metrics(), task.prediction_writer(out))
     for index in range(len(samples)):
         batch = task.collate([samples.sample(index, np.random.default_rng(0))])
         with paddle.no_grad():
-            task.eval_step(model, {name: paddle.to_tensor(array) for name, array in batch.items()}, metrics)
-    task.finish_predictions()
+            task.eval_step(model, {name: paddle.to_tensor(array) for name, array in batch.items()}, step)
+    step.writer.finish()
     rows: Dict[str, List[Dict[str, str]]] = {}
     with open(out / "landmarks.csv", newline="") as lines:
         for row in csv.DictReader(lines):

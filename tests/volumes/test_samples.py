@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from paddlevit_dist.errors import UserError
+from paddlevit_dist.volumes.dataset import VolumeDataset
 from paddlevit_dist.volumes.geometry import Geometry, rotation
 from paddlevit_dist.volumes.samples import Augmentation, Map, VolumeSamples, cut, mirror_order
 from paddlevit_dist.volumes.store import Decoded
@@ -15,7 +16,7 @@ NAMES = ["left_eye", "nose", "right_eye"]
 POINTS = np.array([[12.0, 14.0, 8.0], [10.0, 20.0, 16.0], [12.0, 14.0, 25.0]])
 
 
-class OneVolume:
+class OneVolume(VolumeDataset):
     """A smooth blob at each landmark, 1, 2 and 3 times as bright, so that its place can be found again."""
 
     names = NAMES

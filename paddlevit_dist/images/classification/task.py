@@ -11,12 +11,14 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 
-from ...contracts.task import Moment, Task, Term
+from ...contracts.dataset import Samples
+from ...contracts.task import EvaluationStep, ExportParts, Step, Task, Term
 from ...errors import UserError
 from ...models import create_model
 from ...parallel import all_gather, is_main, rank
 from ..data.class_balance import class_weights, draw_balanced_order, weighted_cross_entropy
-from ..data.image_dataset import open_pictures
+from ..data.held_out import open_pictures
+from ..data.image_dataset import ImageDataset
 from ..data.inspection import Inspection
 from ..data.left_out import printable
 from ..data.quarantine import QUARANTINE_FILE, Replacements, write_quarantine
@@ -34,11 +36,12 @@ _ANY_NUMBER_OF_CLASSES = 10  # of a model that is only built to see that its dim
 _MOST_CLASSES_TOLD = 20
 
 
-class ImageSamples:
+class ImageSamples(Samples):
     """A data set of pictures with its transform: what a loader process reads."""
 
-    def __init__(self, dataset: Any, transform: Any, erasing: Optional[RandomErasing] = None) -> None:
+    def __init__(self, dataset: ImageDataset, transform: Any, erasing: Optional[RandomErasing] = None) -> None:
         self.dataset = dataset
+        self.notices: List[str] = []
         self.transform = transform
         self.erasing = erasing
         self.reader: Any = dataset.read
@@ -107,7 +110,6 @@ class Classification(Task):
         dataset, notes = open_pictures(self.config, split, cache_folder)
         self._check_classes(dataset)
         notes += self._inspection.look(dataset, split, dataset.num_classes)
-        self.notices += [note for note in map(printable, notes) if note not in self.notices]
         is_training = split == "train"
         transform = build_transform(
             dataset.kind,
@@ -122,6 +124,7 @@ class Classification(Task):
             augment=build_augmentation(self.config.TRAIN, data.IMAGENET_MEAN) if is_training else None,
         )
         samples = ImageSamples(dataset, transform, self.erasing if is_training else None)
+        samples.notices = [*map(printable, notes)]
         if is_training:
             self._apply_training_policies(samples)
         return samples
@@ -129,9 +132,9 @@ class Classification(Task):
     def describe_samples(self, samples: Any) -> str:
         said = super().describe_samples(samples)
         # A program may hand the trainer samples of its own.
-        labels = getattr(samples.dataset, "labels", None) if isinstance(samples, ImageSamples) else None
-        if labels is None:
+        if not isinstance(samples, ImageSamples) or samples.dataset.labels is None:
             return said
+        labels = samples.dataset.labels
         numbers = np.bincount(np.asarray(labels, dtype=np.int64), minlength=samples.dataset.num_classes)
         if len(numbers) > _MOST_CLASSES_TOLD:
             return f"{said} of {len(numbers):,} classes, {numbers.min():,} to {numbers.max():,} each"
@@ -142,7 +145,7 @@ class Classification(Task):
         facts = super().about_data(samples)
         if not isinstance(samples, ImageSamples):  # a program's own
             return facts
-        labels = getattr(samples.dataset, "labels", None)
+        labels = samples.dataset.labels
         if labels is not None:
             facts["labels"] = hashlib.sha256(np.ascontiguousarray(labels, dtype="<i8").tobytes()).hexdigest()[:16]
         if samples.class_names is not None:
@@ -152,7 +155,7 @@ class Classification(Task):
     def _apply_training_policies(self, samples: ImageSamples) -> None:
         """Class weights, class-balanced reading and the replacement of unreadable pictures; never in an evaluation."""
         data = self.config.DATA
-        labels = getattr(samples.dataset, "labels", None)
+        labels = samples.dataset.labels
         if labels is None and (data.CLASS_BALANCED or self.config.TRAIN.CLASS_WEIGHTS is not None):
             raise UserError(
                 f"data set {data.DATASET} does not tell its labels: give it an attribute 'labels', or leave out "
@@ -167,11 +170,11 @@ class Classification(Task):
 
     def _use_fast_decoder(self, samples: ImageSamples) -> None:
         cv2 = require_opencv()
-        if not (hasattr(samples.dataset, "reading") and isinstance(samples.transform, TrainingTransform)):
+        if samples.dataset.reading is None or not isinstance(samples.transform, TrainingTransform):
             raise UserError(f"DATA.DECODER fast is for data sets of picture files, not for {self.config.DATA.DATASET}")
         samples.reader = FastReader(samples.dataset, self.config.DATA.IMAGE_CHANNELS)
         samples.transform = FastTransform(samples.transform)
-        self.notices.append(f"training pictures are read with OpenCV {cv2.__version__} (DATA.DECODER fast)")
+        samples.notices.append(f"training pictures are read with OpenCV {cv2.__version__} (DATA.DECODER fast)")
 
     def finish_epoch(self) -> List[str]:
         """Bring the unreadable pictures that all ranks have met into one list; every rank must call this."""
@@ -203,9 +206,9 @@ class Classification(Task):
             batch.update(self.erasing.collate(drawn))
         return batch
 
-    def build_model(self) -> paddle.nn.Layer:
+    def build_model(self, num_classes: Optional[int] = None) -> paddle.nn.Layer:
         config = self.config
-        model = self._create_model(self.num_classes)
+        model = self._create_model(num_classes or self.num_classes)
         if not config.EVAL:
             self.teacher = teacher_of(config.TRAIN, self.num_classes, config.DATA)
             if self.teacher is not None and hasattr(model, "distilled_training"):
@@ -256,9 +259,9 @@ class Classification(Task):
     def __getstate__(self) -> Dict[str, Any]:
         return {**self.__dict__, "_tensors": None, "_inspection": None}
 
-    def train_step(self, model: paddle.nn.Layer, batch: Dict[str, paddle.Tensor], moment: Moment) -> Dict[str, Term]:
+    def train_step(self, model: paddle.nn.Layer, batch: Dict[str, paddle.Tensor], step: Step) -> Dict[str, Term]:
         labels = batch["labels"]
-        images, mix = self._training_images(batch, moment)
+        images, mix = self._training_images(batch, step)
         outputs = model(images)
         # A distilled model has two heads, for the labels and for the teacher; each (batch, classes).
         heads = outputs if isinstance(outputs, tuple) else (outputs, outputs)
@@ -282,18 +285,18 @@ class Classification(Task):
             "top-1": shown_accuracy,
         }
 
-    def _training_images(self, batch: Dict[str, paddle.Tensor], moment: Moment) -> Tuple[paddle.Tensor, Optional[Mix]]:
+    def _training_images(self, batch: Dict[str, paddle.Tensor], step: Step) -> Tuple[paddle.Tensor, Optional[Mix]]:
         """What the model is given: normalised, erased and mixed; and how it was mixed."""
         images = self.normalise(batch["images"])
         if self.erasing is not None:
             images = self.erasing.fill(images, batch)
-        mix = self._draw_mix(images.shape, moment)
+        mix = self._draw_mix(images.shape, step)
         return (images if mix is None else mix.images(images)), mix
 
     def pictures(self, samples: ImageSamples, batch: Dict[str, np.ndarray], epoch: int) -> List[Tuple[np.ndarray, str]]:
         """A collated training batch as the model sees it: uint8 (height, width[, 3]) pictures with captions."""
         tensors = {name: paddle.to_tensor(array) for name, array in batch.items()}
-        images, mix = self._training_images(tensors, Moment(epoch, epoch, epoch + 1))
+        images, mix = self._training_images(tensors, Step(epoch, epoch, epoch + 1))
         targets = F.one_hot(tensors["labels"], self.num_classes)
         shares = (targets if mix is None else mix.targets(targets)).numpy()  # (batch, classes)
         return list(zip(self._as_pixels(images), (self._caption(row, samples.class_names) for row in shares)))
@@ -321,11 +324,11 @@ class Classification(Task):
         names = [class_names[label] if class_names else str(label) for label in best]
         return names[0] if len(best) == 1 else " ".join(f"{n} {shares[i]:.0%}" for n, i in zip(names, best))
 
-    def _draw_mix(self, shape: Sequence[int], moment: Moment) -> Optional[Mix]:
+    def _draw_mix(self, shape: Sequence[int], step: Step) -> Optional[Mix]:
         """How to mix this process's micro-batch; None: not at all."""
         if self.mixing is None:
             return None
-        generator = np.random.default_rng([self.config.SEED, moment.update, rank(), moment.micro])
+        generator = np.random.default_rng([self.config.SEED, step.update, rank(), step.micro])
         return self.mixing.draw(generator, tuple(shape))
 
     def _cross_entropy(self, logits: paddle.Tensor, labels: paddle.Tensor, mix: Optional[Mix]) -> paddle.Tensor:
@@ -346,8 +349,21 @@ class Classification(Task):
         uniform = -F.log_softmax(logits, axis=-1).mean(axis=-1).sum()
         return (1.0 - smoothing) * true_label + smoothing * uniform
 
-    def eval_step(self, model: paddle.nn.Layer, batch: Dict[str, paddle.Tensor], metrics: "ClassificationMetrics"):
-        metrics.update(model(self.normalise(batch["images"])), batch["labels"])
+    def eval_step(self, model: paddle.nn.Layer, batch: Dict[str, paddle.Tensor], step: EvaluationStep) -> None:
+        step.metrics.update(model(self.normalise(batch["images"])), batch["labels"])
 
-    def build_metrics(self) -> "ClassificationMetrics":
+    def predict_step(self, model: paddle.nn.Layer, batch: Dict[str, paddle.Tensor]) -> List[np.ndarray]:
+        """The probability of each class, float32 (classes,), for each picture."""
+        return list(F.softmax(model(self.normalise(batch["images"])).astype("float32"), axis=-1).numpy())
+
+    def export_parts(self) -> ExportParts:
+        data = self.config.DATA
+        about = {
+            "mean": [float(value) for value in data.IMAGENET_MEAN],
+            "standard_deviation": [float(value) for value in data.IMAGENET_STD],
+            "crop_pct": float(data.CROP_PCT),
+        }
+        return ExportParts(data.IMAGE_CHANNELS, about)
+
+    def build_metrics(self) -> ClassificationMetrics:
         return ClassificationMetrics(self.num_classes)

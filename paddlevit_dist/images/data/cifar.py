@@ -18,6 +18,7 @@ from PIL import Image
 from ...checkpoint.unpickling import restricted_load
 from ...errors import UserError
 from ...files import atomic_file
+from .image_dataset import ImageDataset
 from .reading import check_labels, check_split
 
 SIDE = 32
@@ -178,15 +179,13 @@ def _state(file: Path) -> Tuple[int, int]:
 _HOME = "https://www.cs.toronto.edu/~kriz/cifar.html"
 
 
-class _Cifar:
+class _Cifar(ImageDataset):
     """Colour pictures of 32 x 32; the published test set is "val"."""
 
     name: str
     class_names: List[str]
     label_key: str
     publications: Tuple[Publication, ...]
-    kind = "photo"
-    image_mode = "RGB"
 
     def __init__(self, data_path: Optional[str], split: str, cache_folder: Path) -> None:
         """Find the archive or its extracted folder and convert ``split``, "train" or "val", unless that was done.

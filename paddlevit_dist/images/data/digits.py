@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Optional, Tuple
 import numpy as np
 from PIL import Image
 
+from .image_dataset import ImageDataset
 from .reading import check_split
 
 FILE = Path(__file__).with_name("digits.npz")
@@ -21,7 +22,7 @@ class _Samples(NamedTuple):
     rows: np.ndarray  # (samples,) int64, position among the 1,797 published samples
 
 
-class Digits:
+class Digits(ImageDataset):
     """1,797 grey pictures of 8 x 8; every fifth (360) is held out as "val", the other 1,437 are "train".
 
     Source: E. Alpaydin and C. Kaynak, "Optical Recognition of Handwritten Digits", UCI Machine Learning Repository,

@@ -1,4 +1,4 @@
-"""Split one data set into training and validation pictures, class by class."""
+"""The pictures of a run: a split as it lies there, or a part of one data set, divided class by class."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from typing import Any, List, Optional, Tuple
 import numpy as np
 from PIL import Image
 
+from ...contracts.dataset import dataset_class
 from ...errors import UserError
 from ...files import atomic_file
-from .reading import check_split
+from .image_dataset import ImageDataset
+from .reading import Reading, check_split
+
+VAL_FILES = "val_files.txt"
 
 
-class Part:
+class Part(ImageDataset):
     """Some rows of another data set. Its pickle holds the other data set and the name of a memory-mapped file."""
 
-    def __init__(self, dataset: Any, rows_file: Path) -> None:
+    def __init__(self, dataset: ImageDataset, rows_file: Path) -> None:
         """Serve the rows of ``dataset`` that ``rows_file`` lists, int64."""
         self.dataset = dataset
         self.rows_file = str(rows_file)
         self._rows: Optional[np.ndarray] = None
         self._labels: Optional[np.ndarray] = None
+        self.kind, self.image_mode = dataset.kind, dataset.image_mode
+        self.num_classes, self.notices, self.left_out = dataset.num_classes, dataset.notices, dataset.left_out
 
     def __getstate__(self) -> Any:
-        return {**self.__dict__, "_rows": None, "_labels": None}
-
-    def __getattr__(self, name: str) -> Any:
-        """Facts of the whole data set: kind, image_mode, num_classes, class_names, notes."""
-        if name.startswith("_") or name == "dataset":
-            raise AttributeError(name)
-        return getattr(self.dataset, name)
+        return {**self.__dict__, "_rows": None, "_labels": None, "left_out": None}
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -58,6 +58,16 @@ class Part:
         if self._rows is None:
             self._rows = np.asarray(np.load(self.rows_file, mmap_mode="r", allow_pickle=False))
         return self._rows
+
+    @property
+    def reading(self) -> Optional[Reading]:  # type: ignore[override] # it is the whole data set's
+        """How the whole data set decodes its files."""
+        return self.dataset.reading
+
+    @property
+    def class_names(self) -> Optional[List[str]]:
+        """Name of each class, as the whole data set has them."""
+        return self.dataset.class_names
 
     @property
     def labels(self) -> np.ndarray:
@@ -101,8 +111,54 @@ def choose_held_out(labels: np.ndarray, fraction: float, seed: int) -> np.ndarra
     return held_out
 
 
-def list_held_out(part: Part, root: Optional[str]) -> List[str]:
-    """A line for each picture of ``part``, relative to ``root`` where it lies below it."""
+def list_held_out(part: Part) -> List[str]:
+    """A line for each picture of ``part``, relative to the folder of the data where it lies below it."""
+    root = part.dataset.root
     prefix = "" if root is None else f"{root.rstrip('/')}/"
     described = (part.describe(index) for index in range(len(part)))
     return [line[len(prefix) :] if prefix and line.startswith(prefix) else line for line in described]
+
+
+def open_pictures(config: Any, split: str, cache_folder: Path) -> Tuple[ImageDataset, List[str]]:
+    """The data set of DATA.DATASET for ``split``, and what the record should say of it.
+
+    Raises:
+        UserError: the data are missing or damaged, or a folder cannot be made.
+    """
+    data = config.DATA
+    cache_folder = _cache_folder(data.CACHE_FOLDER, cache_folder)
+    kind = dataset_class(config, ImageDataset)
+    if data.VAL_FRACTION is None:
+        dataset = kind.open(config, split, cache_folder)
+    else:
+        dataset = kind.whole(data.DATA_PATH, cache_folder)
+    dataset.read_with(Reading(data.EXIF_ROTATE, data.MAX_PIXELS))
+    notes = list(dataset.notices)
+    if data.VAL_FRACTION is not None:
+        dataset = hold_out(dataset, split, data.VAL_FRACTION, data.VAL_SEED, cache_folder)
+        if split == "val":
+            notes.append(_list_part(config, dataset))
+    return dataset, notes
+
+
+def _cache_folder(wanted: Any, usual: Path) -> Path:
+    if wanted is None:
+        return usual
+    folder = Path(wanted).expanduser().absolute()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"DATA.CACHE_FOLDER {folder} cannot be made: {error.strerror}; choose another") from error
+    return folder
+
+
+def _list_part(config: Any, part: Part) -> str:
+    data = config.DATA
+    file = Path(config.SAVE, VAL_FILES)
+    lines = list_held_out(part)
+    with atomic_file(file) as out:
+        out.write("".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape"))
+    return (
+        f"note: {len(part):,} of {len(part.dataset):,} training pictures are held out for validation "
+        f"(DATA.VAL_FRACTION {data.VAL_FRACTION:g}, VAL_SEED {data.VAL_SEED}), listed in {file}"
+    )

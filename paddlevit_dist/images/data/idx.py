@@ -16,6 +16,7 @@ from PIL import Image
 
 from ...errors import UserError
 from ...files import atomic_file
+from .image_dataset import ImageDataset
 from .reading import check_labels, check_split, existing_folder
 
 _UNSIGNED_BYTE = 0x08
@@ -148,7 +149,7 @@ def _truncated(source: str, expected: Any, found: int) -> UserError:
 _PREFIXES = {"train": "train", "val": "t10k"}
 
 
-class _IdxImages:
+class _IdxImages(ImageDataset):
     """Grey pictures and labels of one split, mapped from a pair of IDX files."""
 
     name: str

@@ -1,4 +1,4 @@
-"""What data sets of single picture files have in common: a path index, and pictures opened one by one."""
+"""What all data sets of pictures have in common, and those of single picture files among them."""
 
 from __future__ import annotations
 
@@ -9,20 +9,56 @@ from typing import Any, List, Optional, Sequence, Tuple
 import numpy as np
 from PIL import Image
 
+from ...contracts.dataset import Dataset
 from ...errors import UserError
-from ...files import atomic_file
 from ...loading.path_index import PathIndex
-from ...registry import resolve
-from .held_out import Part, hold_out, list_held_out
 from .left_out import LeftOut
 from .reading import Reading, decode_image, read_file
 
+FILE = "classes.txt"
 
-class IndexedImages:
+
+class ImageDataset(Dataset):
+    """Pictures with a class each: ``read(index)`` gives ``(PIL picture, label)``."""
+
+    holds = "pictures"
+    #: "photo": cropped and resized at random in training; "glyph": small signs, shifted and turned
+    kind: str = "photo"
+    #: of Pillow, that pictures come in
+    image_mode: str = "RGB"
+    #: folder that its files lie below; None: they are not in one
+    root: Optional[str] = None
+    #: how picture files are decoded; None: its pictures are no files, and were checked as a whole when it was opened
+    reading: Optional[Reading] = None
+    #: what lies beside the pictures and is not read; None: nothing was looked for
+    left_out: Optional[LeftOut] = None
+
+    @classmethod
+    def whole(cls, data_path: Optional[str], cache_folder: Path) -> ImageDataset:
+        """All pictures that may be divided into training and validation (DATA.VAL_FRACTION)."""
+        return cls(data_path, "train", cache_folder)
+
+    def read_with(self, reading: Reading) -> None:
+        """Decode picture files in this way from now on; without effect on any other pictures."""
+        if self.reading is not None:
+            self.reading = reading
+
+    def encoded(self, index: int) -> bytes:
+        """Of a data set of picture files: the file of picture ``index`` as it is.
+
+        Raises:
+            UnreadablePicture: it is missing or may not be read.
+        """
+        raise NotImplementedError
+
+    def num_bytes(self, index: int) -> int:
+        """Of a data set of picture files: the size of that of picture ``index``; -1 where it is missing."""
+        raise NotImplementedError
+
+
+class IndexedImages(ImageDataset):
     """Pictures named by a path index; nothing is known about a picture until it is read."""
 
-    kind = "photo"
-    image_mode = "RGB"
     reading = Reading()
 
     def __init__(self, root: str, index: PathIndex, num_classes: int, left_out: Optional[LeftOut] = None) -> None:
@@ -48,11 +84,6 @@ class IndexedImages:
         return decode_image(read_file(path), path, self.image_mode, self.reading), self._index.label(index)
 
     def encoded(self, index: int) -> bytes:
-        """The file of picture ``index`` as it is.
-
-        Raises:
-            UnreadablePicture: the file is missing or may not be read.
-        """
         return read_file(self.describe(index))
 
     def describe(self, index: int) -> str:
@@ -60,7 +91,6 @@ class IndexedImages:
         return os.path.join(self.root, self._index.path(index))
 
     def num_bytes(self, index: int) -> int:
-        """Size of the file of picture ``index``; -1 where it is missing."""
         try:
             return os.stat(self.describe(index)).st_size
         except (OSError, ValueError):
@@ -80,9 +110,6 @@ class IndexedImages:
     def fingerprint(self) -> str:
         """Changes with the list of pictures and labels, not with where they lie."""
         return self._index.key.hex()
-
-
-FILE = "classes.txt"
 
 
 def read_class_names(root: str) -> Optional[List[str]]:
@@ -134,54 +161,3 @@ def name_folders(root: str, folders: Sequence[str]) -> List[str]:
     if set(names) == set(folders):
         return list(folders)
     return names
-
-
-VAL_FILES = "val_files.txt"
-
-
-def open_pictures(config: Any, split: str, cache_folder: Path) -> Tuple[Any, List[str]]:
-    """The data set of DATA.DATASET for ``split``, and what the record should say of it.
-
-    Raises:
-        UserError: the data are missing or damaged, or a folder cannot be made.
-    """
-    data = config.DATA
-    cache_folder = _cache_folder(data.CACHE_FOLDER, cache_folder)
-    target = resolve("dataset", data.DATASET)
-    if data.VAL_FRACTION is None:
-        dataset = target(data.DATA_PATH, split, cache_folder)
-    elif hasattr(target, "whole"):
-        dataset = target.whole(data.DATA_PATH, cache_folder)
-    else:
-        dataset = target(data.DATA_PATH, "train", cache_folder)
-    if hasattr(dataset, "reading"):
-        dataset.reading = Reading(data.EXIF_ROTATE, data.MAX_PIXELS)
-    notes = list(getattr(dataset, "notes", []))
-    if data.VAL_FRACTION is not None:
-        dataset = hold_out(dataset, split, data.VAL_FRACTION, data.VAL_SEED, cache_folder)
-        if split == "val":
-            notes.append(_list_part(config, dataset))
-    return dataset, notes
-
-
-def _cache_folder(wanted: Any, usual: Path) -> Path:
-    if wanted is None:
-        return usual
-    folder = Path(wanted).expanduser().absolute()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"DATA.CACHE_FOLDER {folder} cannot be made: {error.strerror}; choose another") from error
-    return folder
-
-
-def _list_part(config: Any, part: Part) -> str:
-    data = config.DATA
-    file = Path(config.SAVE, VAL_FILES)
-    lines = list_held_out(part, getattr(part.dataset, "root", None))
-    with atomic_file(file) as out:
-        out.write("".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape"))
-    return (
-        f"note: {len(part):,} of {len(part.dataset):,} training pictures are held out for validation "
-        f"(DATA.VAL_FRACTION {data.VAL_FRACTION:g}, VAL_SEED {data.VAL_SEED}), listed in {file}"
-    )

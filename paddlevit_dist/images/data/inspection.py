@@ -108,9 +108,9 @@ class Inspection:
         Raises:
             UserError: a picture cannot be read, or an evaluation would leave pictures out.
         """
-        lines = self._left_out(getattr(dataset, "left_out", None))
+        lines = self._left_out(dataset.left_out)
         lines += classes_without_pictures(dataset, split, num_classes)
-        if hasattr(dataset, "reading"):  # of picture files; others were checked as a whole when they were opened
+        if dataset.reading is not None:  # of picture files; others were checked as a whole when they were opened
             opened = open_split(dataset, split)
             refuse_bad(opened, self.replaces_bad and split == "train")
             lines += findings(opened, dataset)
@@ -135,7 +135,7 @@ class Inspection:
 
 def classes_without_pictures(dataset: Any, split: str, num_classes: int) -> List[str]:
     """A line if the data set has classes of which ``split`` shows none."""
-    labels = getattr(dataset, "labels", None)
+    labels = dataset.labels
     if labels is None:
         return []
     missing = np.setdiff1d(np.arange(num_classes), np.unique(np.asarray(labels)))

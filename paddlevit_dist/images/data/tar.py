@@ -11,6 +11,7 @@ import numpy as np
 from PIL import Image
 
 from ...errors import UserError
+from .image_dataset import ImageDataset
 from .left_out import LeftOut
 from .reading import Reading, UnreadablePicture, check_split, decode_image, existing_folder
 from .tar_index import Preparation, TarIndex, read_preparation
@@ -18,7 +19,7 @@ from .tar_index import Preparation, TarIndex, read_preparation
 _OPEN_FILES = 64
 
 
-class TarImages:
+class TarImages(ImageDataset):
     """Pictures in tar files that stay packed: an index holds file, offset and size of each.
 
     The tar files of a split are those in ``data_path`` with the split in their name (``train-00000.tar``,
@@ -36,8 +37,6 @@ class TarImages:
     files. ``classes.txt`` names the classes.
     """
 
-    kind = "photo"
-    image_mode = "RGB"
     reading = Reading()
     layout = "with uncompressed tar files: train-*.tar and val-*.tar, or train/<class>.tar and val/<class>.tar"
 
@@ -52,7 +51,7 @@ class TarImages:
         preparation = read_preparation(self.root)
         self._index = TarIndex(self.root, split, cache_folder)
         self.num_classes = _count_classes(self._index, preparation)
-        self.notes: List[str] = [preparation.note(self.root)] if preparation else []
+        self.notices = [preparation.note(self.root)] if preparation else []
         self._files: OrderedDict = OrderedDict()
 
     def __getstate__(self) -> Any:

@@ -62,7 +62,7 @@ def prepare_shards(
         pass
     for abandoned in output.glob("*.tar.*.tmp"):  # of a run that was killed
         abandoned.unlink()
-    not_opened = sum(d.left_out.num_pictures for d in datasets.values() if getattr(d, "left_out", None))
+    not_opened = sum(d.left_out.num_pictures for d in datasets.values() if d.left_out)
     preparation = preparation._replace(complete=True, left_out=_gather_bad(output, names) + not_opened)
     write_preparation(output, preparation)
     return preparation

@@ -8,12 +8,13 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
+from ...contracts.dataset import Samples
 from .augment import Augmentation, Strength, affine_matrix, crop_to_budget, mix
 from .elastic import elastic_distortion
-from .scene import Scene
+from .scene import COLOR_RANGE, Scene
+from .scenes import SceneDataset
 from .voxels import first_occurrences, sparse_quantize, voxel_means
 
-COLOR_RANGE = (-1.0, 1.0)
 _FEATURE_CHANNELS = {"rgb": 3, "height": 1, "ones": 1}
 
 
@@ -44,11 +45,10 @@ class PointSample(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PointSamples:
+class PointSamples(Samples):
     """A data set of scenes with everything that is done to them: what a loader process reads.
 
     Args:
-        dataset: has ``__len__``, ``read(index)``, ``describe(index)``, ``class_names``.
         voxel_size_m: edge of a voxel.
         features: what a voxel shows, of "rgb", "height" and "ones".
         augmentation: of training scenes; None leaves them as they are.
@@ -57,9 +57,10 @@ class PointSamples:
         rotations: directions around z from which an evaluation sees a scene.
         voxel_features: "first": a voxel shows its first point; "mean": the mean over its points.
         color_range: what colours of 0 and 255 become.
+        notices: lines for the log.
     """
 
-    dataset: Any
+    dataset: SceneDataset
     voxel_size_m: float
     features: Tuple[str, ...]
     augmentation: Optional[Augmentation] = None
@@ -68,6 +69,7 @@ class PointSamples:
     rotations: int = 1
     voxel_features: str = "first"
     color_range: Tuple[float, float] = COLOR_RANGE
+    notices: Sequence[str] = ()
 
     def __len__(self) -> int:
         return len(self.dataset)

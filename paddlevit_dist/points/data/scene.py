@@ -8,6 +8,7 @@ import numpy as np
 
 CENTRED = "mean of a scene at the origin"  # what the coordinates of a data set may be
 AS_GIVEN = "as given"
+COLOR_RANGE = (-1.0, 1.0)  # what colours of 0 and 255 become for a network, unless POINTS.COLOR_RANGE says else
 IGNORED = -100  # label of a point without a class, and of one that belongs to no instance
 
 

@@ -8,6 +8,7 @@ from typing import List, Sequence
 
 import numpy as np
 
+from ...contracts.task import PredictionWriter
 from ...files import atomic_file
 from ..data.pictures import UNLABELLED, WIDTH_PX, draw
 from ..data.scannet_classes import CLASS_NAMES, NYU40_NUMBERS
@@ -19,7 +20,7 @@ MASKS_FOLDER = "predicted_masks"
 _NO_INSTANCE = np.array(UNLABELLED, np.uint8)
 
 
-class InstanceWriter:
+class InstanceWriter(PredictionWriter):
     """Writes for each scene what is predicted:
 
     - ``NAME.txt``, a line for each instance, best first: its mask file, class number and confidence; and
@@ -84,13 +85,12 @@ class InstanceWriter:
         with atomic_file(self.folder / f"{name}.txt") as file:  # last: what it lists is there
             file.write("".join(lines).encode())
 
-    def describe(self) -> str:
-        """One line on what is in the folder."""
+    def finish(self) -> List[str]:
         kind = "ScanNet's class numbers" if self.is_scannet else "class numbers"
-        return (
+        return [
             f"predictions in {self.folder}: NAME.txt and {MASKS_FOLDER}/ with {kind}, NAME_truth.ply and "
             "NAME_prediction.ply coloured by instance, NAME.png with truth (left) and prediction"
-        )
+        ]
 
 
 def draw_instances(xyz: np.ndarray, instance: np.ndarray, width_px: int = WIDTH_PX) -> np.ndarray:

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Optional, Tuple
+from typing import NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
+from ...contracts.dataset import Samples
 from ..compiled import compiled
 from ..data.augment import affine_matrix, mapped
 from ..data.elastic import elastic_distortion
-from ..data.samples import COLOR_RANGE
-from ..data.scene import IGNORED, Scene
+from ..data.scene import COLOR_RANGE, IGNORED, Scene
+from ..data.scenes import SceneDataset
 
 _STEP_VOXELS = 32  # by which the crop gets narrower, for each try
 _SLACK = 0.001
@@ -195,22 +196,23 @@ class InstanceSample(NamedTuple):
 
 
 @dataclass(frozen=True)
-class InstanceSamples:
+class InstanceSamples(Samples):
     """A data set of scenes with everything that is done to them: what a loader process reads.
 
     Args:
-        dataset: has ``__len__``, ``read(index)``, ``describe(index)``, ``class_names``.
         scale: voxels per metre.
         full_scale: width of the box that a scene is first cropped to, in voxels.
         changes: of training scenes; None takes them as they are, whole.
         color_range: what colours of 0 and 255 become.
+        notices: lines for the log.
     """
 
-    dataset: Any
+    dataset: SceneDataset
     scale: float
     full_scale: int = 512
     changes: Optional[Changes] = None
     color_range: Tuple[float, float] = COLOR_RANGE
+    notices: Sequence[str] = ()
 
     def __len__(self) -> int:
         return len(self.dataset)

@@ -10,15 +10,15 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 
-from ...contracts.task import Moment, Task, Term
+from ...contracts.task import EvaluationStep, Step, Term
 from ...errors import UserError
 from ...models import create_model
 from ...parallel import rank
 from ..data.pictures import CELL_PX, in_cell
 from ..data.scene import IGNORED
-from ..data.scenes import COORDINATES, coordinates_of, number_of_classes, old_weights_notice, open_scenes, unit_notices
+from ..scene_task import SceneTask
 from ..segmentation.losses import summed_cross_entropy
-from ..sparse import Plan, PlanSpec, SparseTensor
+from ..sparse import Plan, SparseTensor
 from .batches import compile_loops, network_batch
 from .export import InstanceWriter, draw_instances
 from .grouping import Clusters, proposal_ious
@@ -31,7 +31,7 @@ from .samples import Changes, InstanceSample, InstanceSamples
 _MIDDLE = np.full(3, 0.5)
 
 
-class InstanceSegmentation(Task):
+class InstanceSegmentation(SceneTask):
     """Trains and evaluates a network that labels points and groups them to instances.
 
     The losses of points are means over all valid points of all ranks. That of the scores is a mean over a rank's own
@@ -39,11 +39,8 @@ class InstanceSegmentation(Task):
     """
 
     best_metric = ("AP50", True)
-    batch_norm = "sync"
-    empty_cache_freq = 10
-    sample_name = "scenes"
     count_names = ("semantic", "offset", "direction")
-    writes_predictions = True
+    usual_voxel_features = "mean"
 
     def __init__(self, config: Any) -> None:
         super().__init__(config)
@@ -53,19 +50,9 @@ class InstanceSegmentation(Task):
                 f"POINTS.INSTANCES.BACKGROUND_IOU is {self.keys.BACKGROUND_IOU}, expected less than FOREGROUND_IOU "
                 f"({self.keys.FOREGROUND_IOU})"
             )
-        self.num_classes: Optional[int] = config.MODEL.NUM_CLASSES
-        self.class_names: List[str] = []
-        self.plan_spec: Optional[PlanSpec] = None  # of the network: known once a worker has built it
-        self.epoch: Optional[int] = None  # that is being trained; None: only evaluated
-        self.coordinates: Optional[str] = None
-        self.voxel_features: str = config.POINTS.VOXEL_FEATURES or "mean"
 
     def build_dataset(self, split: str, cache_folder: Path) -> InstanceSamples:
-        dataset = open_scenes(self.config, split, cache_folder)
-        self.coordinates = coordinates_of(dataset, self.coordinates)
-        self.notices += unit_notices(dataset, self.config.DATA.VOXEL_SIZE_M, self.notices)
-        self.num_classes = number_of_classes(self.config, dataset)
-        self.class_names = [*dataset.class_names, *map(str, range(dataset.num_classes, self.num_classes))]
+        dataset = self.open_scenes(split, cache_folder)
         if not self.instance_classes:
             raise UserError(
                 f"POINTS.INSTANCES.STUFF names all classes of data set {self.config.DATA.DATASET}: no class is left "
@@ -82,22 +69,19 @@ class InstanceSegmentation(Task):
         )
         scale = 1.0 / self.config.DATA.VOXEL_SIZE_M
         color_range = tuple(self.config.POINTS.COLOR_RANGE)
-        return InstanceSamples(dataset, scale, keys.FULL_SCALE, changes if split == "train" else None, color_range)
+        notices = self.notices_of(dataset)
+        return InstanceSamples(
+            dataset, scale, keys.FULL_SCALE, changes if split == "train" else None, color_range, notices
+        )
 
     @property
     def instance_classes(self) -> List[int]:
         """Classes that have instances."""
         return [number for number, name in enumerate(self.class_names) if name not in self.keys.STUFF]
 
-    def describe_samples(self, samples: Any) -> str:
-        return f"{super().describe_samples(samples)} of {len(self.class_names)} classes: {', '.join(self.class_names)}"
-
-    def about_data(self, samples: Any) -> Dict[str, Any]:
-        return {**super().about_data(samples), "classes": list(self.class_names)}
-
     def collate(self, samples: Sequence[InstanceSample]) -> Dict[str, Any]:
         batch = network_batch(samples, self.plan_spec, self.keys.USE_POSITIONS, self.voxel_features)
-        if self.predictions is not None:
+        if self.writes:
             batch["scenes"] = json.dumps([(sample.name, sample.offset) for sample in samples])
         return batch
 
@@ -106,10 +90,10 @@ class InstanceSegmentation(Task):
         labelled = int(np.count_nonzero(batch["labels"] != IGNORED))
         return {"semantic": labelled, "offset": of_instances, "direction": of_instances}
 
-    def build_model(self) -> paddle.nn.Layer:
+    def build_model(self, num_classes: Optional[int] = None) -> paddle.nn.Layer:
         model = create_model(
             self.config.MODEL.NAME,
-            num_classes=self.num_classes,
+            num_classes=num_classes or self.num_classes,
             in_channels=6 if self.keys.USE_POSITIONS else 3,
             width=self.keys.WIDTH,
             repeats=self.keys.BLOCKS,
@@ -122,24 +106,12 @@ class InstanceSegmentation(Task):
         return model
 
     def about_input(self) -> Dict[str, Any]:
-        keys = self.keys
-        return {
-            "DATA.VOXEL_SIZE_M": self.config.DATA.VOXEL_SIZE_M,
-            "POINTS.COLOR_RANGE": list(self.config.POINTS.COLOR_RANGE),
-            "POINTS.VOXEL_FEATURES": self.voxel_features,
-            "POINTS.INSTANCES.USE_POSITIONS": keys.USE_POSITIONS,
-            "POINTS.INSTANCES.SCORE_GRID": keys.SCORE_GRID,
-            "POINTS.INSTANCES.SCORE_SCALE": keys.SCORE_SCALE,
-            COORDINATES: self.coordinates,
-        }
+        own = ("USE_POSITIONS", "SCORE_GRID", "SCORE_SCALE")
+        return {**super().about_input(), **{f"POINTS.INSTANCES.{name}": self.keys[name] for name in own}}
 
-    def notices_of_old_weights(self) -> List[str]:
-        return old_weights_notice(self.coordinates, self.config.POINTS.COLOR_RANGE, self.voxel_features, "mean")
-
-    def train_step(self, model: paddle.nn.Layer, batch: Dict[str, paddle.Tensor], moment: Moment) -> Dict[str, Term]:
-        self.epoch = moment.epoch
-        generator = np.random.default_rng([self.config.SEED, moment.update, rank(), moment.micro])
-        output = self._forward(model, batch, generator.random(3))
+    def train_step(self, model: paddle.nn.Layer, batch: Dict[str, paddle.Tensor], step: Step) -> Dict[str, Term]:
+        generator = np.random.default_rng([self.config.SEED, step.update, rank(), step.micro])
+        output = self.forward(model, batch, generator.random(3), step.epoch)
         labels, instances = batch["labels"], batch["instance_labels"]
         weights = self.keys.LOSS_WEIGHTS
         distance, direction = offset_losses(output.offsets, batch["locs_float"], batch["instance_centres"], instances)
@@ -167,10 +139,13 @@ class InstanceSegmentation(Task):
         targets = score_targets(ious, self.keys.BACKGROUND_IOU, self.keys.FOREGROUND_IOU)
         return Term(score_loss(output.scores, paddle.to_tensor(targets)), count, weight)
 
-    def _forward(self, model: paddle.nn.Layer, batch: Dict[str, Any], shares: np.ndarray) -> PointGroupOutput:
+    def forward(
+        self, model: paddle.nn.Layer, batch: Dict[str, Any], shares: np.ndarray, epoch: Optional[int] = None
+    ) -> PointGroupOutput:
+        """Without groups in the first epochs of a training (PREPARE_EPOCHS), and in the evaluations after them."""
         voxels = SparseTensor(batch["voxel_feats"], plan=Plan.of_batch(batch))
         grouping = None
-        if self.epoch is None or self.epoch > self.keys.PREPARE_EPOCHS:
+        if epoch is None or epoch > self.keys.PREPARE_EPOCHS:
             offsets = batch["offsets"].numpy()
             grouping = Grouping(
                 batch["locs_float"].numpy(),
@@ -190,20 +165,28 @@ class InstanceSegmentation(Task):
             scores=scores,
         )
 
-    def eval_step(self, model: paddle.nn.Layer, batch: Dict[str, Any], metrics: InstanceMetrics) -> None:
-        output = self._forward(model, batch, _MIDDLE)
+    def eval_step(self, model: paddle.nn.Layer, batch: Dict[str, Any], step: EvaluationStep) -> None:
+        metrics = step.metrics
+        output = self.forward(model, batch, _MIDDLE, step.epoch)
         labels = batch["labels"]
         predicted = output.semantic_scores.argmax(axis=-1)
         metrics.update_semantic(predicted, labels, summed_cross_entropy(output.semantic_scores, labels))
         classes, true_class = predicted.numpy(), labels.numpy()
         true_instance, offsets = batch["instance_labels"].numpy(), batch["offsets"].numpy()
-        scenes = json.loads(batch["scenes"]) if self.predictions is not None else None
+        scenes = None if step.writer is None else json.loads(batch["scenes"])
         for number, (first, end, predictions) in enumerate(self._of_scenes(output, classes, offsets)):
             truth = true_class[first:end], true_instance[first:end]
             metrics.update_instances(*truth, predictions)
             if scenes is not None:
                 name, offset = scenes[number]
-                self._writer().write(name, batch["locs_float"].numpy()[first:end], truth[1], predictions, offset)
+                step.writer.write(name, batch["locs_float"].numpy()[first:end], truth[1], predictions, offset)
+
+    def predict_step(self, model: paddle.nn.Layer, batch: Dict[str, Any]) -> List[Tuple[np.ndarray, List[Prediction]]]:
+        """For each scene the class of each point, int64 (points,), and its instances, best first."""
+        output = self.forward(model, batch, _MIDDLE)
+        classes = output.semantic_scores.argmax(axis=-1).numpy()
+        found = self._of_scenes(output, classes, batch["offsets"].numpy())
+        return [(classes[first:end], predictions) for first, end, predictions in found]
 
     def _of_scenes(
         self, output: PointGroupOutput, classes: np.ndarray, offsets: np.ndarray
@@ -234,11 +217,8 @@ class InstanceSegmentation(Task):
         scenes = [samples.dataset.read(index) for index in indices]
         return [_picture(scene.xyz, scene.instance) for scene in scenes]
 
-    def _writer(self) -> InstanceWriter:
-        return InstanceWriter(self.predictions, self.class_names)
-
-    def finish_predictions(self) -> List[str]:
-        return [self._writer().describe()]
+    def prediction_writer(self, folder: Path) -> InstanceWriter:
+        return InstanceWriter(folder, self.class_names)
 
     def build_metrics(self) -> InstanceMetrics:
         return InstanceMetrics(self.class_names, self.instance_classes)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import colorsys
 import json
 from pathlib import Path
-from typing import Any, Dict, Sequence
+from typing import Any, Dict, List, Sequence
 
 import numpy as np
 
+from ...contracts.task import PredictionWriter
 from ...files import atomic_file
 from ..data.ply import write_points
 from ..data.scannet_classes import CLASS_NAMES, NYU40_NUMBERS
@@ -43,7 +44,7 @@ def class_colours(number: int) -> np.ndarray:
     return np.rint(255 * np.array(colours).reshape(number, 3)).astype(np.uint8)
 
 
-class SceneWriter:
+class SceneWriter(PredictionWriter):
     """Writes what is predicted for each scene: ``NAME.ply`` coloured by class, and ``NAME.txt`` with one number per
     point: ScanNet's class numbers for its twenty classes, as its benchmark wants them, else the class itself.
 
@@ -64,18 +65,22 @@ class SceneWriter:
         listed = [(scene.name, len(scene.xyz), scene.offset) for scene in scenes]  # JSON keeps all digits
         return {"xyz": np.concatenate([scene.xyz for scene in scenes]), "scenes": json.dumps(listed)}
 
-    def write(self, batch: Dict[str, Any], predictions: np.ndarray) -> None:
-        """Write the files of a batch: ``predictions`` integers (P,)."""
+    @staticmethod
+    def divide(batch: Dict[str, Any], rows: np.ndarray) -> List[np.ndarray]:
+        """The rows (P, ...) of all points of a packed batch, scene by scene."""
+        ends = np.cumsum([size for _, size, _ in json.loads(batch["scenes"])])
+        return np.split(rows[: ends[-1]], ends[:-1])
+
+    def write(self, batch: Dict[str, Any], predictions: Sequence[np.ndarray]) -> None:
+        """Write the files of a packed batch: ``predictions`` integers (points,), for each scene."""
         start, xyz = 0, batch["xyz"].numpy()
-        for name, size, offset in json.loads(batch["scenes"]):
+        for (name, size, offset), classes in zip(json.loads(batch["scenes"]), predictions):
             rows = slice(start, start + size)
-            classes = predictions[rows]
             write_coloured_ply(self.folder / f"{name}.ply", xyz[rows], self.colours[classes], classes, offset)
             with atomic_file(self.folder / f"{name}.txt") as file:
                 file.writelines(b"%d\n" % number for number in self.numbers[classes].tolist())
             start += size
 
-    def describe(self) -> str:
-        """One line on what is in the folder."""
+    def finish(self) -> List[str]:
         kind = "ScanNet's class numbers" if self.is_scannet else "class numbers"
-        return f"predictions in {self.folder}: NAME.ply coloured by class, NAME.txt with {kind}"
+        return [f"predictions in {self.folder}: NAME.ply coloured by class, NAME.txt with {kind}"]

@@ -10,19 +10,19 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 
-from ...contracts.task import Moment, Task, Term
+from ...contracts.task import EvaluationStep, Step, Term
 from ...models import create_model
 from ..data.pictures import CELL_PX, UNLABELLED, draw, in_cell
 from ..data.samples import PointSample, PointSamples, augmentation_of, compile_loops, feature_channels, join_views
 from ..data.scene import IGNORED
-from ..data.scenes import COORDINATES, coordinates_of, number_of_classes, old_weights_notice, open_scenes, unit_notices
-from ..sparse import Plan, PlanSpec, SparseTensor, build_plan
+from ..scene_task import SceneTask
+from ..sparse import Plan, SparseTensor, build_plan
 from .export import SceneWriter, class_colours
 from .losses import lovasz_softmax, summed_cross_entropy
 from .metrics import SemanticMetrics
 
 
-class SemanticSegmentation(Task):
+class SemanticSegmentation(SceneTask):
     """Trains and evaluates a sparse network that labels points.
 
     The loss is the mean over all labelled points of all ranks; predictions and metrics are per point, each taking the
@@ -30,27 +30,11 @@ class SemanticSegmentation(Task):
     """
 
     best_metric = ("mIoU", True)
-    batch_norm = "sync"
-    sample_name = "scenes"
     count_names = ("loss",)
-    writes_predictions = True
-    empty_cache_freq = 10
-
-    def __init__(self, config: Any) -> None:
-        super().__init__(config)
-        self.num_classes: Optional[int] = config.MODEL.NUM_CLASSES
-        self.class_names: List[str] = []
-        self.plan_spec: Optional[PlanSpec] = None  # of the network: known once a worker has built it
-        self.coordinates: Optional[str] = None
-        self.voxel_features: str = config.POINTS.VOXEL_FEATURES or "first"
 
     def build_dataset(self, split: str, cache_folder: Path) -> PointSamples:
         points = self.config.POINTS
-        dataset = open_scenes(self.config, split, cache_folder)
-        self.coordinates = coordinates_of(dataset, self.coordinates)
-        self.notices += unit_notices(dataset, self.config.DATA.VOXEL_SIZE_M, self.notices)
-        self.num_classes = number_of_classes(self.config, dataset)
-        self.class_names = [*dataset.class_names, *map(str, range(dataset.num_classes, self.num_classes))]
+        dataset = self.open_scenes(split, cache_folder)
         is_training = split == "train"
         return PointSamples(
             dataset,
@@ -62,13 +46,8 @@ class SemanticSegmentation(Task):
             rotations=1 if is_training else points.TEST_ROTATIONS,
             voxel_features=self.voxel_features,
             color_range=tuple(points.COLOR_RANGE),
+            notices=self.notices_of(dataset),
         )
-
-    def describe_samples(self, samples: Any) -> str:
-        return f"{super().describe_samples(samples)} of {len(self.class_names)} classes: {', '.join(self.class_names)}"
-
-    def about_data(self, samples: Any) -> Dict[str, Any]:
-        return {**super().about_data(samples), "classes": list(self.class_names)}
 
     def collate(self, samples: Sequence[PointSample]) -> Dict[str, Any]:
         batch: Dict[str, Any] = join_views(samples)
@@ -79,17 +58,17 @@ class SemanticSegmentation(Task):
             batch["coordinates"] = coordinates
         else:
             batch.update(build_plan(coordinates, self.plan_spec, len(samples) * len(samples[0].views)))
-        if self.predictions is not None:
+        if self.writes:
             batch.update(SceneWriter.pack([sample.scene for sample in samples]))
         return batch
 
     def counts(self, batch: Dict[str, Any]) -> Dict[str, int]:
         return {"loss": int(np.count_nonzero(batch["labels"] != IGNORED))}
 
-    def build_model(self) -> paddle.nn.Layer:
+    def build_model(self, num_classes: Optional[int] = None) -> paddle.nn.Layer:
         model = create_model(
             self.config.MODEL.NAME,
-            num_classes=self.num_classes,
+            num_classes=num_classes or self.num_classes,
             in_channels=feature_channels(self.config.POINTS.FEATURES),
         )
         self.plan_spec = model.plan_spec()
@@ -97,21 +76,11 @@ class SemanticSegmentation(Task):
         return model
 
     def about_input(self) -> Dict[str, Any]:
-        points = self.config.POINTS
-        return {
-            "DATA.VOXEL_SIZE_M": self.config.DATA.VOXEL_SIZE_M,
-            "POINTS.FEATURES": list(points.FEATURES),
-            "POINTS.COLOR_RANGE": list(points.COLOR_RANGE),
-            "POINTS.VOXEL_FEATURES": self.voxel_features,
-            COORDINATES: self.coordinates,
-        }
+        return {**super().about_input(), "POINTS.FEATURES": list(self.config.POINTS.FEATURES)}
 
-    def notices_of_old_weights(self) -> List[str]:
-        return old_weights_notice(self.coordinates, self.config.POINTS.COLOR_RANGE, self.voxel_features, "first")
-
-    def train_step(self, model: paddle.nn.Layer, batch: Dict[str, paddle.Tensor], moment: Moment) -> Dict[str, Term]:
+    def train_step(self, model: paddle.nn.Layer, batch: Dict[str, paddle.Tensor], step: Step) -> Dict[str, Term]:
         labels = batch["labels"]
-        logits = self._point_logits(model, batch)  # (P, classes)
+        logits = self.point_logits(model, batch)  # (P, classes)
         with paddle.no_grad():
             valid = (labels != IGNORED).astype("float32").sum()
             correct = (logits.argmax(axis=-1) == labels).astype("float32").sum()
@@ -124,29 +93,33 @@ class SemanticSegmentation(Task):
             terms["lovasz"] = Term(*lovasz_softmax(logits, labels), weight=weight)
         return terms
 
-    def _point_logits(self, model: paddle.nn.Layer, batch: Dict[str, Any]) -> paddle.Tensor:
+    def point_logits(self, model: paddle.nn.Layer, batch: Dict[str, Any]) -> paddle.Tensor:
         """Float32 (views x P, classes)."""
         voxels = SparseTensor(batch["features"], plan=Plan.of_batch(batch))
         logits = model(voxels).astype("float32")  # (M, classes)
         return paddle.gather(logits, batch["inverse"])
 
-    def eval_step(self, model: paddle.nn.Layer, batch: Dict[str, paddle.Tensor], metrics: SemanticMetrics) -> None:
-        labels = batch["labels"]
-        logits = self._point_logits(model, batch)
-        views = self.config.POINTS.TEST_ROTATIONS
-        if views > 1:
-            shares = F.softmax(logits, axis=-1).reshape([views, labels.shape[0], -1])
-            logits = paddle.log(shares.mean(axis=0))
-        predictions = logits.argmax(axis=-1)
-        metrics.update(predictions, labels, summed_cross_entropy(logits, labels))
-        if self.predictions is not None:
-            self._writer().write(batch, predictions.numpy())
+    def eval_step(self, model: paddle.nn.Layer, batch: Dict[str, paddle.Tensor], step: EvaluationStep) -> None:
+        labels, logits = batch["labels"], self._mean_logits(model, batch)
+        predicted = logits.argmax(axis=-1)
+        step.metrics.update(predicted, labels, summed_cross_entropy(logits, labels))
+        if step.writer is not None:
+            step.writer.write(batch, SceneWriter.divide(batch, predicted.numpy()))
 
-    def _writer(self) -> SceneWriter:
-        return SceneWriter(self.predictions, self.class_names)
+    def _mean_logits(self, model: paddle.nn.Layer, batch: Dict[str, Any]) -> paddle.Tensor:
+        """Float32 (P, classes), over all directions from which a scene is seen."""
+        logits, views = self.point_logits(model, batch), self.config.POINTS.TEST_ROTATIONS
+        if views == 1:
+            return logits
+        shares = F.softmax(logits, axis=-1).reshape([views, batch["labels"].shape[0], -1])
+        return paddle.log(shares.mean(axis=0))
 
-    def finish_predictions(self) -> List[str]:
-        return [self._writer().describe()]
+    def predict_step(self, model: paddle.nn.Layer, batch: Dict[str, paddle.Tensor]) -> List[np.ndarray]:
+        """The class of each point, int64 (points,), for each scene."""
+        return SceneWriter.divide(batch, self._mean_logits(model, batch).argmax(axis=-1).numpy())
+
+    def prediction_writer(self, folder: Path) -> SceneWriter:
+        return SceneWriter(folder, self.class_names)
 
     def pictures(self, samples: PointSamples, batch: Dict[str, Any], epoch: int) -> List[Tuple[np.ndarray, str]]:
         """The voxels of a training batch from above, in the colours that the network sees, or in those of the classes

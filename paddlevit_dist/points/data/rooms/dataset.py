@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Optional
+from typing import Any, Optional
 
 from ....errors import UserError
 from ..scannet_classes import CLASS_NAMES
-from ..scene import IGNORED, Scene
+from ..scene import Scene
+from ..scenes import SceneDataset
 from .generator import GENERATOR_VERSION, make_room
 
 _SPLITS = {"train": 0, "val": 1}  # part of each room's seed: no room of one split is in the other
 _SPACING_RANGE_M = (0.01, 0.2)
 
 
-class SyntheticRooms:
+class SyntheticRooms(SceneDataset):
     """Bedrooms, bathrooms, kitchens, living rooms and offices with ScanNet's twenty classes, made when they are read.
 
     About 40,000 points in a room at the default spacing, in about 30 ms. Furniture has instances, floor and walls have
@@ -23,7 +24,6 @@ class SyntheticRooms:
 
     class_names = list(CLASS_NAMES)
     num_classes = len(CLASS_NAMES)
-    ignore_label = IGNORED
 
     def __init__(
         self,
@@ -52,6 +52,11 @@ class SyntheticRooms:
         self.spacing_m = spacing_m
         self.seed = seed
         self._number = num_train if split == "train" else num_val
+
+    @classmethod
+    def open(cls, config: Any, split: str, cache_folder: Path) -> SyntheticRooms:
+        rooms = config.POINTS.ROOMS
+        return cls(config.DATA.DATA_PATH, split, cache_folder, rooms.TRAIN, rooms.VAL, rooms.SPACING_M)
 
     def __len__(self) -> int:
         return self._number

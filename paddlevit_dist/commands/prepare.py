@@ -1,0 +1,238 @@
+"""``python -m paddlevit_dist prepare ...``: what is done once to data before training: pictures, scenes of points."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from argparse import Namespace
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Optional
+
+from ..errors import UserError
+from .parser import CommandParser, at_least, path
+
+_MOST_REMARKS = 5
+
+
+def run_images(words: List[str]) -> None:
+    """``prepare images IN [OUT]``. Ends the process with code 1 when a check finds unreadable pictures, 130 on
+    Ctrl-C."""
+    from ..images.prepare.layout import open_input
+
+    options = _image_options(words)
+    try:
+        with tempfile.TemporaryDirectory(prefix="paddlevit_dist_") as cache:
+            root = os.path.abspath(options.input)
+            datasets = open_input(root, options.dataset, options.max_pixels, Path(cache))
+            code = _check_images(options, datasets) if options.output is None else _prepare_images(options, datasets)
+    except KeyboardInterrupt:
+        more = "; finished tar files are kept, the same command goes on" if options.output else ""
+        print(f"interrupted{more}", file=sys.stderr)
+        code = 130
+    if code:
+        sys.exit(code)
+
+
+def _image_options(words: List[str]) -> Namespace:
+    from ..images.data.quarantine import QUARANTINE_FILE
+    from ..images.data.reading import Reading
+    from ..images.prepare.layout import READABLE
+
+    parser = CommandParser(
+        "prepare images",
+        "With OUT: write the data set IN as tar files of smaller JPEGs, for -dataset=tar -data_path=OUT. "
+        "Without: decode every picture and list those that cannot be read; exit code 1 if there are any, or if IN "
+        "holds pictures in formats that cannot be opened here.",
+    )
+    parser.add_argument("input", metavar="IN", type=path, help="class folders, PaddleViT's lists, or tar files")
+    parser.add_argument(
+        "output", metavar="OUT", type=path, nargs="?", help="folder of the tar files; a second run resumes in it"
+    )
+    whole = at_least(1)
+    smaller = "pixels of the shorter side of larger pictures; smaller JPEGs are copied byte for byte"
+    listed = "without OUT: write the list of unreadable pictures to this file; else it is printed"
+    parser.option("dataset", None, "how IN is laid out; found out if not given", choices=READABLE)
+    parser.option("shorter_side", 320, smaller, whole)
+    parser.option("quality", 90, "of the JPEGs that are written, 1 to 100", at_least(1, 100))
+    parser.option("shard_size", 1000, "pictures in a tar file", whole)
+    parser.option("workers", len(os.sched_getaffinity(0)), "processes", whole)
+    parser.option(
+        "on_bad_sample", "stop", "skip: leave unreadable pictures out and list them", choices=("stop", "skip")
+    )
+    parser.option("quarantine", None, listed, path)
+    parser.option("max_pixels", Reading().max_pixels, "a larger picture counts as unreadable", whole)
+    options = parser.parse_args(words)
+    if options.output is not None and options.quarantine is not None:
+        raise UserError(f"--quarantine is for a check without OUT; with it the list is {QUARANTINE_FILE} in OUT")
+    return options
+
+
+def _left_out(datasets: Dict[str, Any]) -> List[Any]:
+    return [dataset.left_out for dataset in datasets.values() if dataset.left_out is not None]
+
+
+def _check_images(options: Namespace, datasets: Dict[str, Any]) -> int:
+    from ..images.data.left_out import printable
+    from ..images.data.quarantine import write_quarantine
+    from ..images.prepare.check import check_pictures
+
+    left_out = _left_out(datasets)
+    found = check_pictures(datasets, options.workers)
+    if options.quarantine:
+        write_quarantine(Path(options.quarantine), found)
+    total = sum(map(len, datasets.values()))
+    for line in (line for place in left_out for line in place.lines()):
+        print(printable(line))
+    if not found:
+        number = sum(place.num_pictures for place in left_out)
+        others = f", but {number:,} left out cannot" if number else ""
+        print(printable(f"all {total:,} pictures of {options.input} can be read{others}"))
+        return 1 if number else 0
+    said = f"{len(found):,} of {total:,} pictures of {options.input} cannot be read"
+    if options.quarantine:
+        print(printable(f"{said}; they are listed in {options.quarantine}"))
+    else:
+        print(printable("\n".join([f"{said}:", *(f"{path}\t{reason}" for path, reason in found)])))
+    return 1
+
+
+def _prepare_images(options: Namespace, datasets: Dict[str, Any]) -> int:
+    from ..images.data.left_out import printable
+    from ..images.data.quarantine import QUARANTINE_FILE
+    from ..images.prepare.shards import Settings, prepare_shards
+
+    output = Path(os.path.abspath(options.output))
+    left_out = _left_out(datasets)
+    skip_bad = options.on_bad_sample == "skip"
+    for place in left_out:
+        if place.num_pictures and not skip_bad:
+            raise UserError(
+                f"{place.summary()}; make them readable here or move them away, as {place.example}, or leave such "
+                "pictures out with --on_bad_sample=skip"
+            )
+    settings = Settings(options.shorter_side, options.quality, options.shard_size, skip_bad)
+    preparation = prepare_shards(datasets, os.path.abspath(options.input), output, settings, options.workers)
+    size = sum(file.stat().st_size for file in output.glob("*.tar"))
+    not_opened = sum(place.num_pictures for place in left_out)
+    bad = preparation.left_out - not_opened
+    for line in (line for place in left_out for line in place.lines()):
+        print(printable(line))
+    are = "unreadable ones are" if bad > 1 else "unreadable one is"
+    missing = f"; {bad} {are} left out, listed in {output / QUARANTINE_FILE}" if bad else ""
+    written = sum(map(len, datasets.values())) - bad
+    said = f"prepared {written:,} pictures in {output} ({size / 1e6:,.1f} MB){missing}"
+    print(printable(f"{said}; train on them with -dataset=tar -data_path={output}"))
+    return 0
+
+
+def run_scannet(words: List[str]) -> None:
+    """``prepare scannet RAW OUT``"""
+    from ..points.prepare.scannet import LIST_NAME, ScanNetReader
+
+    parser = _scene_parser(
+        "scannet",
+        "RAW",
+        "Write ScanNet v2 as scenes for -dataset=scannet -data_path=OUT. RAW holds the downloaded scenes at any depth "
+        f"(_vh_clean_2.ply, labels, segments, aggregation) and the lists {LIST_NAME.format('train')}, "
+        f"{LIST_NAME.format('val')} and perhaps {LIST_NAME.format('test')}, or the scenes lie in train, val and test.",
+    )
+    _prepare_scenes(parser.parse_args(words), lambda options: ScanNetReader(), "scannet")
+
+
+def run_ply(words: List[str]) -> None:
+    """``prepare ply IN OUT``"""
+    from ..points.prepare.plain_ply import INSTANCE_NAMES, LABEL_NAMES, PlyReader
+
+    parser = _scene_parser(
+        "ply",
+        "IN",
+        "Write PLY files as scenes for -dataset=scenes -data_path=OUT. The scenes lie in IN/train, IN/val and perhaps "
+        "IN/test, or IN has the lists train.txt and val.txt; otherwise every fifth scene is for validation.",
+    )
+    labels, instances = ", ".join(LABEL_NAMES), ", ".join(INSTANCE_NAMES)
+    parser.option("classes", None, "a class name in each line; without it numbers are the names", metavar="FILE")
+    parser.option("label", None, f"property with the class (default: the first of {labels})")
+    parser.option("instance", None, f"property with the object (default: the first of {instances})")
+    parser.option("ignore_label", -100, "class that stands for none", int)
+    parser.option("missing_colors", "stop", "grey: scenes without colours are grey", choices=("stop", "grey"))
+
+    def reader(options: Namespace) -> PlyReader:
+        grey = options.missing_colors == "grey"
+        return PlyReader(_class_names(options), options.label, options.instance, options.ignore_label, grey)
+
+    _prepare_scenes(parser.parse_args(words), reader, "scenes")
+
+
+def run_pth(words: List[str]) -> None:
+    """``prepare pth IN OUT``"""
+    from ..points.prepare.pth import PthReader
+
+    parser = _scene_parser(
+        "pth",
+        "IN",
+        "Write PointGroup's NAME_inst_nostuff.pth as scenes for -dataset=scannet -data_path=OUT. The files lie in "
+        "IN/train, IN/val and perhaps IN/test, or IN has the lists train.txt and val.txt. torch is not needed.",
+    )
+    parser.option("classes", None, "a class name in each line (default: ScanNet's twenty)", metavar="FILE")
+    options = parser.parse_args(words)
+    dataset = "scannet" if options.classes is None else "scenes"
+    _prepare_scenes(options, lambda options: PthReader(_class_names(options)), dataset)
+
+
+def _scene_parser(kind: str, source: str, description: str) -> CommandParser:
+    from ..points.prepare.listing import SPLITS
+
+    parser = CommandParser(f"prepare {kind}", description)
+    parser.add_argument("input", metavar=source, type=path, help="folder of the raw scenes")
+    parser.add_argument(
+        "output", metavar="OUT", type=path, help="folder of the prepared ones; a second run resumes in it"
+    )
+    for split in SPLITS:
+        parser.option(f"{split}_list", None, f"a scene name in each line, those of '{split}'", metavar="FILE")
+    parser.option("workers", len(os.sched_getaffinity(0)), "processes", at_least(1))
+    return parser
+
+
+def _class_names(options: Namespace) -> Optional[List[str]]:
+    if options.classes is None:
+        return None
+    from ..points.data.scene_store import read_lines
+
+    names = read_lines(options.classes)
+    if not names:
+        raise UserError(f"--classes={options.classes}: expected a file with a class name in each line")
+    return names
+
+
+def _prepare_scenes(options: Namespace, make_reader: Callable[[Namespace], Any], dataset: str) -> None:
+    """Prepare, and end the process with code 130 on Ctrl-C."""
+    from ..points.prepare.listing import SPLITS
+    from ..points.prepare.store import prepare_store
+
+    root, output = os.path.abspath(options.input), Path(os.path.abspath(options.output))
+    if not os.path.isdir(root):
+        raise UserError(f"{root} is not a folder; give the one that the raw scenes lie in")
+    lists: Dict[str, Optional[str]] = {split: vars(options)[f"{split}_list"] for split in SPLITS}
+    reader = make_reader(options)
+    splits = reader.sources(root, lists)
+    try:
+        summary = prepare_store(reader, splits, root, output, options.workers)
+    except KeyboardInterrupt:
+        print("interrupted; finished scenes are kept, the same command goes on", file=sys.stderr)
+        sys.exit(130)
+    for remark in _shortened(summary.remarks):
+        print(f"note: {remark}")
+    print(f"{_described(summary)} in {output}; train on them with -dataset={dataset} -data_path={output}")
+
+
+def _shortened(remarks: List[str]) -> List[str]:
+    """At most a few lines: what is wrong with one scene is often wrong with all."""
+    left = len(remarks) - _MOST_REMARKS
+    return remarks if left <= 0 else [*remarks[:_MOST_REMARKS], f"{left} more lines of this kind"]
+
+
+def _described(summary: Any) -> str:
+    scenes = ", ".join(f"{number:,} {split}" for split, number in summary.scenes.items())
+    kept = f" ({summary.kept:,} were there already)" if summary.kept else ""
+    return f"prepared {scenes} scenes{kept} of {summary.points:,} points ({summary.num_bytes / 1e6:,.1f} MB)"

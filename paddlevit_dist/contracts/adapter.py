@@ -1,0 +1,50 @@
+"""Wraps what users register without our base classes: the only place that looks at what an object happens to have."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Callable, Tuple, Type
+
+
+def adopt(instance: Any, contract: type) -> Any:
+    """``instance`` as one of ``contract``: itself if it is one, else with its own attributes and methods before the
+    defaults of ``contract``.
+
+    Its class changes, nothing is copied; its pickle is that of its own class.
+    """
+    if not isinstance(instance, contract):
+        instance.__class__ = _mixed(type(instance), contract)
+    return instance
+
+
+def adopt_class(target: Callable[..., Any], contract: type) -> type:
+    """A class of ``contract``: ``target`` itself if it is one, else a class whose instances are what the class or
+    function ``target`` returns, adopted."""
+    if not isinstance(target, type):
+        return _returning(target, contract)
+    return target if issubclass(target, contract) else _mixed(target, contract)
+
+
+@functools.lru_cache(maxsize=None)
+def _returning(function: Callable[..., Any], contract: type) -> type:
+    def make(cls: type, *arguments: Any, **options: Any) -> Any:
+        return adopt(function(*arguments, **options), contract)
+
+    return type(getattr(function, "__name__", contract.__name__), (contract,), {"__new__": make})
+
+
+@functools.lru_cache(maxsize=None)
+def _mixed(own: type, contract: type) -> Type[Any]:
+    members = {"__reduce_ex__": _reduce, "__module__": own.__module__, "__doc__": own.__doc__}
+    return type(own.__name__, (own, contract), members)
+
+
+def _reduce(self: Any, protocol: Any) -> Tuple[Any, ...]:
+    own, contract = type(self).__bases__
+    state = own.__getstate__(self) if hasattr(own, "__getstate__") else self.__dict__  # every class has it from 3.11 on
+    return _restored, (own, contract), state
+
+
+def _restored(own: type, contract: type) -> Any:
+    mixed = _mixed(own, contract)
+    return mixed.__new__(mixed)

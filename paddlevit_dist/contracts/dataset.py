@@ -1,0 +1,138 @@
+"""What a data set tells the task that reads it, and what a loader process reads of the task."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple, Optional, Sequence, Tuple, Type, TypeVar
+
+import numpy as np
+
+from ..errors import UserError
+from ..registry import list_names, resolve, room_of
+from .adapter import adopt_class
+
+
+class About(NamedTuple):
+    """What is known of a data set without reading a sample.
+
+    Attributes:
+        holds: what a sample is: "pictures", "scenes" (of points) or "volumes".
+        class_names: name of each class, or of each landmark, in the order of their numbers; None: they have none.
+        num_classes: number of them, without an ignored one; None: labels are no classes.
+        ignore_label: the label of what counts neither in losses nor in metrics; None: everything counts.
+        labels: int (samples,), the class of each sample; None: unknown without reading them, or they have none.
+    """
+
+    holds: str
+    class_names: Optional[Tuple[str, ...]]
+    num_classes: Optional[int]
+    ignore_label: Optional[int]
+    labels: Optional[np.ndarray]
+
+
+class Dataset:
+    """The samples of one split as they lie on disk, or as they are made: without transforms, without Paddle.
+
+    Built in the parent process, by ``open``; then pickled to the workers and forked into their loader processes, where
+    ``read`` is called. Its pickle holds names of files and scalars only: what is large is memory-mapped on first use.
+
+    A data set that was registered without this base class gets these defaults (see ``adapter``).
+    """
+
+    #: what a sample is; a task refuses a data set that holds something else
+    holds: str = ""
+    class_names: Optional[Sequence[str]] = None
+    num_classes: Optional[int] = None
+    ignore_label: Optional[int] = None
+    labels: Optional[np.ndarray] = None
+    #: lines for the log of the run that reads it, known once it is open
+    notices: Sequence[str] = ()
+
+    def __init__(self, data_path: Optional[str], split: str, cache_folder: Optional[Path]) -> None:
+        """Open ``split``, usually "train" or "val"; any other name may exist. What is made once goes to
+        ``cache_folder``.
+
+        Raises:
+            UserError: the data are missing or damaged, or have no such split.
+        """
+        raise NotImplementedError
+
+    @classmethod
+    def open(cls, config: Any, split: str, cache_folder: Path) -> Dataset:
+        """The data set that the configuration describes; one that reads keys of its own overrides this."""
+        return cls(config.DATA.DATA_PATH, split, cache_folder)
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+    def read(self, index: int) -> Any:
+        """Sample ``index``, from 0. What it is follows from ``holds``: ``(picture, label)``, a ``Scene``, or
+        ``(Decoded, points)`` of a volume.
+
+        Raises:
+            UserError: its file is missing, cannot be read or is damaged; the message names it.
+        """
+        raise NotImplementedError
+
+    def describe(self, index: int) -> str:
+        """Where sample ``index`` comes from, for messages: its file, or its number in a named file."""
+        raise NotImplementedError
+
+    @property
+    def about(self) -> About:
+        """What is known of it without reading a sample."""
+        names = None if self.class_names is None else tuple(self.class_names)
+        return About(self.holds, names, self.num_classes, self.ignore_label, self.labels)
+
+
+OfTask = TypeVar("OfTask", bound=Dataset)
+
+
+class Samples:
+    """A data set with everything that is done to its samples: what the sampler counts and a loader process reads.
+
+    Built by ``Task.build_dataset`` in the parent process; pickled to the workers and forked into loader processes.
+    """
+
+    #: lines for the log of the run, of this split
+    notices: Sequence[str] = ()
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+    def sample(self, index: int, generator: np.random.Generator) -> Any:
+        """Sample ``index`` as ``Task.collate`` takes it; all that is random comes from ``generator``.
+
+        Raises:
+            UserError: it cannot be read; the message names its file.
+        """
+        raise NotImplementedError
+
+    def describe(self, index: int) -> str:
+        """Where sample ``index`` comes from, for messages."""
+        return f"sample {index}"
+
+    #: For the sampler: a function that draws an epoch's indices, int (samples,), from a generator, some perhaps several
+    #: times; None: a plain permutation.
+    draw_order: Any = None
+
+
+def dataset_class(config: Any, contract: Type[OfTask]) -> Type[OfTask]:
+    """The class of the data set DATA.DATASET, as one of the kind that a task reads.
+
+    Args:
+        contract: that kind; it gives a data set that was registered without a base class its defaults.
+
+    Raises:
+        UserError: its name is unknown, or it holds something else.
+    """
+    target = resolve("dataset", config.DATA.DATASET)
+    holds = target.holds if isinstance(target, type) and issubclass(target, Dataset) else ""
+    if holds not in ("", contract.holds):
+        room = room_of("task", config.TASK)
+        fitting = [name for name in list_names("dataset") if room_of("dataset", name) == room]
+        raise UserError(
+            f"data set {config.DATA.DATASET} holds {holds}, but TASK {config.TASK} reads {contract.holds}: take "
+            + ", ".join(fitting)
+        )
+    return adopt_class(target, contract)

@@ -1,0 +1,61 @@
+"""What lies in the folder that ``prepare images`` is given, and which splits it has."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Dict, List, Optional
+
+from ...errors import UserError
+from ...registry import resolve
+from ..data.class_folders import ClassFolders
+from ..data.image_dataset import ImageDataset
+from ..data.imagenet import FIRST_OF_KIT, LISTS
+from ..data.reading import Reading
+from ..data.tar_scan import find_shards
+
+READABLE = ("folder", "imagenet2012", "tar")
+
+
+def open_input(root: str, layout: Optional[str], max_pixels: int, cache: Path) -> Dict[str, ImageDataset]:
+    """The data sets of ``root`` by split.
+
+    Args:
+        layout: one of READABLE; None: found out.
+        max_pixels: a larger picture counts as unreadable.
+
+    Raises:
+        UserError: there are no pictures in any of these layouts.
+    """
+    if not os.path.isdir(root):
+        raise UserError(
+            f"data path {root} is not a folder; expected one of pictures in class folders, lists or tar files"
+        )
+    name = layout or layout_of(root)
+    if name == "folder" and not os.path.isdir(os.path.join(root, "train")):
+        datasets: Dict[str, ImageDataset] = {"train": ClassFolders.whole(root, cache)}
+    else:
+        datasets = {split: resolve("dataset", name)(root, split, cache) for split in splits_of(root, name)}
+    for dataset in datasets.values():
+        dataset.read_with(Reading(max_pixels=max_pixels))
+    return datasets
+
+
+def layout_of(root: str) -> str:
+    """Which data set reads ``root``: a list of training pictures decides, then tar files, then validation's form."""
+    lists = {split for split, name in LISTS.items() if os.path.exists(os.path.join(root, name))}
+    if "train" not in lists and any(find_shards(root, split) for split in LISTS):
+        return "tar"
+    return "imagenet2012" if lists or os.path.exists(os.path.join(root, "val", FIRST_OF_KIT)) else "folder"
+
+
+def splits_of(root: str, name: str) -> List[str]:
+    """The splits that ``root`` has in the layout ``name``; "train" if it seems to have none."""
+    if name == "tar":
+        found = [split for split in LISTS if find_shards(root, split)]
+    elif name == "folder":
+        found = ["train", *(["val"] if ClassFolders.has_validation(root) else [])]
+    else:
+        found = [split for split, file in LISTS.items() if os.path.exists(os.path.join(root, file))]
+        found = found or [split for split in LISTS if os.path.isdir(os.path.join(root, split))]
+    return found or ["train"]  # whose absence the data set explains

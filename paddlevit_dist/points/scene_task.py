@@ -1,0 +1,92 @@
+"""What the tasks on scenes of points share: opening the data, names of classes, what checkpoints say of their input."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Dict, List, Optional
+
+from ..contracts.dataset import Samples, dataset_class
+from ..contracts.task import Task
+from ..errors import UserError
+from .data.scene import AS_GIVEN, CENTRED, COLOR_RANGE
+from .data.scenes import SceneDataset
+from .sparse import PlanSpec
+
+_UNIT_ADVICE = (
+    "if its coordinates are in millimetres, export the scenes in metres and prepare them again; else take larger voxels"
+)
+
+
+class SceneTask(Task):
+    """Base class of the tasks on scenes of points."""
+
+    batch_norm = "sync"
+    sample_name = "scenes"
+    empty_cache_freq = 10
+    #: what POINTS.VOXEL_FEATURES means when it is not set: "first" or "mean"
+    usual_voxel_features = "first"
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        self.num_classes: Optional[int] = config.MODEL.NUM_CLASSES
+        self.class_names: List[str] = []
+        #: of the network: known once a worker has built it
+        self.plan_spec: Optional[PlanSpec] = None
+        #: where the scenes lie, of which networks that are fed positions learn: CENTRED or AS_GIVEN
+        self.coordinates: Optional[str] = None
+        self.voxel_features: str = config.POINTS.VOXEL_FEATURES or self.usual_voxel_features
+        self._tells_unit = True
+
+    def open_scenes(self, split: str, cache_folder: Path) -> SceneDataset:
+        """The data set of ``split``; its classes and the place of its scenes are kept.
+
+        A prepared store says the same of all its splits, so that an evaluation, which opens one, agrees with the
+        training; splits that differ are as they are given.
+
+        Raises:
+            UserError: it cannot be opened, or has more classes than MODEL.NUM_CLASSES.
+        """
+        dataset = dataset_class(self.config, SceneDataset).open(self.config, split, cache_folder)
+        self.coordinates = dataset.coordinates if self.coordinates in (None, dataset.coordinates) else AS_GIVEN
+        own, wanted = dataset.num_classes, self.config.MODEL.NUM_CLASSES
+        if wanted is not None and wanted < own:
+            raise UserError(
+                f"data set {self.config.DATA.DATASET} has labels 0 to {own - 1} but MODEL.NUM_CLASSES "
+                f"(-num_classes) is {wanted}; set it to {own} or leave it out"
+            )
+        self.num_classes = own if wanted is None else wanted
+        self.class_names = [*dataset.class_names, *map(str, range(own, self.num_classes))]
+        return dataset
+
+    def notices_of(self, dataset: SceneDataset) -> List[str]:
+        """What there is to say of a data set: that its unit seems wrong, once for all splits."""
+        notice = dataset.unit_notice(self.config.DATA.VOXEL_SIZE_M)
+        if notice is None or not self._tells_unit:
+            return []
+        self._tells_unit = False
+        return [f"note: {notice}: {_UNIT_ADVICE}"]
+
+    def describe_samples(self, samples: Samples) -> str:
+        return f"{super().describe_samples(samples)} of {len(self.class_names)} classes: {', '.join(self.class_names)}"
+
+    def about_data(self, samples: Samples) -> Dict[str, Any]:
+        return {**super().about_data(samples), "classes": list(self.class_names)}
+
+    def about_input(self) -> Dict[str, Any]:
+        return {
+            "DATA.VOXEL_SIZE_M": self.config.DATA.VOXEL_SIZE_M,
+            "POINTS.COLOR_RANGE": list(self.config.POINTS.COLOR_RANGE),
+            "POINTS.VOXEL_FEATURES": self.voxel_features,
+            "coordinates": self.coordinates,
+        }
+
+    def notices_of_old_weights(self) -> List[str]:
+        changes, colors = [], list(self.config.POINTS.COLOR_RANGE)
+        if self.coordinates == CENTRED:
+            changes.append("scenes that were not centred, unless 'prepare pth' had made them, and now all are centred")
+        if colors != list(COLOR_RANGE) or self.voxel_features != self.usual_voxel_features:
+            changes.append(
+                f"POINTS.COLOR_RANGE {list(COLOR_RANGE)} and POINTS.VOXEL_FEATURES {self.usual_voxel_features}, and "
+                f"here they are {colors} and {self.voxel_features}"
+            )
+        return [f"note: these weights come from a version that had {change}" for change in changes]

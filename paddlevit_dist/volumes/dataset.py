@@ -1,0 +1,78 @@
+"""What all data sets of volumes with landmarks have in common."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+
+from ..contracts.dataset import Dataset
+from .geometry import Geometry
+from .store import Decoded
+
+
+class Options(NamedTuple):
+    """How a data set of volumes is read; see the keys VOLUMES.* of the same names."""
+
+    spacing_mm: Optional[Sequence[float]] = None
+    landmarks: Optional[Sequence[str]] = None
+    landmark_units: str = "mm"
+    world: str = "file"
+
+
+AS_THEY_ARE = Options()
+
+
+class VolumeDataset(Dataset):
+    """Volumes with the positions of landmarks: ``read(index)`` gives ``(Decoded, points)``."""
+
+    holds = "volumes"
+    #: of the landmarks, in the order of the model's outputs
+    names: List[str] = []
+    #: (depth, height, width), millimetres, of all its volumes
+    spacing: np.ndarray
+    #: whether a volume's format counts to the left and to the back, which earlier versions turned
+    has_lps: bool = False
+
+    def __init__(
+        self, data_path: Optional[str], split: str, cache_folder: Optional[Path], options: Options = AS_THEY_ARE
+    ) -> None:
+        raise NotImplementedError
+
+    @classmethod
+    def open(cls, config: Any, split: str, cache_folder: Path) -> VolumeDataset:
+        volumes = config.VOLUMES
+        options = Options(volumes.SPACING_MM, volumes.LANDMARKS, volumes.LANDMARK_UNITS, volumes.WORLD)
+        return cls(config.DATA.DATA_PATH, split, cache_folder, options)
+
+    def read(self, index: int) -> Tuple[Decoded, np.ndarray]:
+        """Voxels and place of volume ``index``, and its landmarks: float64 (landmarks, 3), voxel positions z, y, x;
+        NaN where missing."""
+        decoded = self.volume(index)
+        return decoded, self.points(index, decoded.geometry)
+
+    @property
+    def class_names(self) -> List[str]:  # type: ignore[override] # each output of the model is a landmark
+        """Names of the landmarks."""
+        return self.names
+
+    def volume(self, index: int) -> Decoded:
+        """Voxels and place of volume ``index``."""
+        raise NotImplementedError
+
+    def points(self, index: int, geometry: Geometry) -> np.ndarray:
+        """Voxel positions (landmarks, 3) in the order z, y, x within ``geometry``; NaN where missing."""
+        raise NotImplementedError
+
+    def placed(self) -> List[int]:
+        """In how many volumes each landmark is placed."""
+        raise NotImplementedError
+
+    def case(self, index: int) -> str:
+        """Name of volume ``index``, that of its file without suffix."""
+        raise NotImplementedError
+
+    def convention(self, index: int) -> str:
+        """How predictions for volume ``index`` count millimetres: "ras" or "lps"."""
+        raise NotImplementedError

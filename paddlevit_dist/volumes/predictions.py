@@ -1,0 +1,119 @@
+"""What is predicted for volumes, and the files that it is written to."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from pathlib import Path
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
+
+import numpy as np
+from PIL import Image
+
+from ..contracts.task import PredictionWriter
+from ..files import atomic_file
+from ..parallel import all_gather, is_main
+from .geometry import Geometry, convert
+from .metrics import RADII_MM, LandmarkMetrics, rate_name, rows_of
+from .pictures import orthogonal_slices
+from .slicer_files import Point, fcsv_text, markups_text
+
+_COLUMNS = ["case", "landmark", "x_mm", "y_mm", "z_mm", "confidence", "radial_error_mm", "world"]
+
+
+class Found(NamedTuple):
+    """The landmarks of one volume.
+
+    Attributes:
+        index: of the volume in its data set.
+        geometry: where the volume lies.
+        voxels: float64 (landmarks, 3), positions z, y, x in voxels.
+        confidences: float (landmarks,), the values of the peaks.
+    """
+
+    index: int
+    geometry: Geometry
+    voxels: np.ndarray
+    confidences: np.ndarray
+
+    @property
+    def world(self) -> np.ndarray:
+        """The same positions in millimetres, float64 (landmarks, 3): x, y, z to the right, to the front, upwards."""
+        return self.geometry.world(self.voxels)
+
+
+class LandmarkWriter(PredictionWriter):
+    """Draws each case at once; rows are gathered from all ranks in the end.
+
+    Args:
+        folder: exists.
+        names: of the landmarks.
+        cases: name of each volume, and the convention ("ras" or "lps") that its positions are written in.
+    """
+
+    def __init__(self, folder: Path, names: Sequence[str], cases: Sequence[Tuple[str, str]]) -> None:
+        self.folder = folder
+        self.names = list(names)
+        self.cases = list(cases)
+        self._rows: List[List[Any]] = []  # predicted by this rank
+
+    def add(self, found: Found, errors: np.ndarray, true: np.ndarray, volume: np.ndarray) -> None:
+        """Keep the positions of a volume and draw them.
+
+        Args:
+            errors: float64 (landmarks,), millimetres; NaN where the truth is unknown.
+            true: float64 (landmarks, 3), z, y, x in voxels; NaN where unknown.
+            volume: float32 (depth, height, width).
+        """
+        case, convention = self.cases[found.index]
+        places = convert(found.world, convention)
+        for name, place, sure, error in zip(self.names, places, found.confidences, errors):
+            known = "" if math.isnan(error) else f"{error:.4f}"
+            position = [f"{value:.4f}" for value in place]
+            self._rows.append([case, name, *position, f"{sure:.4f}", known, convention.upper()])
+        picture = orthogonal_slices(volume, found.geometry.spacing, found.voxels, true, shows_sides=True)
+        content = io.BytesIO()
+        Image.fromarray(picture).save(content, format="PNG")
+        with atomic_file(self.folder / f"{case}.png") as out:
+            out.write(content.getvalue())
+
+    def finish(self) -> List[str]:
+        """Gather all ranks' rows; the main process writes ``landmarks.csv``, ``per_landmark.csv`` and, for each case,
+        point lists for Slicer."""
+        rows = sorted(row for part in all_gather(self._rows) for row in part)
+        if not is_main():
+            return []
+        _write_csv(self.folder / "landmarks.csv", _COLUMNS, rows)
+        by_case: Dict[str, Dict[str, List[Any]]] = {}
+        for row in rows:
+            by_case.setdefault(row[0], {})[row[1]] = row
+        metrics = LandmarkMetrics(self.names)
+        for case, convention in self.cases:
+            if case not in by_case:
+                continue
+            found = [by_case[case][name] for name in self.names]
+            metrics.update(np.array([float(row[6] or "nan") for row in found]))
+            points = [Point(row[1], tuple(row[2:5]), f"confidence {row[5]}") for row in found]
+            _write(self.folder / f"{case}.fcsv", fcsv_text(points, convention))
+            _write(self.folder / f"{case}.mrk.json", markups_text(points, convention))
+        header = ["landmark", "mre_mm", "sd_mm", *map(rate_name, RADII_MM), "count"]
+        _write_csv(self.folder / "per_landmark.csv", header, rows_of(metrics.state, self.names))
+        worlds = " and ".join(sorted({row[7] for row in rows}))
+        return [
+            f"wrote {len(rows)} positions in world millimetres ({worlds}), and point lists for Slicer and a picture of "
+            f"each case, to {self.folder}"
+        ]
+
+
+def _write_csv(file: Path, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    _write(file, text.getvalue())
+
+
+def _write(file: Path, text: str) -> None:
+    with atomic_file(file) as out:
+        out.write(text.encode("utf-8"))

@@ -10,10 +10,9 @@ import time
 
 import numpy as np
 import pytest
-from distributed.harness import left_behind, run_main, start_command
 from PIL import Image
-
-from .runs import MAIN, PICTURES, events, last_line, refused, well, write_pictures
+from support.processes import left_behind, run_main, start_command
+from support.runs import MAIN, PICTURES, events, last_line, refused, well, write_pictures
 
 
 @pytest.fixture

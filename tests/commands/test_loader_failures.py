@@ -9,9 +9,8 @@ import time
 from pathlib import Path
 
 import pytest
-from distributed.harness import left_behind, session_members, start_command
-
-from .runs import DIGITS, MAIN
+from support.processes import left_behind, session_members, start_command
+from support.runs import DIGITS, MAIN
 
 START_SECONDS = 60.0
 

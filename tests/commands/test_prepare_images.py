@@ -13,14 +13,13 @@ import time
 
 import numpy as np
 import pytest
-from distributed.harness import ROOT, left_behind, run_command, start_command
 from PIL import Image
+from support.processes import ROOT, left_behind, run_command, start_command
+from support.runs import contents, refusal, well
 
 from paddlevit_dist.images.data.class_folders import ClassFolders
 from paddlevit_dist.images.data.reading import Reading
 from paddlevit_dist.images.data.tar import TarImages
-
-from .runs import contents, refusal, well
 
 COMMAND = [sys.executable, "-m", "paddlevit_dist", "prepare", "images"]
 

@@ -9,15 +9,14 @@ import time
 
 import numpy as np
 import pytest
-from distributed.harness import left_behind, run_command, start_command
 from points.raw_scenes import legacy, pointgroup_arrays, points_of, write_scannet, zipped
+from support.processes import left_behind, run_command, start_command
+from support.runs import contents, refusal, well
 
 from paddlevit_dist.points.data.ply import write_points
 from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES
 from paddlevit_dist.points.data.scenes import ScanNet, Scenes
 from paddlevit_dist.points.prepare.scannet import ScanNetReader
-
-from .runs import contents, refusal, well
 
 
 def command(kind, *arguments):

@@ -12,9 +12,8 @@ import termios
 from pathlib import Path
 
 import pytest
-from distributed.harness import environment, left_behind, run_command
-
-from .runs import DIGITS, MAIN
+from support.processes import environment, left_behind, run_command
+from support.runs import DIGITS, MAIN
 
 TRAINING = [*DIGITS, "REPORT_FREQ", "1"]
 

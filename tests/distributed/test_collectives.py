@@ -9,12 +9,11 @@ from pathlib import Path
 import numpy as np
 import paddle
 import pytest
+from support.processes import run_workers, succeeded
 
 import paddlevit_dist
 from paddlevit_dist.parallel import collectives
 from paddlevit_dist.parallel.shared_memory import SharedMemory
-
-from .harness import run_workers, succeeded
 
 RANKS = 2
 

@@ -9,12 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.processes import run_command, run_workers, succeeded
 
 import paddlevit_dist
 from paddlevit_dist.parallel import collectives
 from paddlevit_dist.parallel.shared_memory import SharedMemory
-
-from .harness import run_command, run_workers, succeeded
 
 PROGRAM = str(Path(__file__).with_name("plain_spawn.py"))
 RANKS = 4

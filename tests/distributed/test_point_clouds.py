@@ -7,12 +7,11 @@ from typing import Any, Dict
 
 import numpy as np
 import pytest
+from support.processes import run_workers, succeeded
 
 from paddlevit_dist import Trainer, config
 from paddlevit_dist.engine import steps
 from paddlevit_dist.registry import resolve
-
-from .harness import run_workers, succeeded
 
 SMALL = ["TASK", "semantic_segmentation", "-dataset=synthetic_rooms", "MODEL.NAME", "minkunet_tutorial"]
 ROOMS = [

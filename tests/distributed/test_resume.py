@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 import paddle
 import pytest
-
-from .harness import Finished, run_main, succeeded
+from support.processes import Finished, run_main, succeeded
 
 TINY = (
     "MODEL.EMBED_DIM 32 MODEL.DEPTH 2 MODEL.NUM_HEADS 2 MODEL.DROPOUT 0.1 MODEL.DROPPATH 0.1 "

@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.processes import run_workers, succeeded
+from support.small_runs import DIGITS, TINY, Part
 
 from paddlevit_dist import Trainer, config
 from paddlevit_dist.parallel import rank
 from paddlevit_dist.registry import resolve
-
-from .harness import run_workers, succeeded
-from .small_runs import DIGITS, TINY, Part
 
 SECONDS = 33.0  # more than gloo's 30
 

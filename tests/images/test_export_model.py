@@ -8,8 +8,8 @@ import numpy as np
 import paddle
 import pytest
 import yaml
-from commands.runs import DIGITS, well
-from distributed.harness import run_command, run_main
+from support.processes import run_command, run_main
+from support.runs import DIGITS, well
 
 from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.commands.export import Trained, export, load_trained

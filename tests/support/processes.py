@@ -45,7 +45,7 @@ def run_workers(target: str, *arguments: Any, processes: int = 2, timeout: float
     """
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "arguments").write_bytes(pickle.dumps(arguments))
-        command = [sys.executable, "-m", "distributed.run_target", target, folder, str(processes)]
+        command = [sys.executable, "-m", "support.run_target", target, folder, str(processes)]
         ended = run_command(command, timeout=timeout)
         results = [
             pickle.loads(path.read_bytes())

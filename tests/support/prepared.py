@@ -82,7 +82,7 @@ def _start_server(environment: Dict[str, str]) -> Server:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         process = subprocess.Popen(
-            [sys.executable, "-m", "distributed.prepared", str(theirs.fileno())],
+            [sys.executable, "-m", "support.prepared", str(theirs.fileno())],
             env=environment,
             stdin=subprocess.DEVNULL,
             pass_fds=[theirs.fileno()],

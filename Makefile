@@ -6,6 +6,8 @@ PYTHON ?= python3
 VENV := .venv
 GPU_VENV := .venv-gpu
 BIN := $(VENV)/bin
+# A test process per core, up to four: most tests use one core, and tests of several processes start their own.
+PYTEST := -m pytest -q -n auto --maxprocesses 4 --dist worksteal
 
 # The tests start hundreds of processes: none need compile what another has compiled, whatever the shell says.
 export PYTHONDONTWRITEBYTECODE :=
@@ -23,10 +25,10 @@ demo: $(VENV)/.ready
 	@PYTHON=$(BIN)/python tools/demo.sh $(DEMO_FLAGS)
 
 test: $(VENV)/.ready
-	$(BIN)/python -m pytest -q -m "not long"
+	$(BIN)/python $(PYTEST) -m "not long"
 
 test-long: $(VENV)/.ready
-	$(BIN)/python -m pytest -q -m long
+	$(BIN)/python $(PYTEST) -m long
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff format --check .
@@ -42,7 +44,7 @@ accept: $(VENV)/.ready
 	$(BIN)/python tests/acceptance.py
 
 test-gpu-wheel: $(GPU_VENV)/.ready
-	$(GPU_VENV)/bin/python -m pytest -q -m "not long"
+	$(GPU_VENV)/bin/python $(PYTEST) -m "not long"
 
 clean:
 	rm -rf $(VENV) $(GPU_VENV) build *.egg-info

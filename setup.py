@@ -29,6 +29,7 @@ EXTRAS = {
         "nibabel>=5.0,<6",  # the same, for the tests of volumes
         "SimpleITK>=2.2,<3",  # likewise
         "pytest>=7.4,<10",  # runs the tests
+        "pytest-xdist>=3.5,<4",  # on several cores
         "ruff>=0.6,<1",  # formats and lints
         "import-linter>=2.0,<3",  # checks which room may import which
         "mypy>=1.11,<1.20",  # checks types; the last that knows Python 3.9

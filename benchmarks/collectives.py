@@ -138,15 +138,14 @@ class Group:
 
         self.rank, self.size = rank(), world_size()
         self._collectives = collectives
-        collectives.all_gather(None)  # finds the way
-        memory, network = collectives._way_of_messages, collectives._network
+        memory, network = collectives.way_of_messages(), collectives.network_of_group()
         self.ways = {NETWORK: network} if memory is network else {MEMORY: memory, NETWORK: network}
 
     def by(self, way: str, function: Callable[[], Any]) -> Callable[[], Any]:
         """``function`` with our collectives going this way."""
 
         def call() -> Any:
-            self._collectives._way_of_messages = self.ways[way]
+            self._collectives.use_way_of_messages(self.ways[way])
             return function()
 
         return call

@@ -161,13 +161,13 @@ def _own_moments(x: paddle.Tensor) -> paddle.Tensor:
     if not size:
         return paddle.zeros([1 + 2 * channels], dtype="float64")
     rows = size // channels
-    by = _moments_by_kernel if x.place.is_cpu_place() and rows > 1 else _moments_by_sums
+    by = moments_by_kernel if x.place.is_cpu_place() and rows > 1 else moments_by_sums
     mean, squares = by(x)
     number = paddle.full([1], float(rows), dtype="float64")
     return paddle.concat([number, mean.astype("float64"), squares.astype("float64")])
 
 
-def _moments_by_kernel(x: paddle.Tensor) -> Tuple[paddle.Tensor, paddle.Tensor]:
+def moments_by_kernel(x: paddle.Tensor) -> Tuple[paddle.Tensor, paddle.Tensor]:
     """Mean and sum of squared deviations per channel, on the CPU and of several rows: with momentum 0 the kernel leaves
     the batch's own statistics, in a tenth of the time of reductions. (A GPU's kernel may divide by rows - 1.)"""
     mean, variance = (paddle.zeros([x.shape[1]], dtype=x.dtype) for _ in range(2))
@@ -175,7 +175,7 @@ def _moments_by_kernel(x: paddle.Tensor) -> Tuple[paddle.Tensor, paddle.Tensor]:
     return mean, variance.astype("float64") * (_size(x) // x.shape[1])
 
 
-def _moments_by_sums(x: paddle.Tensor) -> Tuple[paddle.Tensor, paddle.Tensor]:
+def moments_by_sums(x: paddle.Tensor) -> Tuple[paddle.Tensor, paddle.Tensor]:
     """The same by reductions, on any device."""
     axes = [0] if x.ndim == 2 else [0, 2]
     mean = x.mean(axis=axes, keepdim=True)

@@ -102,38 +102,45 @@ def barrier(timeout: Optional[float] = None) -> None:
     """
     if world.world_size() > 1:
         # Before the first exchange ranks wait on the store: a barrier with a time-out cannot look for a better way.
-        (_way_of_messages or _network_of_group()).wait_for_all(timeout)
+        (_way_of_messages or network_of_group()).wait_for_all(timeout)
 
 
 _network: Optional[Network] = None
-_way_of_messages: Union[SharedMemory, Network, None] = None
+_way_of_messages: Optional[Board] = None
 
 
-def _network_of_group() -> Network:
-    """Made at the first call of any collective, whoever has started the processes."""
+def network_of_group() -> Network:
+    """The group's way between machines, made at the first call of any collective, whoever has started the processes."""
     global _network
     if _network is None:
         _network = Network()
     return _network
 
 
-def _exchange(message: bytes, read: Reader) -> List[Any]:
-    """``read`` of every rank's message, in rank order."""
-    return _way_of_group().exchange(message, read)
-
-
-def _way_of_group() -> Board:
-    """Made at the first exchange. Every rank must call this."""
+def way_of_messages() -> Board:
+    """How ranks exchange messages: through memory where all can read each other's. Found at the first call, which every
+    rank must make."""
     global _way_of_messages
     if _way_of_messages is None:
-        _way_of_messages = SharedMemory.of_group(_network_of_group()) or _network_of_group()
+        _way_of_messages = SharedMemory.of_group(network_of_group()) or network_of_group()
     return _way_of_messages
+
+
+def use_way_of_messages(way: Board) -> None:
+    """Exchange messages this way from now on. Every rank must choose the same."""
+    global _way_of_messages
+    _way_of_messages = way
+
+
+def _exchange(message: bytes, read: Reader) -> List[Any]:
+    """``read`` of every rank's message, in rank order."""
+    return way_of_messages().exchange(message, read)
 
 
 def notice_board() -> Optional[Board]:
     """Where the main process can ``post`` a number that the others see; None with one process. Every rank must call
     this."""
-    return _way_of_group() if world.world_size() > 1 else None
+    return way_of_messages() if world.world_size() > 1 else None
 
 
 class _Entry(NamedTuple):

@@ -294,7 +294,6 @@ def array_with(state):
         {(1, 2): np.ones(1)},
         {b"bytes": np.ones(1)},
     ],
-    ids=repr,
 )
 @pytest.mark.parametrize("protocol", [2, 4])
 def test_hostile_arguments_of_allowed_names_are_refused_without_allocating(tmp_path, value, protocol):

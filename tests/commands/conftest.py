@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from distributed.harness import Finished
-
-from .runs import DIGITS, run_first_start, well
+from support.processes import Finished
+from support.runs import DIGITS, run_first_start, well
 
 EPOCHS, SAVE_FREQ = 5, 3
 

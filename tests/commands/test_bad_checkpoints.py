@@ -6,8 +6,7 @@ import os
 import pickle
 
 import pytest
-
-from .runs import DIGITS, contents, refused, run_main, well
+from support.runs import DIGITS, contents, refused, run_main, well
 
 
 @pytest.fixture

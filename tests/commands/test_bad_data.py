@@ -10,11 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from support.runs import DIGITS, PICTURES, PLAIN, TINY, contents, refused, write_pictures
 
 from paddlevit_dist.images.data.class_folders import ClassFolders
 from paddlevit_dist.images.data.opening import open_split
-
-from .runs import DIGITS, PICTURES, PLAIN, TINY, contents, refused, write_pictures
 
 
 @pytest.fixture

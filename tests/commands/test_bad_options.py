@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from support.runs import DIGITS, contents, refused
 
 from paddlevit_dist import UserError
 from paddlevit_dist.parallel import plan_processes
-
-from .runs import DIGITS, contents, refused
 
 
 def words(value):

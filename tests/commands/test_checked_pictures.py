@@ -10,10 +10,9 @@ import time
 
 import numpy as np
 import pytest
-from distributed.harness import _wait_until_gone, run_main, start_command
 from PIL import Image
-
-from .runs import MAIN, PICTURES, events, last_line, refused, well, write_pictures
+from support.processes import left_behind, run_main, start_command
+from support.runs import MAIN, PICTURES, events, last_line, refused, well, write_pictures
 
 
 @pytest.fixture
@@ -74,4 +73,4 @@ def test_ctrl_c_while_pictures_are_opened(tmp_path):
     os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=10)
     assert process.returncode == 130 and err.startswith("interrupted") and len(err.splitlines()) == 1
-    assert "opened" not in out and _wait_until_gone(process.pid, seconds=5) == []
+    assert "opened" not in out and left_behind(process.pid) == []

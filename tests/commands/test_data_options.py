@@ -6,10 +6,9 @@ import shutil
 import sys
 
 import pytest
-from distributed.harness import run_command, run_main
 from PIL import Image
-
-from .runs import PICTURES, events, last_line, refused, well, write_pictures
+from support.processes import run_command, run_main
+from support.runs import PICTURES, events, last_line, refused, well, write_pictures
 
 SKIP = ["DATA.ON_BAD_SAMPLE", "skip"]
 

@@ -11,7 +11,7 @@ import venv
 from pathlib import Path
 
 import pytest
-from distributed.harness import ROOT
+from support.processes import ROOT
 
 SCRIPTS = ("run_train_multi.sh", "run_eval_multi.sh")
 WORDS = ["-cfg=a b.yaml", "it's", 'a "word"', "[2,2,2]", "*", "$HOME", ""]

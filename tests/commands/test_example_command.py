@@ -9,12 +9,11 @@ from pathlib import Path
 import numpy as np
 import paddle
 import pytest
-from distributed.harness import ROOT, run_command
 from PIL import Image
+from support.processes import ROOT, run_command
+from support.runs import last_line, well
 
 from paddlevit_dist import create_model
-
-from .runs import last_line, well
 
 EXAMPLE = r"""
 CUDA_VISIBLE_DEVICES=0,1,2,3 \

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from support.runs import PLAIN, TINY, last_line, refused, run_main, well, write_pictures
 
 from paddlevit_dist.registry import RECIPES
-
-from .runs import PLAIN, TINY, last_line, refused, run_main, well, write_pictures
 
 
 def test_without_arguments_it_is_the_digits_example(tmp_path):

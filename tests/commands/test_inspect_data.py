@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 
 import numpy as np
-from distributed.harness import run_command, succeeded
 from PIL import Image
+from support.processes import run_command, succeeded
 
 DIGITS = ["-image_size=16", "DATA.IMAGE_CHANNELS", "1"]
 

@@ -9,9 +9,8 @@ import time
 from pathlib import Path
 
 import pytest
-from distributed.harness import session_members, start_command
-
-from .runs import DIGITS, MAIN
+from support.processes import left_behind, session_members, start_command
+from support.runs import DIGITS, MAIN
 
 START_SECONDS = 60.0
 
@@ -39,10 +38,7 @@ def end(process, within_seconds: float) -> str:
     """Wait for the run's own end and return its stderr; no process may be left."""
     try:
         _, err = process.communicate(timeout=within_seconds)
-        deadline = time.monotonic() + 5
-        while session_members(process.pid) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert session_members(process.pid) == []
+        assert left_behind(process.pid) == []
     finally:
         for member in session_members(process.pid):
             os.kill(member, signal.SIGKILL)

@@ -9,12 +9,12 @@ import shutil
 import numpy as np
 import paddle
 import pytest
+from support.runs import DIGITS, contents, events, last_line, run_first_start, run_main, well
 
 import paddlevit_dist
 from paddlevit_dist.config import load
 
 from .conftest import EPOCHS, SAVE_FREQ
-from .runs import DIGITS, contents, events, last_line, run_first_start, run_main, well
 
 
 @pytest.fixture(params=["trained", "trained_by_two"])

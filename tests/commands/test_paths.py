@@ -5,9 +5,8 @@ from __future__ import annotations
 import shutil
 import sys
 
-from distributed.harness import run_command
-
-from .runs import DIGITS, PICTURES, last_line, run_main, well, write_pictures
+from support.processes import run_command
+from support.runs import DIGITS, PICTURES, last_line, run_main, well, write_pictures
 
 
 def test_home_folders_are_understood_in_every_option(tmp_path, monkeypatch):

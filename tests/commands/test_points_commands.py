@@ -6,16 +6,15 @@ import sys
 
 import numpy as np
 import pytest
-from distributed.harness import ROOT, run_command
 from PIL import Image
+from support.processes import ROOT, run_command
+from support.runs import refusal, well
 
 from paddlevit_dist import registry
 from paddlevit_dist.commands import export as export_model
 from paddlevit_dist.commands import inspect_data
 from paddlevit_dist.contracts.task import Task
 from paddlevit_dist.errors import UserError
-
-from .runs import refusal, well
 
 
 def command(*words):

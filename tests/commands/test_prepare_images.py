@@ -13,14 +13,13 @@ import time
 
 import numpy as np
 import pytest
-from distributed.harness import ROOT, _wait_until_gone, run_command, start_command
 from PIL import Image
+from support.processes import ROOT, left_behind, run_command, start_command
+from support.runs import contents, refusal, well
 
 from paddlevit_dist.images.data.class_folders import ClassFolders
 from paddlevit_dist.images.data.reading import Reading
 from paddlevit_dist.images.data.tar import TarImages
-
-from .runs import contents, refusal, well
 
 COMMAND = [sys.executable, "-m", "paddlevit_dist", "prepare", "images"]
 
@@ -284,7 +283,7 @@ def test_ctrl_c_leaves_finished_tar_files_only_and_the_same_command_goes_on(ever
     out, err = process.communicate(timeout=30)
     assert (process.returncode, out) == (130, "")
     assert err == "interrupted; finished tar files are kept, the same command goes on\n"
-    assert _wait_until_gone(process.pid, seconds=5) == []
+    assert left_behind(process.pid) == []
     finished = {file.name: file.stat().st_mtime_ns for file in output.glob("*.tar")}
     assert 1 <= len(finished) < 12
     assert {file.suffix for file in output.iterdir()} == {".tar", ".json", ".txt"}

@@ -9,15 +9,14 @@ import time
 
 import numpy as np
 import pytest
-from distributed.harness import _wait_until_gone, run_command, start_command
 from points.raw_scenes import legacy, pointgroup_arrays, points_of, write_scannet, zipped
+from support.processes import left_behind, run_command, start_command
+from support.runs import contents, refusal, well
 
 from paddlevit_dist.points.data.ply import write_points
 from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES
 from paddlevit_dist.points.data.scenes import ScanNet, Scenes
 from paddlevit_dist.points.prepare.scannet import ScanNetReader
-
-from .runs import contents, refusal, well
 
 
 def command(kind, *arguments):
@@ -211,7 +210,7 @@ def test_ctrl_c_leaves_finished_scenes_only_and_the_same_command_goes_on(tmp_pat
     out, err = process.communicate(timeout=30)
     assert (process.returncode, out) == (130, "")
     assert err == "interrupted; finished scenes are kept, the same command goes on\n"
-    assert _wait_until_gone(process.pid, seconds=5) == []
+    assert left_behind(process.pid) == []
     finished = {file: file.stat().st_mtime_ns for file in output.glob("scenes/*")}
     assert 1 <= len(finished) < 150 and {file.suffix for file in finished} == {".scene"}
     ended = well(prepare("ply", root, output, "--workers=2", timeout=120))

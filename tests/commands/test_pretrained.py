@@ -6,11 +6,10 @@ import json
 
 import paddle
 import pytest
-from distributed.harness import run_main, succeeded
+from support.processes import run_main, succeeded
+from support.runs import DIGITS
 
 from paddlevit_dist import create_model
-
-from .runs import DIGITS
 
 SMALL = "MODEL.EMBED_DIM 16 MODEL.DEPTH 2 MODEL.NUM_HEADS 2 MODEL.PATCH_SIZE 8".split()
 

@@ -9,13 +9,11 @@ import struct
 import subprocess
 import sys
 import termios
-import time
 from pathlib import Path
 
 import pytest
-from distributed.harness import environment, run_command, session_members
-
-from .runs import DIGITS, MAIN
+from support.processes import environment, left_behind, run_command
+from support.runs import DIGITS, MAIN
 
 TRAINING = [*DIGITS, "REPORT_FREQ", "1"]
 
@@ -26,10 +24,7 @@ def start(command, **streams) -> subprocess.Popen:
 
 def finish(process: subprocess.Popen) -> int:
     code = process.wait(timeout=60)
-    deadline = time.monotonic() + 5  # Python's own helpers end just after their parent
-    while session_members(process.pid) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert session_members(process.pid) == []
+    assert left_behind(process.pid) == []
     return code
 
 

@@ -6,9 +6,9 @@ import json
 import shutil
 
 import pytest
+from support.runs import PICTURES, contents, events, refused, run_main, well, write_pictures
 
 from .conftest import EPOCHS
-from .runs import PICTURES, contents, events, refused, run_main, well, write_pictures
 
 
 @pytest.fixture

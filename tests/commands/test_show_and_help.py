@@ -5,9 +5,8 @@ from __future__ import annotations
 import sys
 
 import pytest
-from distributed.harness import ROOT, run_command, run_main
-
-from .runs import MAIN, well
+from support.processes import ROOT, run_command, run_main
+from support.runs import MAIN, well
 
 RECIPE = ROOT / "configs" / "vit_base_patch16_224.yaml"
 DIGITS = ROOT / "configs" / "vit_digits.yaml"

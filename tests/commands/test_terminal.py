@@ -14,9 +14,8 @@ import sys
 import termios
 import time
 
-from distributed.harness import environment, start_command
-
-from .runs import DIGITS, MAIN
+from support.processes import environment, start_command
+from support.runs import DIGITS, MAIN
 
 
 def test_the_bar_keeps_its_text_on_80_columns(tmp_path):

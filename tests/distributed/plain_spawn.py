@@ -60,7 +60,8 @@ def count_requests() -> int:
             self.requests += 1
             return getattr(self.store, name)
 
-    counting = collectives._network.store = Counting(collectives._network.store)
+    network = collectives.network_of_group()
+    counting = network.store = Counting(network.store)
     for number in range(10):
         paddlevit_dist.barrier()
         paddlevit_dist.all_gather(bytes(number * 10_000))

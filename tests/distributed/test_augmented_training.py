@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-
-from .harness import run_workers, succeeded
+from support.processes import run_workers, succeeded
 
 EVERYTHING = (
     "TRAIN.RAND_AUGMENT rand-m9-mstd0.5-inc1 TRAIN.RANDOM_ERASE_PROB 0.5 TRAIN.MIXUP_ALPHA 0.8 TRAIN.CUTMIX_ALPHA 1.0 "
@@ -13,7 +12,7 @@ EVERYTHING = (
 
 
 def trained(output, *arguments):
-    target = "distributed.small_runs:train"
+    target = "support.small_runs:train"
     ended = run_workers(target, str(output), ["-epochs=1", "-batch_size=8", *EVERYTHING, *arguments])
     return succeeded(ended).results
 

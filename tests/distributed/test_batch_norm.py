@@ -10,13 +10,12 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 import pytest
+from support.processes import run_workers, succeeded
 
 from paddlevit_dist import Trainer, config
 from paddlevit_dist.contracts.task import EvaluationStep, Metrics, Task, Term
 from paddlevit_dist.parallel import convert_batch_norm, data_parallel, rank, world_size, zero_of
 from paddlevit_dist.registry import register_task
-
-from .harness import run_workers, succeeded
 
 GENERATOR = np.random.default_rng(0)
 ROWS = 3.0 * GENERATOR.standard_normal((24, 4)) + 2.0

@@ -9,21 +9,20 @@ from pathlib import Path
 import numpy as np
 import paddle
 import pytest
+from support.processes import run_workers, succeeded
 
 import paddlevit_dist
 from paddlevit_dist.parallel import collectives
-
-from .harness import run_workers, succeeded
+from paddlevit_dist.parallel.shared_memory import SharedMemory
 
 RANKS = 2
 
 
 def both_ways(function, *arguments) -> list:
     """What ``function`` returns when messages go through memory, and when they go over the network."""
-    paddlevit_dist.all_gather(None)  # finds the way
-    assert collectives._way_of_messages is not collectives._network, "these processes cannot read each other's memory"
+    assert isinstance(collectives.way_of_messages(), SharedMemory), "these processes cannot read each other's memory"
     through_memory = function(*arguments)
-    collectives._way_of_messages = collectives._network
+    collectives.use_way_of_messages(collectives.network_of_group())
     return [through_memory, function(*arguments)]
 
 
@@ -216,8 +215,7 @@ def test_broadcast_gives_the_sources_object_to_all():
 
 
 def late_rank(seconds: float):
-    paddlevit_dist.all_gather(None)
-    collectives._way_of_messages = collectives._network
+    collectives.use_way_of_messages(collectives.network_of_group())
     if paddlevit_dist.rank() == 1:
         time.sleep(seconds)
     return paddlevit_dist.reduce_dict({"value": 1.0}, average=False)

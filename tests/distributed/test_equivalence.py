@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
-from .harness import run_workers, succeeded
+from support.processes import run_workers, succeeded
 
 SGD = ["TRAIN.OPTIMIZER.NAME", "SGD", "TRAIN.BASE_LR", "0.05", "TRAIN.OPTIMIZER.MOMENTUM", "0.9"]
 ADAMW = ["TRAIN.OPTIMIZER.NAME", "AdamW", "TRAIN.BASE_LR", "1e-3", "TRAIN.GRAD_CLIP", "1.0"]
@@ -15,7 +14,7 @@ COMMON = ["-epochs=1", "TRAIN.WARMUP_STEPS", "3", "TRAIN.SMOOTHING", "0.1"]
 def trained(tmp_path, optimizer, processes: int, *arguments: str):
     """Results of all ranks of a run of 20 updates of 16 samples."""
     output = str(tmp_path / f"{processes}-{'-'.join(arguments).replace('=', '')}")
-    target = "distributed.small_runs:train"
+    target = "support.small_runs:train"
     ended = run_workers(target, output, [*arguments, *COMMON, *optimizer], processes=processes)
     return succeeded(ended).results
 
@@ -75,7 +74,7 @@ def test_with_adamw_and_clipping_the_losses_agree(tmp_path):
 @pytest.fixture(scope="module")
 def evaluations(tmp_path_factory):
     folder = tmp_path_factory.mktemp("evaluation")
-    target = "distributed.small_runs:evaluate"
+    target = "support.small_runs:evaluate"
     return {
         processes: succeeded(run_workers(target, str(folder / str(processes)), 1003, 32, processes=processes)).results
         for processes in (1, 2, 3)

@@ -10,12 +10,12 @@ import time
 from pathlib import Path
 
 import pytest
+from support.processes import run_command, run_workers, succeeded
 
 import paddlevit_dist
 from paddlevit_dist.parallel import Agreement, collectives
 from paddlevit_dist.parallel.network import Network
-
-from .harness import run_command, run_workers, succeeded
+from paddlevit_dist.parallel.shared_memory import SharedMemory
 
 PROGRAM = str(Path(__file__).with_name("plain_spawn.py"))
 RANKS = 4
@@ -96,8 +96,7 @@ def agree(board):
 
 def exchange_through_memory():
     """Everything at once, as starting processes is what takes time."""
-    paddlevit_dist.all_gather(None)
-    assert collectives._way_of_messages is not collectives._network, "these processes cannot read each other's memory"
+    assert isinstance(collectives.way_of_messages(), SharedMemory), "these processes cannot read each other's memory"
     before = len(os.listdir("/proc/self/fd"))
     return {
         "unreadable": [gather_what_cannot_be_read(size) for size in (10, 100_000)],

@@ -9,10 +9,9 @@ import time
 from pathlib import Path
 
 import pytest
+from support.processes import Finished, left_behind, run_workers, session_members, start_command
 
 import paddlevit_dist
-
-from .harness import Finished, run_workers, session_members, start_command
 
 LIMIT_SECONDS = 15.0
 
@@ -87,7 +86,7 @@ def start_endless(tmp_path) -> "tuple":
     marker = str(tmp_path / "works")
     (tmp_path / "arguments").write_bytes(pickle.dumps((marker,)))
     target = "distributed.test_failures:work_for_ever"
-    process = start_command([sys.executable, "-m", "distributed.run_target", target, str(tmp_path), "2"])
+    process = start_command([sys.executable, "-m", "support.run_target", target, str(tmp_path), "2"])
     deadline = time.monotonic() + 60
     while not all(Path(f"{marker}{rank}").exists() for rank in range(2)):
         assert time.monotonic() < deadline and process.poll() is None, process.communicate(timeout=5)
@@ -99,10 +98,7 @@ def ending(process) -> Finished:
     started = time.monotonic()
     out, err = process.communicate(timeout=30)
     assert time.monotonic() - started < LIMIT_SECONDS
-    deadline = time.monotonic() + 5
-    while session_members(process.pid) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert session_members(process.pid) == []
+    assert left_behind(process.pid) == []
     return Finished(process.returncode, out, err, [])
 
 
@@ -129,7 +125,4 @@ def test_workers_die_with_a_killed_parent(tmp_path):
     assert set(workers) <= set(session_members(process.pid))
     process.kill()
     process.communicate(timeout=10)
-    deadline = time.monotonic() + 5
-    while session_members(process.pid) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert session_members(process.pid) == []
+    assert left_behind(process.pid) == []

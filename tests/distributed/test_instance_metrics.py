@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 import paddle
 import pytest
+from support.processes import run_workers, succeeded
 
 from paddlevit_dist.parallel import rank, reduce_dict, world_size
 from paddlevit_dist.points.instances.metrics import InstanceMetrics, Prediction
-
-from .harness import run_workers, succeeded
 
 NAMES = ["wall", "chair", "table", "lamp"]
 

@@ -7,11 +7,11 @@ from typing import Any, Dict
 
 import numpy as np
 import pytest
+from support.processes import run_workers, succeeded
 
 from paddlevit_dist import Trainer, config
+from paddlevit_dist.engine import steps
 from paddlevit_dist.registry import resolve
-
-from .harness import run_workers, succeeded
 
 SMALL = ["TASK", "semantic_segmentation", "-dataset=synthetic_rooms", "MODEL.NAME", "minkunet_tutorial"]
 ROOMS = [
@@ -67,7 +67,7 @@ def train(output: str, arguments: list) -> Dict[str, Any]:
 
 def evaluate(output: str) -> Dict[str, float]:
     trainer = build(output, "-batch_size=2", "POINTS.TEST_ROTATIONS", "2")
-    return trainer._evaluate("evaluation")[0]
+    return steps.evaluate(trainer.task, trainer.model, trainer.val_loader)[0]
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import paddle
 import pytest
+from support.processes import run_workers, succeeded
 
 from paddlevit_dist import config as configuration
 from paddlevit_dist.contracts.task import Step
@@ -14,8 +15,6 @@ from paddlevit_dist.parallel import data_parallel, rank, world_size
 from paddlevit_dist.points.data.scene import Scene
 from paddlevit_dist.points.instances.task import InstanceSegmentation
 from paddlevit_dist.registry import register_dataset
-
-from .harness import run_workers, succeeded
 
 OPTIONS = ["TASK", "pointgroup", "MODEL.NAME", "pointgroup", "DATA.DATASET", "two_boxes"]
 OPTIONS += ["POINTS.INSTANCES.WIDTH", "4", "POINTS.INSTANCES.BLOCKS", "1", "POINTS.INSTANCES.STUFF", "nothing"]

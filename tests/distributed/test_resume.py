@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import paddle
 import pytest
+from support.processes import ROOT, Finished, run_main, run_workers, start_command, succeeded
 
-from .harness import ROOT, Finished, run_main, run_workers, start_command, succeeded
 from .poisoned_runs import require_unchanged
 
 TINY = (

@@ -6,7 +6,7 @@ import json
 import socket
 import sys
 
-from .harness import ROOT, run_main, start_command, succeeded
+from support.processes import ROOT, run_main, start_command, succeeded
 
 ARGUMENTS = [
     f"-cfg={ROOT}/configs/vit_digits.yaml",

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 
 import acceptance
-
-from .harness import ROOT, run_main, succeeded
+from support.processes import ROOT, run_main, succeeded
 
 
 def epochs_and_windows(folder) -> tuple:

@@ -6,12 +6,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+from support.processes import run_workers, succeeded
+from support.small_runs import DIGITS, TINY, Part
+
 from paddlevit_dist import Trainer, config
 from paddlevit_dist.parallel import rank
 from paddlevit_dist.registry import resolve
-
-from .harness import run_workers, succeeded
-from .small_runs import DIGITS, TINY, Part
 
 SECONDS = 33.0  # more than gloo's 30
 
@@ -41,6 +42,7 @@ def train(output: str) -> float:
     return time.monotonic() - started
 
 
+@pytest.mark.long
 def test_the_others_wait_and_are_told_why(tmp_path):
     ended = succeeded(run_workers("distributed.test_slow_first_batch:train", str(tmp_path / "out"), timeout=150.0))
     assert min(ended.results) > SECONDS

@@ -7,12 +7,11 @@ from typing import Dict
 import numpy as np
 import paddle
 import pytest
+from support.processes import run_workers, succeeded
 
 from paddlevit_dist.models import create_model
 from paddlevit_dist.parallel import convert_batch_norm, data_parallel, rank, world_size, zero_of
 from paddlevit_dist.points.sparse import SparseTensor
-
-from .harness import run_workers, succeeded
 
 GENERATOR = np.random.default_rng(0)
 VOXELS = np.unique(GENERATOR.integers(-6, 6, (500, 4)) % [2, 99, 99, 99] - [0, 3, 0, 0], axis=0)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 import paddle
 import pytest
+from support.processes import run_workers, succeeded
 
 from paddlevit_dist.contracts.task import Step, Task, Term
 from paddlevit_dist.engine.precision import Precision
 from paddlevit_dist.engine.steps import COUNTS, Updater
 from paddlevit_dist.parallel import data_parallel, rank, world_size
-
-from .harness import run_workers, succeeded
 
 GENERATOR = np.random.default_rng(0)
 ROWS = GENERATOR.standard_normal((40, 3)).astype("float32")

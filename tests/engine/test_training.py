@@ -10,8 +10,8 @@ from typing import Any, Dict, List
 import numpy as np
 import paddle
 import pytest
-from distributed import small_runs
 from distributed.poisoned_runs import left_and_saved, require_unchanged
+from support import small_runs
 
 from paddlevit_dist.checkpoint import store as checkpoints
 

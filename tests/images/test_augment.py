@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image, ImageFilter, ImageOps
+from PIL import Image, ImageEnhance, ImageFilter, ImageOps
 from yacs.config import CfgNode
 
 from paddlevit_dist.config import default_config
@@ -222,13 +222,13 @@ def test_the_same_parameters_give_timms_picture(text, monkeypatch):
     """timm's pictures for the operations, magnitudes and signs that our generator drew."""
     timm, ours, picture = timm_module("auto_augment"), parse_rand_augment(text, (124, 116, 104)), noise()
     drawn = []
-    apply = augment._apply
+    for name, operation in augment.OPERATIONS.items():
 
-    def recording(name, image, magnitude, generator, fill):
-        drawn.append((name, augment.OPERATIONS[name].parameter(magnitude / 10, pickle.loads(pickle.dumps(generator)))))
-        return apply(name, image, magnitude, generator, fill)
+        def recording(strength, generator, name=name, draw=operation.parameter):
+            drawn.append((name, draw(strength, generator)))
+            return drawn[-1][1]
 
-    monkeypatch.setattr(augment, "_apply", recording)
+        monkeypatch.setitem(augment.OPERATIONS, name, operation._replace(parameter=recording))
     for seed in range(25):
         drawn.clear()
         result = ours(picture, rng(seed))
@@ -243,27 +243,20 @@ def test_the_same_parameters_give_timms_picture(text, monkeypatch):
         np.testing.assert_array_equal(np.asarray(result), np.asarray(expected))
 
 
-def test_jitter_factors_are_uniform_and_independent():
-    class Recorder:
-        factors = []
+def test_jitter_factors_are_uniform_and_independent(monkeypatch):
+    factors = []
 
-        def __init__(self, image):
-            self.image = image
+    def recording(enhancer, factor):
+        factors.append(factor)
+        return enhancer.image
 
-        def enhance(self, factor):
-            Recorder.factors.append(factor)
-            return self.image
-
-    original = augment._JITTERED
-    augment._JITTERED = (Recorder,) * 3
-    try:
-        generator = rng(6)
-        for _ in range(2000):
-            ColorJitter(0.4)(noise(4, 4), generator)
-    finally:
-        augment._JITTERED = original
-    assert kolmogorov_distance(Recorder.factors, lambda f: (f - 0.6) / 0.8) < 1.95
-    rows = np.array(Recorder.factors).reshape(-1, 3)
+    for kind in (ImageEnhance.Brightness, ImageEnhance.Contrast, ImageEnhance.Color):
+        monkeypatch.setattr(kind, "enhance", recording)
+    generator = rng(6)
+    for _ in range(2000):
+        ColorJitter(0.4)(noise(4, 4), generator)
+    assert len(factors) == 3 * 2000 and kolmogorov_distance(factors, lambda f: (f - 0.6) / 0.8) < 1.95
+    rows = np.array(factors).reshape(-1, 3)
     assert np.abs(np.corrcoef(rows.T)[np.triu_indices(3, 1)]).max() < 4 / math.sqrt(2000)
 
 

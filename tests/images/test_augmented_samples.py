@@ -7,8 +7,8 @@ import pickle
 import numpy as np
 import paddle
 import pytest
-from distributed.harness import run_workers, succeeded
 from PIL import Image
+from support.processes import run_workers, succeeded
 
 from paddlevit_dist import config
 from paddlevit_dist.contracts.task import Step

@@ -10,7 +10,7 @@ from typing import Any, Dict
 import numpy as np
 import paddle
 import pytest
-from distributed.harness import run_workers, succeeded
+from support.processes import run_workers, succeeded
 
 from paddlevit_dist.engine.precision import compile_passes
 

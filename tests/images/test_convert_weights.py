@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import paddle
 import pytest
-from distributed.harness import run_command
+from support.processes import run_command
 
 from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.checkpoint.safetensors_files import read_safetensors, write_safetensors

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import paddle
 import pytest
-from distributed.harness import run_main, succeeded
-from distributed.small_runs import DIGITS
+from support.processes import run_main, succeeded
+from support.small_runs import DIGITS
 
 from paddlevit_dist import config, create_model
 from paddlevit_dist.contracts.task import Step

@@ -6,7 +6,7 @@ import re
 import sys
 from pathlib import Path
 
-from distributed.harness import ROOT, run_command
+from support.processes import ROOT, run_command
 
 PAGE = (ROOT / "docs" / "finetune.md").read_text(encoding="utf-8")
 FILES = r"`(\S+\.(?:py|yaml))`:\n\n```\w+\n(.*?)```"

@@ -11,8 +11,8 @@ import numpy as np
 import paddle
 import pytest
 from checkpoint.test_load_weights import with_paddlevit_names
-from commands.runs import PLAIN, last_line, well, write_pictures
-from distributed.harness import ROOT, run_command, run_main
+from support.processes import ROOT, run_command, run_main
+from support.runs import PLAIN, last_line, well, write_pictures
 
 from paddlevit_dist import create_model, load_weights
 from paddlevit_dist.checkpoint.safetensors_files import write_safetensors

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import paddle
 import pytest
-from commands.runs import write_pictures
-from distributed.harness import run_workers
+from support.processes import run_workers
+from support.runs import write_pictures
 
 from paddlevit_dist.models import create_model
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import paddle
 import pytest
+from paddle.autograd import PyLayer
 
 from paddlevit_dist.contracts.task import Term
 from paddlevit_dist.observe.meters import Meters
@@ -44,8 +48,32 @@ def test_a_term_without_any_element_is_zero_and_nothing_added_is_empty():
     assert meters.reduce() == {"loss": 0.0}
 
 
+class Kept:
+    """What a step of a graph holds for its backward pass."""
+
+
+class Watched(PyLayer):
+    kept = []
+
+    @staticmethod
+    def forward(context, x):
+        context.kept = Kept()
+        Watched.kept.append(weakref.ref(context.kept))
+        return x * 2
+
+    @staticmethod
+    def backward(context, gradient):
+        return gradient * 2
+
+
 def test_terms_lose_their_graph():
     weight = paddle.to_tensor(1.0, stop_gradient=False)
     meters = Meters()
-    meters.add({"loss": Term(weight * 2, 1)})
-    assert meters._sums.stop_gradient
+    term = Watched.apply(weight)
+    meters.add({"loss": Term(term, 1)})
+    (kept,) = Watched.kept
+    assert kept() is not None, "the graph is gone without the meters' help: the test proves nothing"
+    del term
+    gc.collect()
+    assert kept() is None
+    assert meters.reduce() == {"loss": 2.0}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import List
 
-from distributed.harness import ROOT
+from support.processes import ROOT
 
 # In the order in which the README leads to them; the Chinese README has the README's own commands.
 PAGES = [

@@ -13,9 +13,9 @@ from typing import Dict, List
 
 import numpy as np
 import pytest
-from commands.runs import write_pictures
-from distributed.harness import ROOT, run_command
 from points import raw_scenes
+from support.processes import ROOT, run_command
+from support.runs import write_pictures
 from volumes.test_documentation import write_the_volumes_of_the_page
 
 from paddlevit_dist.config import EXAMPLE, load

@@ -142,7 +142,7 @@ def test_both_ways_to_moments_agree(shape):
     x = paddle.to_tensor(rows(shape) + 100.0)
     axes = (0,) if len(shape) == 2 else (0, 2)
     squares = rows(shape).var(axis=axes) * np.prod(shape) / 3
-    for moments in (batch_norm._moments_by_kernel, batch_norm._moments_by_sums):
+    for moments in (batch_norm.moments_by_kernel, batch_norm.moments_by_sums):
         mean, sum_of_squares = moments(x)
         np.testing.assert_allclose(mean.numpy(), (rows(shape) + 100.0).mean(axis=axes), rtol=1e-12)
         np.testing.assert_allclose(sum_of_squares.numpy(), squares, rtol=1e-9)

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from distributed.harness import ROOT
+from support.processes import ROOT
 
 COUNT = """
 import sys

@@ -7,7 +7,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from distributed.harness import ROOT, run_command
+from support.processes import ROOT, run_command
 
 PAGE = (ROOT / "docs" / "pointclouds.md").read_text(encoding="utf-8")
 OWN_DATA, TUTORIAL = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import math
-import os
-from pathlib import Path
 
 import numpy as np
 import pytest
+from support.golden import arrays, description
 
 from paddlevit_dist.points.data.augment import Affine, Distortion, Flips, Turn
 from paddlevit_dist.points.data.elastic import displace, grid_shape
 
-FOLDER = Path(os.environ.get("GOLDEN_DIR", Path(__file__).resolve().parents[1] / "golden"))
-
 
 @pytest.fixture(scope="module")
 def golden():
-    with np.load(FOLDER / "pointgroup_data.npz") as arrays:
-        return {name: arrays[name] for name in arrays.files}
+    return arrays("pointgroup_data")
 
 
 class Given:
@@ -40,10 +35,9 @@ class Given:
 
 
 def elastic_cases():
-    described = json.loads((FOLDER / "pointgroup_data.json").read_text())["arrays"]
-    assert "elastic{j}_noise" in described
-    with np.load(FOLDER / "pointgroup_data.npz") as arrays:
-        return sorted(name[: -len("_noise")] for name in arrays.files if name.startswith("elastic") and "noise" in name)
+    assert "elastic{j}_noise" in description("pointgroup_data")["arrays"]
+    names = [name for name in arrays("pointgroup_data") if name.startswith("elastic") and "noise" in name]
+    return sorted(name[: -len("_noise")] for name in names)
 
 
 def test_golden_matrix_of_distortion_flip_and_rotation(golden):

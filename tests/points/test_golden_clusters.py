@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import os
-from pathlib import Path
-
 import numpy as np
+from support.golden import arrays, description
 
 from paddlevit_dist.points.instances.grouping import cluster_points, proposal_ious
 
-FOLDER = Path(os.environ.get("GOLDEN_DIR", Path(__file__).resolve().parents[1] / "golden"))
-ABOUT = json.loads((FOLDER / "pointgroup_clusters.json").read_text())
+ABOUT = description("pointgroup_clusters")
 
 
 def clustered():
-    with np.load(FOLDER / "pointgroup_clusters.npz") as arrays:
-        golden = {name: arrays[name] for name in arrays.files}
+    golden = arrays("pointgroup_clusters")
     inputs = (golden[name] for name in ("xyz", "semantic_label", "batch_idxs", "radius", "npoint_threshold"))
     xyz, classes, scenes, radius, smallest = inputs
     return golden, cluster_points(xyz, classes, scenes, float(radius), int(smallest))

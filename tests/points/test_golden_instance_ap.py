@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import os
-from pathlib import Path
-
 import numpy as np
 import pytest
+from support.golden import arrays, description
 
 from paddlevit_dist.points.instances.metrics import (
     IOU_THRESHOLDS,
@@ -21,13 +18,7 @@ from paddlevit_dist.points.instances.metrics import (
     mean_over_classes,
 )
 
-FOLDER = Path(os.environ.get("GOLDEN_DIR", Path(__file__).resolve().parents[1] / "golden"))
-ABOUT = json.loads((FOLDER / "scannet_instance_ap.json").read_text())
-
-
-def stored():
-    with np.load(FOLDER / "scannet_instance_ap.npz") as arrays:
-        return {name: arrays[name] for name in arrays.files}
+ABOUT = description("scannet_instance_ap")
 
 
 def table_of(golden, scene):
@@ -48,7 +39,7 @@ def table_of(golden, scene):
 
 @pytest.mark.parametrize("order", ["as stored", "reversed"])
 def test_golden_average_precisions(order):
-    golden = stored()
+    golden = arrays("scannet_instance_ap")
     scenes = list(range(int(golden["num_scenes"])))
     assert len(scenes) == ABOUT["scenes"]
     scenes = scenes[::-1] if order == "reversed" else scenes  # of scenes; within one the order counts

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import os
-from pathlib import Path
-
 import numpy as np
 import pytest
+from support.golden import arrays, description
 
 from paddlevit_dist.points import sparse_collate, sparse_quantize
 
-FOLDER = Path(os.environ.get("GOLDEN_DIR", Path(__file__).resolve().parents[1] / "golden"))
-ABOUT = json.loads((FOLDER / "minkowski_quantize.json").read_text())
+ABOUT = description("minkowski_quantize")
 SCENES = list(ABOUT["scenes"])
-
-
-def stored():
-    with np.load(FOLDER / "minkowski_quantize.npz") as arrays:
-        return {name: arrays[name] for name in arrays.files}
 
 
 def quantized(golden, scene):
@@ -35,7 +26,7 @@ def quantized(golden, scene):
 
 @pytest.mark.parametrize("scene", SCENES)
 def test_golden_scene_is_quantised_equally(scene):
-    golden = stored()
+    golden = arrays("minkowski_quantize")
     voxels, features, labels, index, inverse = quantized(golden, scene)
     assert np.array_equal(voxels, golden[f"{scene}_discrete"][golden[f"{scene}_unique_map"]])
     assert np.array_equal(features, golden[f"{scene}_feats"][golden[f"{scene}_unique_map"]])
@@ -47,7 +38,7 @@ def test_golden_scene_is_quantised_equally(scene):
 
 
 def test_golden_batch_is_collated_equally():
-    golden = stored()
+    golden = arrays("minkowski_quantize")
     coordinates, features, labels = zip(*(quantized(golden, scene)[:3] for scene in SCENES))
     batch = sparse_collate(coordinates, features, labels)
     for found, name in zip(batch, ("collated_coords", "collated_feats", "collated_labels")):

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import os
-from pathlib import Path
-
 import numpy as np
 import pytest
+from support.golden import arrays, description
 
 from paddlevit_dist.points.instances.input import crop
 from paddlevit_dist.points.instances.instance_table import instance_table, without_gaps
 
-FOLDER = Path(os.environ.get("GOLDEN_DIR", Path(__file__).resolve().parents[1] / "golden"))
-ABOUT = json.loads((FOLDER / "pointgroup_data.json").read_text())
+ABOUT = description("pointgroup_data")
 
 
-def stored():
-    with np.load(FOLDER / "pointgroup_data.npz") as arrays:
-        return {name: arrays[name] for name in arrays.files}
-
-
-GOLDEN = stored()
+GOLDEN = arrays("pointgroup_data")
 RELABELLED = sorted(name[8:-3] for name in GOLDEN if name.startswith("relabel_") and name.endswith("_in"))
 
 

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import os
-from pathlib import Path
-
 import numpy as np
 import paddle
 import pytest
+from support.golden import arrays, description
 
 from paddlevit_dist.points.segmentation.metrics import SemanticMetrics
 
-FOLDER = Path(os.environ.get("GOLDEN_DIR", Path(__file__).resolve().parents[1] / "golden"))
-ABOUT = json.loads((FOLDER / "semantic_miou.json").read_text())
+ABOUT = description("semantic_miou")
 NAMES = [f"class {number}" for number in range(ABOUT["num_classes"])]
-
-
-def stored():
-    with np.load(FOLDER / "semantic_miou.npz") as arrays:
-        return {name: arrays[name] for name in arrays.files}
 
 
 def state_of(golden, case, rank) -> dict:
@@ -33,7 +24,7 @@ def state_of(golden, case, rank) -> dict:
 
 @pytest.mark.parametrize("case", list(ABOUT["cases"]))
 def test_golden_case_is_counted_equally(case):
-    golden = stored()
+    golden = arrays("semantic_miou")
     states = [state_of(golden, case, rank) for rank in range(len(ABOUT["cases"][case]["rank_sizes"]))]
     summed = {name: paddle.add_n([state[name] for state in states]) for name in states[0]}
     assert np.array_equal(summed["confusion"].numpy(), golden[f"{case}_confusion"])

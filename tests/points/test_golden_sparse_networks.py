@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
-import json
-import os
-from pathlib import Path
-
 import numpy as np
 import paddle
 import pytest
+from support import golden
 
 from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.models import create_model
 from paddlevit_dist.points.instances.pointgroup import PointGroupBackbone, PointGroupNetwork
 from paddlevit_dist.points.sparse import Plan, SparseTensor, build_plan
 
-FOLDER = Path(os.environ.get("GOLDEN_DIR", Path(__file__).resolve().parents[1] / "golden"))
 OURS = {"MinkUNet14A": "minkunet14a", "MinkUNet34C": "minkunet34c", "FourLayers": "minkunet_tutorial"}
 STORED = 3e-7  # the fixtures' arrays are float32: relative to their largest value
 EXACT = 1e-9  # scalars are float64
@@ -30,14 +25,11 @@ def float64():
 
 
 def fixture(name):
-    return json.loads((FOLDER / f"{name}.json").read_text()), np.load(FOLDER / f"{name}.npz")
+    return golden.description(name), golden.arrays(name)
 
 
 def golden_state(seed, shapes):
-    specification = importlib.util.spec_from_file_location("golden_recipe", FOLDER / "recipe.py")
-    recipe = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(recipe)
-    return {key: recipe.golden_weight(seed, key, tuple(shape)).astype("float64") for key, shape in shapes.items()}
+    return {key: value.astype("float64") for key, value in golden.weights(seed, shapes).items()}
 
 
 def calibrated(state, keys, values):
@@ -64,7 +56,7 @@ def of_our_name(name):
     return name.replace("running_mean", "_mean").replace("running_var", "_variance")
 
 
-@pytest.mark.parametrize("network", json.loads((FOLDER / "minkunet.json").read_text())["models"])
+@pytest.mark.parametrize("network", golden.description("minkunet")["models"])
 def test_golden_minkunet(network):
     description, arrays = fixture("minkunet")
     about = description["models"][network]
@@ -98,14 +90,14 @@ def test_golden_minkunet(network):
             assert_close(gradient, arrays[f"{network}/train/grad:{name}"])
 
 
-@pytest.mark.parametrize("case", json.loads((FOLDER / "pointgroup_unet.json").read_text())["cases"])
+@pytest.mark.parametrize("case", golden.description("pointgroup_unet")["cases"])
 def test_golden_pointgroup_backbone(case):
     description, arrays = fixture("pointgroup_unet")
     state = golden_state(description["seed"], description["state"])
     model = PointGroupNetwork(num_classes=20, in_channels=6, width=16)
     assert trainable(model) == description["parameters"]["all"]
     assert trainable(PointGroupBackbone()) == description["parameters"]["without_score_branch"]
-    stored = set(arrays.files)
+    stored = set(arrays)
     for mode, weights in (
         ("eval", state),
         ("eval_calibrated", calibrated(state, description["running_stats_keys"], arrays["cube/running_stats"])),

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import os
-from pathlib import Path
-
 import numpy as np
 import paddle
 import pytest
+from support.golden import arrays, description
 
 from paddlevit_dist.points.data.voxels import voxel_means
 from paddlevit_dist.points.instances.batches import pool_to_voxels, voxelize
 
-FOLDER = Path(os.environ.get("GOLDEN_DIR", Path(__file__).resolve().parents[1] / "golden"))
-ABOUT = json.loads((FOLDER / "pointgroup_voxelize.json").read_text())
+ABOUT = description("pointgroup_voxelize")
 
 
 @pytest.fixture(scope="module")
 def golden():
-    with np.load(FOLDER / "pointgroup_voxelize.npz") as arrays:
-        return {name: arrays[name] for name in arrays.files}
+    return arrays("pointgroup_voxelize")
 
 
 def test_golden_maps(golden):

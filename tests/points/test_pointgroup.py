@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
-import json
-import os
-from pathlib import Path
-
 import numpy as np
 import paddle
 import pytest
 from PIL import Image
+from support import golden
 
 from paddlevit_dist import config
 from paddlevit_dist.checkpoint.load import load_weights
@@ -27,7 +23,6 @@ from paddlevit_dist.points.instances.proposals import select_predictions
 from paddlevit_dist.points.instances.task import InstanceSegmentation
 from paddlevit_dist.points.sparse import Plan, SparseTensor, build_plan
 
-FOLDER = Path(os.environ.get("GOLDEN_DIR", Path(__file__).resolve().parents[1] / "golden"))
 SMALL = ["TASK", "pointgroup", "MODEL.NAME", "pointgroup", "-dataset=synthetic_rooms", "DATA.VOXEL_SIZE_M", "0.1"]
 SMALL += ["POINTS.ROOMS.TRAIN", "3", "POINTS.ROOMS.VAL", "2", "POINTS.ROOMS.SPACING_M", "0.08"]
 SMALL += ["POINTS.INSTANCES.WIDTH", "4", "POINTS.INSTANCES.BLOCKS", "1", "POINTS.INSTANCES.RADIUS_M", "0.16"]
@@ -51,22 +46,18 @@ def model_and_batch(task: InstanceSegmentation, split: str, indices=(0, 1)) -> t
 
 
 def test_golden_weights_of_the_published_program_load_completely():
-    about = json.loads((FOLDER / "pointgroup_unet.json").read_text())
-    specification = importlib.util.spec_from_file_location("golden_recipe", FOLDER / "recipe.py")
-    recipe = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(recipe)
-    state = {key: recipe.golden_weight(about["seed"], key, tuple(shape)) for key, shape in about["state"].items()}
+    about, arrays = golden.description("pointgroup_unet"), golden.arrays("pointgroup_unet")
+    state = golden.weights(about["seed"], about["state"])
     model = create_model("pointgroup", num_classes=20)
     report = load_weights(model, {f"module.{key}": value for key, value in state.items()}, strict=True)
     assert not report.missing and not report.unexpected
     trainable = sum(int(p.size) for p in model.parameters() if not p.stop_gradient)
     assert trainable == about["parameters"]["all"]
     model.eval()
-    with np.load(FOLDER / "pointgroup_unet.npz") as arrays:
-        plan = Plan.of_batch(build_plan(arrays["cube/coords"], model.plan_spec()))
-        output = model(SparseTensor(paddle.to_tensor(arrays["cube/features"]), plan=plan))
-        for found, name in ((output.semantic_scores, "semantic_scores"), (output.offsets, "pt_offsets")):
-            np.testing.assert_allclose(found.numpy(), arrays[f"cube/eval/{name}"], atol=1e-6)
+    plan = Plan.of_batch(build_plan(arrays["cube/coords"], model.plan_spec()))
+    output = model(SparseTensor(paddle.to_tensor(arrays["cube/features"]), plan=plan))
+    for found, name in ((output.semantic_scores, "semantic_scores"), (output.offsets, "pt_offsets")):
+        np.testing.assert_allclose(found.numpy(), arrays[f"cube/eval/{name}"], atol=1e-6)
     assert output.clusters is None and output.scores is None
 
 

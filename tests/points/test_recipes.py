@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from distributed.harness import ROOT, run_main, succeeded
+from support.processes import ROOT, run_main, succeeded
 
 RECIPES = sorted(path for kind in ("minkunet", "pointgroup") for path in (ROOT / "configs").glob(f"{kind}*.yaml"))
 SMALL = (

@@ -10,12 +10,13 @@ from typing import Any, Dict, List
 import numpy as np
 import pytest
 import yaml
-from distributed.harness import ROOT, run_main, run_workers, succeeded
 from PIL import Image
+from support.processes import ROOT, run_main, run_workers, succeeded
+from support.small_runs import Part
 from volumes.volume_files import world, write_landmarks, write_volume
 
 from paddlevit_dist import Trainer, config
-from paddlevit_dist.engine import about
+from paddlevit_dist.engine import about, steps
 from paddlevit_dist.errors import UserError
 from paddlevit_dist.registry import resolve
 from paddlevit_dist.volumes.geometry import Geometry
@@ -32,22 +33,6 @@ TINY = [
 ]
 TINY += ["DATA.NUM_WORKERS", "0"]
 SGD = ["TRAIN.OPTIMIZER.NAME", "SGD", "TRAIN.BASE_LR", "0.05", "TRAIN.GRAD_CLIP", "None", "TRAIN.WARMUP_STEPS", "0"]
-
-
-class Part:
-    """The first samples of a split."""
-
-    def __init__(self, samples: Any, size: int) -> None:
-        self.samples, self.size = samples, size
-
-    def __len__(self) -> int:
-        return self.size
-
-    def sample(self, index: int, generator: Any) -> Any:
-        return self.samples.sample(index, generator)
-
-    def describe(self, index: int) -> str:
-        return self.samples.describe(index)
 
 
 def build(output: str, *arguments: str, train_size: int = 8, val_size: int = 3) -> Trainer:
@@ -74,7 +59,7 @@ def train(output: str, *arguments: str) -> Dict[str, Any]:
 
 def evaluate(output: str) -> Dict[str, float]:
     trainer = build(output, "-epochs=1", "-batch_size=2", "VOLUMES.CROP_SIZE", "[40,48,48]", val_size=5)
-    return trainer._evaluate("evaluation")[0]
+    return steps.evaluate(trainer.task, trainer.model, trainer.val_loader)[0]
 
 
 @pytest.mark.parametrize("loss, rate", [("mse", "0.05"), ("focal", "0.002")])

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import numpy as np
-from distributed.harness import ROOT
+from support.processes import ROOT
 from volumes.volume_files import write_landmarks, write_volume
 
 from paddlevit_dist import config

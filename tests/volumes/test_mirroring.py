@@ -7,7 +7,7 @@ import shlex
 
 import numpy as np
 import pytest
-from distributed.harness import ROOT, run_main
+from support.processes import ROOT, run_main
 from volumes.volume_files import write_landmarks, write_volume
 
 from paddlevit_dist import config

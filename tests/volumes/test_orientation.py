@@ -9,7 +9,7 @@ from typing import Any, Dict, List
 
 import numpy as np
 import pytest
-from distributed.harness import ROOT
+from support.processes import ROOT
 from volumes.volume_files import AFFINE, voxels, world, write_landmarks, write_volume
 
 from paddlevit_dist import config

@@ -56,7 +56,7 @@ def displace(xyz: np.ndarray, noise: np.ndarray, granularity: float, magnitude: 
     needed = grid_shape(xyz, granularity)
     if noise.shape[0] != 3 or any(nodes < least for nodes, least in zip(noise.shape[1:], needed)):
         raise ValueError(f"noise has shape {noise.shape}, expected at least {(3, *needed)} for these points")
-    field = np.moveaxis(_blurred(noise) * np.float64(magnitude), 0, -1)  # (x nodes, y nodes, z nodes, 3)
+    field = np.moveaxis(blur(noise) * np.float64(magnitude), 0, -1)  # (x nodes, y nodes, z nodes, 3)
     moved = np.empty(xyz.shape, xyz.dtype)
     _interpolate(xyz, np.ascontiguousarray(field), 2.0 * granularity, moved)
     return moved
@@ -85,7 +85,7 @@ def _interpolate(xyz, field, width, moved):
         moved[n, 0], moved[n, 1], moved[n, 2] = total_x, total_y, total_z
 
 
-def _blurred(noise: np.ndarray) -> np.ndarray:
+def blur(noise: np.ndarray) -> np.ndarray:
     """The mean of three neighbours along each axis, twice, with zeros outside; (3, x, y, z), float32 after each pass
     as the reference rounds."""
     third = np.float64(np.float32(1.0) / np.float32(3.0))

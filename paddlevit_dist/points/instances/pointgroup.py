@@ -224,20 +224,22 @@ class PointGroup(PointGroupNetwork):
             unused = zero_of(*self._score_parameters()).reshape([1]) if self.training else None
             return PointGroupOutput(semantic_scores, offsets, None, unused)
         clusters = group(semantic_scores, offsets, grouping)
-        scores = self._scores(features, clusters, grouping, (semantic_scores, offsets))
+        scores = self.scores(features, clusters, grouping, (semantic_scores, offsets))
         return PointGroupOutput(semantic_scores, offsets, clusters, scores)
 
     def _score_parameters(self) -> Tuple[paddle.Tensor, ...]:
         layers = (self.score_unet, self.score_outputlayer, self.score_linear)
         return tuple(p for layer in layers for p in layer.parameters())
 
-    def _scores(
+    def scores(
         self,
         features: paddle.Tensor,
         clusters: Clusters,
         grouping: Grouping,
         heads: Tuple[paddle.Tensor, ...],
     ) -> Optional[paddle.Tensor]:
+        """A logit for each cluster, (clusters,), from the features (P, width) of its points; None for no cluster in
+        evaluation. ``heads`` are outputs whose backward pass is to wait for the scores'."""
         if clusters.number:
             return self._scores_of(features, clusters, grouping, heads)
         if not self.training:

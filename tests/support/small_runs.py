@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Dict, List
 
 from paddlevit_dist import Trainer, config
+from paddlevit_dist.engine import steps
 from paddlevit_dist.registry import resolve
 
 TINY = ["MODEL.EMBED_DIM", "32", "MODEL.DEPTH", "2", "MODEL.NUM_HEADS", "2", "MODEL.PATCH_SIZE", "4"]
@@ -61,5 +62,4 @@ def losses(output: str) -> List[float]:
 def evaluate(output: str, val_size: int, batch_size: int) -> Dict[str, float]:
     """Evaluate fresh weights (the same in every process) on ``val_size`` samples."""
     trainer = build(output, "-epochs=1", f"-batch_size={batch_size}", val_size=val_size)
-    values, _ = trainer._evaluate("evaluation")
-    return values
+    return steps.evaluate(trainer.task, trainer.model, trainer.val_loader)[0]

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any, Dict, List
 
 import numpy as np
-from distributed.harness import ROOT, Finished, run_command, run_main
 from PIL import Image
+
+from .processes import ROOT, Finished, run_command, run_main
 
 MAIN = ROOT / "main_multi_gpu.py"
 TINY = ["-image_size=16", "MODEL.PATCH_SIZE", "8", "MODEL.EMBED_DIM", "16", "MODEL.DEPTH", "1", "MODEL.NUM_HEADS", "2"]

@@ -14,6 +14,8 @@ from typing import Any, List, NamedTuple, Optional
 
 from paddlevit_dist.parallel import tuning
 
+from . import prepared
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -43,7 +45,7 @@ def run_workers(target: str, *arguments: Any, processes: int = 2, timeout: float
     """
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "arguments").write_bytes(pickle.dumps(arguments))
-        command = [sys.executable, "-m", "distributed.run_target", target, folder, str(processes)]
+        command = [sys.executable, "-m", "support.run_target", target, folder, str(processes)]
         ended = run_command(command, timeout=timeout)
         results = [
             pickle.loads(path.read_bytes())
@@ -59,8 +61,12 @@ def run_main(*arguments: str, timeout: float = 120.0, **variables: str) -> Finis
 
 
 def run_command(command: List[str], timeout: float, folder: Optional[Path] = None, **variables: str) -> Finished:
-    """Run a command in a session of its own, in ``folder``; fail when it overruns or leaves a process behind."""
-    process = start_command(command, folder, **variables)
+    """Run a command in a session of its own, in ``folder``; fail when it overruns or leaves a process behind.
+
+    It starts as a copy of a process that has Paddle loaded where that makes no difference; see ``prepared``.
+    """
+    process = prepared.start(command, str(folder or tempfile.gettempdir()), {**environment(), **variables})
+    process = process or start_command(command, folder, **variables)
     try:
         out, err = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
@@ -71,7 +77,7 @@ def run_command(command: List[str], timeout: float, folder: Optional[Path] = Non
             os.killpg(process.pid, signal.SIGKILL)
             out, err = process.communicate()
         raise AssertionError(f"{command} ran longer than {timeout} s\n{out[-3000:]}\n{err[-6000:]}") from None
-    left = _wait_until_gone(process.pid, seconds=5.0)
+    left = left_behind(process.pid)
     for pid in left:
         os.kill(pid, signal.SIGKILL)
     assert not left, f"{command} left processes {left} behind\n{err[-3000:]}"
@@ -91,8 +97,8 @@ def start_command(command: List[str], folder: Optional[Path] = None, **variables
     )
 
 
-def _wait_until_gone(session: int, seconds: float) -> List[int]:
-    """Members of the session that are still there after a step: Python's own helpers end just after their parent."""
+def left_behind(session: int, seconds: float = 5.0) -> List[int]:
+    """Members of the session that are still there after a moment: Python's own helpers end just after their parent."""
     deadline = time.monotonic() + seconds
     while True:
         left = session_members(session)

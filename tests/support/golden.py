@@ -1,0 +1,42 @@
+"""The golden files: outputs of other people's implementations, and the recipe of the weights and pictures they had.
+
+``tests/golden/README.md`` tells whose they are. GOLDEN_DIR in the environment names another folder of such files.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Dict, Mapping, Sequence
+
+import numpy as np
+
+FOLDER = Path(os.environ.get("GOLDEN_DIR", Path(__file__).resolve().parents[1] / "golden"))
+
+
+def description(name: str) -> Dict[str, Any]:
+    """What ``name.json`` says of the arrays."""
+    return json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def arrays(name: str) -> Dict[str, np.ndarray]:
+    """All arrays of ``name.npz``."""
+    with np.load(FOLDER / f"{name}.npz") as stored:
+        return {key: stored[key] for key in stored.files}
+
+
+def recipe() -> ModuleType:
+    """The program that makes weights and pictures from a seed, as those who made the files had it."""
+    specification = importlib.util.spec_from_file_location("golden_recipe", FOLDER / "recipe.py")
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
+def weights(seed: int, shapes: Mapping[str, Sequence[int]]) -> Dict[str, np.ndarray]:
+    """A state of these shapes, float32."""
+    make = recipe().golden_weight
+    return {key: make(seed, key, tuple(shape)) for key, shape in shapes.items()}

@@ -7,13 +7,12 @@ from typing import Any, Dict, Tuple
 
 import numpy as np
 import paddle
+from support import small_runs
 
 from paddlevit_dist import rank
 from paddlevit_dist.checkpoint import store as checkpoints
 from paddlevit_dist.errors import UserError
 from paddlevit_dist.registry import resolve
-
-from . import small_runs
 
 RUN = "-batch_size=16 -epochs=1 TRAIN.WARMUP_STEPS 2 TRAIN.BATCH_NORM sync REPORT_FREQ 20".split()
 EMA = ["TRAIN.MODEL_EMA", "True", "TRAIN.MODEL_EMA_DECAY", "0.9"]

@@ -1,4 +1,4 @@
-"""Entry of ``harness.run_workers``: call a function of a test module on every rank and keep what it returns."""
+"""Entry of ``processes.run_workers``: call a function of a test module on every rank and keep what it returns."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a list data set of ImageNet's size costs N processes: bytes pickled to each, seconds, private memory.
+"""What a list dataset of ImageNet's size costs N processes: bytes pickled to each, seconds, private memory.
 
-Ours is the memory-mapped index; the peer holds two Python lists, as PaddleViT's data set does. Every receiver is a new
-process that unpickles the data set and looks up 10,000 random entries; its private memory (USS) is read from /proc
+Ours is the memory-mapped index; the peer holds two Python lists, as PaddleViT's dataset does. Every receiver is a new
+process that unpickles the dataset and looks up 10,000 random entries; its private memory (USS) is read from /proc
 before and after. Paths need not exist.
 """
 
@@ -37,7 +37,7 @@ class TwoLists:
 
 
 class Mapped:
-    """Our data set object."""
+    """Our dataset object."""
 
     def __init__(self, list_file: Path) -> None:
         from paddlevit_dist.images.data.imagenet import ImageNet2012
@@ -111,7 +111,7 @@ def main(arguments: List[str]) -> None:
         pickled, memory, opened, looked_up = (Spread.of(column) for column in zip(*reports))
         medians[name] = (pickled.median, memory.median, opened.median, looked_up.median)
         rows.append((name, f"{pickled.median:,.0f}", memory.text(1e-6, 1), opened.text(1e3, 2), looked_up.text(1e6, 2)))
-    header = ["data set", "bytes pickled", f"private MB, {options.receivers} receivers", "open ms", "look-up us"]
+    header = ["dataset", "bytes pickled", f"private MB, {options.receivers} receivers", "open ms", "look-up us"]
     table(f"{IMAGES:,} images", header, rows)
     lists, mapped = medians["TwoLists"], medians["Mapped"]
     print_result(

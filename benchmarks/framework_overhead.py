@@ -63,7 +63,7 @@ CASES = {
 
 
 class Repeated:
-    """The first ``length`` samples of a data set that begins again when it ends: one epoch holds all rounds."""
+    """The first ``length`` samples of a dataset that begins again when it ends: one epoch holds all rounds."""
 
     def __init__(self, samples: Any, length: int) -> None:
         self.samples = samples

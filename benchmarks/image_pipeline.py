@@ -3,7 +3,7 @@
 Contenders, each through ``paddle.io.DataLoader`` with 0, 1 and 2 worker processes, random resized crop to 224 and flip:
 
 - PaddleViT style: paddle.vision transforms (Pillow, bicubic), to tensor, normalise: float32 samples; the loader starts
-  its processes anew in each epoch, as PaddleViT's drivers do. With RandAugment as PaddleViT has it (Pillow, nearest
+  its processes again in each epoch, as PaddleViT's drivers do. With RandAugment as PaddleViT has it (Pillow, nearest
   neighbour for shears, shifts and rotations, where ours are bicubic as timm's)
 - exact: ours with Pillow, uint8 samples, normalised on the device
 - fast: ours with OpenCV
@@ -33,7 +33,7 @@ RAND_AUGMENT = "rand-m9-mstd0.5-inc1"
 
 
 class PaddleVitStyle:
-    """One sample as PaddleViT's data set makes it."""
+    """One sample as PaddleViT's dataset makes it."""
 
     def __init__(self, dataset: Any, augment: bool) -> None:
         from paddle.vision import transforms

@@ -102,7 +102,7 @@ def clean_environment() -> Dict[str, str]:
 def tuned_environment(processes: int, tuned: bool = True) -> Dict[str, str]:
     """The environment that a run with ``processes`` processes gives itself; with ``tuned`` False its threads only."""
     clean = clean_environment()
-    # The mark says that the environment is there, so that the entry does not start itself anew.
+    # The mark says that the environment is there, so that the entry does not restart itself.
     return {**clean, **tuning.environment(processes, tuned, clean), "PADDLEVIT_DIST_ENVIRONMENT": "benchmark"}
 
 

@@ -53,7 +53,7 @@ GB = 2.0**30
 
 
 class Numbers:
-    """A data set of scene numbers, with the scene read beside them if ``reads``."""
+    """A dataset of scene numbers, with the scene read beside them if ``reads``."""
 
     def __init__(self, numbers: Sequence[int], reads: Callable[[int], Any]) -> None:
         self.numbers, self.reads = numbers, reads
@@ -100,7 +100,7 @@ def plain_batches(way: str, folder: Path, numbers: Sequence[int]) -> Iterator[An
 
 
 class Repeated:
-    """Our data set of which only some numbers are read, so that one scene can take the place of all."""
+    """Our dataset of which only some numbers are read, so that one scene can take the place of all."""
 
     def __init__(self, dataset: Any, numbers: Sequence[int]) -> None:
         self.dataset, self.numbers = dataset, np.asarray(numbers)

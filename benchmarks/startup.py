@@ -4,7 +4,7 @@
 
 The peer of the first part starts itself with ``paddle.distributed.spawn`` and builds the same model, data and
 optimizer by hand, in an environment that already has the tuning which our entry has to give itself. The peer of the
-second part keeps Python lists of paths and labels in its data set.
+second part keeps Python lists of paths and labels in its dataset.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def train_by_hand(folder: str) -> None:
 
 
 class ListsOfSamples:
-    """The peer's data set: a Python list of paths and one of labels, read in the parent."""
+    """The peer's dataset: a Python list of paths and one of labels, read in the parent."""
 
     def __init__(self, folder: Path, list_name: str) -> None:
         self.img_path_list: List[str] = []
@@ -151,7 +151,7 @@ class Handed(NamedTuple):
 
     num_bytes: int
     cross_seconds: List[float]  # to pickle and unpickle it and to name one sample, for each round
-    read_seconds: float  # from the list files to data sets, once
+    read_seconds: float  # from the list files to datasets, once
 
 
 def write_lists(folder: Path, samples: int) -> None:
@@ -164,7 +164,7 @@ def write_lists(folder: Path, samples: int) -> None:
 
 
 def hand_to_workers(samples: int, folder: Path) -> Dict[str, Handed]:
-    """Build the data sets as the entry does and as the peer does, and pickle what a spawned process is given."""
+    """Build the datasets as the entry does and as the peer does, and pickle what a spawned process is given."""
     from paddlevit_dist import config as configuration
     from paddlevit_dist.images.classification.task import Classification
 
@@ -238,7 +238,7 @@ def show_handed(handed: Dict[int, Dict[str, Handed]]) -> Dict[str, float]:
             crossing = Spread.of(way.cross_seconds).text(1e3, 2)
             rows.append([f"{samples:,} {name}", f"{way.num_bytes:,}", crossing, f"{way.read_seconds:.2f}"])
     header = ["samples", "bytes per worker", "ms to cross", "s to read the lists"]
-    rounds.table("Configuration, task and data sets as each worker gets them", header, rows)
+    rounds.table("Configuration, task and datasets as each worker gets them", header, rows)
     ours = [ways["ours"].num_bytes for ways in handed.values()]
     largest = handed[SIZES[-1]]
     crossing = rounds.ratios(largest["lists"].cross_seconds, largest["ours"].cross_seconds)

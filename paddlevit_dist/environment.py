@@ -21,7 +21,7 @@ REQUIRED = {
     "paddle": "paddlepaddle",
 }
 ROOT = Path(__file__).resolve().parents[1]
-_MARK = "PADDLEVIT_DIST_PYTHON"  # set in a process that has been started anew with the environment beside the package
+_MARK = "PADDLEVIT_DIST_PYTHON"  # set in a process that has been restarted with the environment beside the package
 
 
 def go_on_beside(error: ModuleNotFoundError) -> Optional[str]:
@@ -36,7 +36,7 @@ def go_on_beside(error: ModuleNotFoundError) -> Optional[str]:
         return None
     beside = ROOT / ".venv" / "bin" / "python"
     if os.access(beside, os.X_OK) and _MARK not in os.environ:
-        print(f"{error.name} is not installed for {sys.executable}: going on with {beside}", file=sys.stderr)
+        print(f"{error.name} is not installed for {sys.executable}: continuing with {beside}", file=sys.stderr)
         os.environ[_MARK] = str(beside)
         restart(str(beside))
     lacking = [module for module in REQUIRED if module == error.name or importlib.util.find_spec(module) is None]

@@ -12,7 +12,7 @@ class UserError(Exception):
     """Bad input: the entry prints its message as one line and ends with exit code 2.
 
     The message names the file, key or value, says what was expected and what to do now. Anything else that is raised
-    is a bug of ours and shows its traceback.
+    is our bug and shows its traceback.
     """
 
     exit_code = 2
@@ -57,6 +57,6 @@ def run_and_report(function: Callable[[], None]) -> int:
         print(f"error: {advice}", file=sys.stderr)
         return UserError.exit_code
     except KeyboardInterrupt:
-        print("interrupted: the same command with -resume=auto goes on from the last checkpoint", file=sys.stderr)
+        print("interrupted: the same command with -resume=auto continues from the last checkpoint", file=sys.stderr)
         return 130
     return 0

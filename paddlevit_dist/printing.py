@@ -1,4 +1,4 @@
-"""Standard streams that never end a run: what cannot be written is dropped, and the work goes on.
+"""Standard streams that never end a run: what cannot be written is dropped, and the work continues.
 
 A reader that has gone (``| head``), a full disk, a terminal that hung up or a stream that was closed would otherwise
 raise at the next print, and once more when Python flushes its streams at the end.
@@ -64,7 +64,7 @@ def _safe(stream: io.TextIOWrapper, descriptor: int) -> io.TextIOWrapper:
     return io.TextIOWrapper(
         raw if isinstance(stream.buffer, io.RawIOBase) else io.BufferedWriter(raw),
         encoding=stream.encoding,
-        # A file name that the terminal's encoding cannot show is no reason to fail either.
+        # A file name that the terminal's encoding cannot show is not a reason to fail either.
         errors="backslashreplace" if stream.errors == "strict" else stream.errors,
         newline="\n",
         line_buffering=stream.line_buffering,

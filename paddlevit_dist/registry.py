@@ -101,7 +101,7 @@ DATASETS: Dict[str, Target] = {
     "scannet": "paddlevit_dist.points.data.scenes:ScanNet",
 }
 
-EMBEDDED = ("digits", "synthetic_rooms", "synthetic_landmarks")  # data sets that come with the package and read no path
+EMBEDDED = ("digits", "synthetic_rooms", "synthetic_landmarks")  # datasets that come with the package and read no path
 
 TASKS: Dict[str, Target] = {
     "classification": "paddlevit_dist.images.classification.task:Classification",
@@ -123,7 +123,7 @@ TABLES: Dict[str, Sequence[str]] = {
 }
 _BUILT_IN_TABLES = (ENGINE_TABLE, *(table for tables in TABLES.values() for table in tables))
 
-# A recipe of each room, and of data sets that need their own, that messages name.
+# A recipe of each room, and of datasets that need their own, that messages name.
 RECIPES = {
     **dict.fromkeys(("mnist", "fashion_mnist"), "./configs/vit_mnist.yaml"),
     "digits": "./configs/vit_digits.yaml",
@@ -188,7 +188,7 @@ def room_of(kind: str, name: str) -> Optional[str]:
 
 
 def guess_dataset(path: str) -> Any:
-    """Which data set lies at ``path``: ``dataset`` and ``reason``, or None."""
+    """Which dataset lies at ``path``: ``dataset`` and ``reason``, or None."""
     return _import(_GUESS_DATASET)(path)
 
 

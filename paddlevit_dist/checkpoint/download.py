@@ -58,7 +58,7 @@ def local_copy(address: str, sha256: Optional[str] = None) -> Copy:
     try:
         parts = urllib.parse.urlsplit(address)
     except ValueError as error:
-        raise UserError(f"{address} cannot be fetched: it is no valid address: {error}") from error
+        raise UserError(f"{address} cannot be fetched: it is not a valid address: {error}") from error
     if parts.scheme.lower() == "file":
         path = Path(urllib.request.url2pathname(parts.path))
         if not path.is_file():
@@ -75,7 +75,7 @@ def local_copy(address: str, sha256: Optional[str] = None) -> Copy:
     except OSError as error:
         reason = error.strerror or error
         raise UserError(
-            f"{folder}: cannot keep {address} there: {reason}; set {CACHE_VARIABLE} to a folder that can be written"
+            f"{folder}: cannot store {address} there: {reason}; set {CACHE_VARIABLE} to a folder that can be written"
         ) from error
     return Copy(path, _compared(_sha256(path), address, expected))
 
@@ -83,10 +83,10 @@ def local_copy(address: str, sha256: Optional[str] = None) -> Copy:
 def _split(address: str, sha256: Optional[str]) -> Tuple[str, Optional[str]]:
     address, _, fragment = address.partition("#")
     if fragment and not fragment.startswith(_FRAGMENT):
-        raise UserError(f"{address}#{fragment}: expected #{_FRAGMENT} and 64 hexadecimal digits behind the address")
+        raise UserError(f"{address}#{fragment}: expected #{_FRAGMENT} and 64 hexadecimal digits after the address")
     expected = sha256 or fragment[len(_FRAGMENT) :] or None
     if expected is not None and not re.fullmatch(r"[0-9a-fA-F]{64}", expected):
-        raise UserError(f"{address}: sha256 '{expected}' is no SHA-256, which has 64 hexadecimal digits")
+        raise UserError(f"{address}: sha256 '{expected}' is not a SHA-256, which has 64 hexadecimal digits")
     return address, expected.lower() if expected else None
 
 
@@ -137,11 +137,11 @@ def _copy(response: Any, target: BinaryIO, address: str) -> str:
 
 def _compared(found: str, address: str, expected: Optional[str]) -> Tuple[str, ...]:
     if expected is None:
-        return (f"its SHA-256 {found} was not compared: add #{_FRAGMENT}... to the address to be sure of it",)
+        return (f"its SHA-256 {found} was not checked: add #{_FRAGMENT}... to the address to verify it",)
     if found != expected:
         raise UserError(
             f"{address}: its SHA-256 is {found}, expected {expected}: it is not the file that was meant, or was "
-            "changed on the way"
+            "altered on the way"
         )
     return ()
 

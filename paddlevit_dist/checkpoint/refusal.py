@@ -12,7 +12,7 @@ from typing import Iterator
 
 from ..errors import UserError
 
-# What reading a damaged file may raise. An error of ours would be among them too: each reader's tests therefore read
+# What reading a damaged file may raise. Our own errors would be among them too: each reader's tests therefore read
 # whole files, of which nothing may be said to be damaged.
 _SPOILT = (
     ArithmeticError,
@@ -40,7 +40,7 @@ def reading(name: str, kind: str, advice: str = "save it again with paddle.save"
     """Turn what goes wrong inside into one line about the file ``name``.
 
     Args:
-        kind: what the file was taken for, such as "file of paddle.save".
+        kind: what the file was taken for, such as "paddle.save file".
         advice: what the one who made a refused file can do.
 
     Raises:
@@ -64,4 +64,4 @@ def reading(name: str, kind: str, advice: str = "save it again with paddle.save"
 def _damaged(name: str, kind: str, error: BaseException) -> UserError:
     text = " ".join(str(error).split())
     shown = (text if text.isprintable() else ascii(text))[:160] or type(error).__name__
-    return UserError(f"{name} is damaged or is no {kind}: {shown}; copy or download it again")
+    return UserError(f"{name} is damaged or is not a {kind}: {shown}; copy or download it again")

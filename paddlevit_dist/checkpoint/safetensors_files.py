@@ -47,10 +47,10 @@ def read_safetensors(path: Union[str, os.PathLike]) -> Tuple[Dict[str, np.ndarra
         header, start = _read_header(stream, size)
         metadata = header.pop(_METADATA, {})
         if not isinstance(metadata, dict):
-            raise ValueError("its metadata is no table")
+            raise ValueError("its metadata is not a table")
         data = stream.read(size - start)
         if len(data) != size - start:
-            raise EOFError("it became shorter while it was read")
+            raise EOFError("it became shorter while being read")
         return _arrays(header, data), {str(key): str(value) for key, value in metadata.items()}
 
 
@@ -60,7 +60,7 @@ def _read_header(stream: BinaryIO, size: int) -> Tuple[Dict[str, Any], int]:
         raise ValueError(f"its header of {length} bytes does not fit into {size}")
     header = json.loads(stream.read(length).decode("utf-8"), object_pairs_hook=_without_duplicates)
     if not isinstance(header, dict):
-        raise ValueError("its header is no table")
+        raise ValueError("its header is not a table")
     return header, 8 + length
 
 

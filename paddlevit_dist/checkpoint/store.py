@@ -33,7 +33,7 @@ _NAME = re.compile(r"(epoch|update)_(\d+)")
 
 
 class RunState(NamedTuple):
-    """All that is needed, beside the configuration, to go on exactly where a run stopped.
+    """All that is needed, beside the configuration, to continue exactly where a run stopped.
 
     Attributes:
         position: epochs that are done, samples consumed of the one after them, updates since the start.
@@ -207,14 +207,16 @@ def read_about(source: str) -> Optional[Dict[str, Any]]:
     try:
         content = yaml.safe_load(file.read_text(encoding="utf-8")) if file.exists() else {}
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
-        raise UserError(f"{file} cannot be read ({str(error).splitlines()[0]}); remove it to go on without") from error
+        raise UserError(
+            f"{file} cannot be read ({str(error).splitlines()[0]}); remove it to continue without it"
+        ) from error
     if not isinstance(content, dict):
-        raise UserError(f"{file}: expected a mapping of names to values; remove the file to go on without it")
+        raise UserError(f"{file}: expected a mapping of names to values; remove the file to continue without it")
     return content
 
 
 def newest_good(folder: Path, say: Callable[[str], None]) -> Optional[Path]:
-    """The undamaged checkpoint that a run in ``folder`` should go on from, or None.
+    """The undamaged checkpoint that a run in ``folder`` should continue from, or None.
 
     The one that ``last`` points at comes first: a run that was resumed from an earlier epoch may have left later ones
     of its former life. ``say`` is told about each damaged one.
@@ -224,7 +226,7 @@ def newest_good(folder: Path, say: Callable[[str], None]) -> Optional[Path]:
         try:
             verify(path)
         except Damaged as error:
-            say(f"damaged checkpoint passed over: {error}")
+            say(f"damaged checkpoint skipped: {error}")
             continue
         return path
     return None
@@ -237,7 +239,7 @@ def resolve(source: str, own_folder: Path, say: Callable[[str], None]) -> Option
         source: "auto" (newest good checkpoint in ``own_folder``, else None), a checkpoint directory, a file in one, a
             run's output folder, or a ``.pdparams`` file (with or without extension) outside any checkpoint.
         own_folder: this run's ``checkpoints`` folder.
-        say: told about damaged checkpoints that are passed over for the newest good one beside them.
+        say: told about damaged checkpoints that are skipped for the newest good one beside them.
     Raises:
         UserError: nothing usable is there.
     """
@@ -274,7 +276,7 @@ def resolve(source: str, own_folder: Path, say: Callable[[str], None]) -> Option
         good = newest_good(path.parent, say)
         if good is None:
             raise UserError(f"-resume={source}: {error}, and there is no good checkpoint beside it") from error
-        say(f"going on from {good} instead")
+        say(f"continuing from {good} instead")
         return good
 
 

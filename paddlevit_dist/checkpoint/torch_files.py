@@ -20,7 +20,7 @@ import numpy as np
 from .refusal import RefusedError, reading
 from .unpickling import Budget, Entries, Name, RestrictedUnpickler, StandIn, expect
 
-KIND, ADVICE = "file of torch.save", "save it again as a state dict of tensors, or as safetensors"
+KIND, ADVICE = "torch.save file", "save it again as a state dict of tensors, or as safetensors"
 _LEGACY_MAGIC, _LEGACY_PROTOCOL = 0x1950A86A20F9469CFC6C, 1001
 
 _DTYPES = {

@@ -4,7 +4,7 @@ A pickle is a program, which is gone through twice. ``pickletools.genops`` lists
 ``paddle.save`` uses (protocols 2 to 4) may occur; then ``pickle.Unpickler`` carries them out. A name in the file is
 only a key into a table of ``calls``: nothing is imported and no function of the file's choice is called. Memory stays
 in proportion to the file: a length is compared with the bytes that are left before it is believed, and arrays together
-may not hold more bytes than the file does. Strings of Python 2 are read as Latin-1, so that published data sets of that
+may not hold more bytes than the file does. Strings of Python 2 are read as Latin-1, so that published datasets of that
 age can be read too.
 
 Only numbers, strings, None, lists, tuples, dictionaries and numeric numpy arrays can come out.
@@ -41,9 +41,9 @@ def restricted_load(file: Union[str, os.PathLike, BinaryIO]) -> Any:
         UserError: unreadable, damaged, or asking for something that weights do not need; nothing was executed.
     """
     if isinstance(file, (str, os.PathLike)):
-        with reading(str(file), "file of paddle.save"), open(file, "rb") as stream:
+        with reading(str(file), "paddle.save file"), open(file, "rb") as stream:
             return _load(stream)
-    with reading(str(getattr(file, "name", "the file")), "file of paddle.save"):
+    with reading(str(getattr(file, "name", "the file")), "paddle.save file"):
         return _load(file)
 
 
@@ -105,7 +105,7 @@ class StandIn:
         return self._function(self._budget, *arguments)
 
     def __setstate__(self, state: Any) -> None:
-        raise ValueError("it sets the state of something that is no array")
+        raise ValueError("it sets the state of something that is not an array")
 
 
 class _Bounded:
@@ -210,11 +210,11 @@ class RestrictedUnpickler(pickle.Unpickler):
         if (name == "PROTO") != (count == 0):
             raise ValueError("its first byte is not that of a pickle")
         if name == "PROTO" and not 2 <= argument <= 4:
-            raise ValueError(f"it has pickle protocol {argument}, where weights have 2 to 4")
+            raise ValueError(f"it has pickle protocol {argument}, where weights files have 2 to 4")
         if name in _MAKES_OBJECTS - self.instructions:
             raise RefusedError(f"it makes objects of classes of its choice (pickle instruction {name})")
         if name not in self.instructions:
-            raise ValueError(f"{name} is no instruction that weights are written with")
+            raise ValueError(f"{name} is not an instruction that weights files use")
         self._budget.has_eight_bit_text |= name.endswith("BINSTRING")
 
 
@@ -319,7 +319,7 @@ class Entries(OrderedDict):
     """An ordered dictionary that the file cannot give attributes."""
 
     def __setstate__(self, state: Any) -> None:
-        raise ValueError("it sets the state of something that is no array")
+        raise ValueError("it sets the state of something that is not an array")
 
 
 _CALLS: Dict[Name, Optional[Callable[..., Any]]] = {

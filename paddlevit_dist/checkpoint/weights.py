@@ -21,7 +21,7 @@ from .safetensors_files import read_safetensors
 from .torch_files import open_torch_file
 from .unpickling import restricted_load
 
-KIND, ADVICE = "file of numpy.savez", "save it again with numpy.savez from numeric arrays"
+KIND, ADVICE = "numpy.savez file", "save it again with numpy.savez from numeric arrays"
 _LARGEST_GAIN, _ALWAYS_ALLOWED = 16, 1 << 26  # how much larger than the file its arrays may be; but 64 MB always
 _LONGEST_HEADER = 10_000
 _HEADER = re.compile(
@@ -55,7 +55,7 @@ def _array(content: bytes) -> np.ndarray:
         raise RefusedError(f"it holds an array of type {ascii(code)[:40]}")
     dtype = np.dtype("<u2" if code.endswith("V2") else code)
     if math.prod(shape) * dtype.itemsize != len(content) - start or len(shape) > 32:
-        raise ValueError("an array in it has not the bytes that its shape and type need")
+        raise ValueError("an array in it does not have the bytes that its shape and type need")
     array = np.frombuffer(content, dtype, math.prod(shape), start)
     return array.reshape(shape[::-1]).T if fortran_order else array.reshape(shape)
 
@@ -88,7 +88,7 @@ def shards_of(index: Path) -> List[Path]:
     Raises:
         UserError: unreadable, damaged, or naming files in other places.
     """
-    with reading(str(index), "index of weights"):
+    with reading(str(index), "weights index"):
         if index.stat().st_size > _LARGEST_INDEX:
             raise ValueError("it is too large")
         names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
@@ -104,7 +104,7 @@ AVERAGED = "model_ema" + EXTENSION  # beside the weights of a checkpoint whose r
 _TORCH = (".pth", ".pt", ".bin", ".ckpt")
 _READ = (EXTENSION, ".safetensors", ".npz", *_TORCH)
 _OTHER_FORMATS = (".npy", ".onnx", ".h5", ".msgpack", ".pdiparams", ".pdmodel", ".pdopt", ".tflite", ".gguf")
-_IN_DIRECTORY = (  # of a checkpoint of ours, of a model as Hugging Face stores it
+_IN_DIRECTORY = (  # of one of our checkpoints, of a model as Hugging Face stores it
     "model.pdparams",
     "model.safetensors",
     "model.safetensors" + INDEX_ENDING,
@@ -151,7 +151,7 @@ def read_weights(source: Union[str, os.PathLike], part: Optional[str] = None, sh
         file, notices = copy.path, copy.notices
     else:
         if sha256 is not None:
-            raise UserError(f"sha256 was given for {source}: it is checked for http(s):// and file:// addresses only")
+            raise UserError(f"sha256 was given for {source}: it is only checked for http(s):// and file:// addresses")
         file = find_weights_file(source)
     if file.name.endswith(INDEX_ENDING):
         parts = [_read_file(shard, part) for shard in shards_of(file)]

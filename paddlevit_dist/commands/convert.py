@@ -52,11 +52,11 @@ def run(words: List[str]) -> None:
     parser = CommandParser(
         "convert",
         "Write weights under timm's names: .pdparams with Linear weights (in, out) as Paddle has them, or "
-        ".safetensors with (out, in) as timm and PyTorch have them. Whose weights IN holds is found out.",
+        ".safetensors with (out, in) as timm and PyTorch have them. The origin of the weights in IN is detected.",
     )
-    parser.add_argument("input", metavar="IN", help="a file, directory or address, as -pretrained takes it")
+    parser.add_argument("input", metavar="IN", help="a file, directory or address, as for -pretrained")
     parser.add_argument("output", metavar="OUT", help=f"a file ending in {EXTENSION} or {_SAFETENSORS}")
-    parser.option("part", None, "the entry that is meant in a file of several, such as model_ema")
+    parser.option("part", None, "the entry to use if the file has several, such as model_ema")
     options = parser.parse_args(words)
     converted = convert(options.input, options.output, options.part)
     number = sum(value.size for value in converted.state.values())
@@ -76,7 +76,7 @@ def convert(source: str, target: str, part: Optional[str] = None) -> Converted:
     """
     path = Path(target).expanduser()
     if path.suffix not in (EXTENSION, _SAFETENSORS):
-        raise UserError(f"convert: {target} ends neither in {EXTENSION} nor in {_SAFETENSORS}")
+        raise UserError(f"convert: {target} ends in neither {EXTENSION} nor in {_SAFETENSORS}")
     converted = with_our_names(read_weights(evaluated_weights(source), part))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -125,7 +125,7 @@ def with_our_names(weights: Weights) -> Converted:
     share, family, owner, state = max(candidates, key=lambda candidate: candidate[0])  # the first of equals
     if share < _LEAST_KNOWN:
         raise UserError(
-            f"convert: {weights.name} belongs to no known family of models: of its names only {100 * share:.0f} % are "
+            f"convert: {weights.name} belongs to no known family of models: only {100 * share:.0f} % are "
             f"among those of {family.name}, the closest"
         )
     linear = {name for name in state if _pattern(name) in family.linear and state[name].ndim == 2}

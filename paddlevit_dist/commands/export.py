@@ -30,11 +30,11 @@ def run(words: List[str]) -> None:
     )
     parser.add_argument("weights", metavar="WEIGHTS", help="a run's -output folder, a checkpoint in it, or any weights")
     parser.add_argument("output", metavar="OUT", help="path of the files without extension")
-    parser.option("model", None, "registered name; needed where no config.yaml of a run lies beside the weights")
+    parser.option("model", None, "registered name; needed if there is no config.yaml of a run beside the weights")
     pixels = "pixels: one number or HEIGHTxWIDTH (default: the run's or the variant's)"
     parser.option("image_size", None, pixels, image_size)
     parser.option("in_channels", None, "channels of the pictures (default: the run's or 3)", at_least(1))
-    parser.option("part", None, "the entry that is meant in a file of several, such as model_ema")
+    parser.option("part", None, "the entry to use if the file has several, such as model_ema")
     options = parser.parse_args(words)
     trained = load_trained(options.weights, options.model, options.image_size, options.in_channels, options.part)
     difference = export(trained, options.output)
@@ -68,7 +68,7 @@ def load_trained(
     described = read_about(source) or {}
     settings = None if name is not None else _settings(described, Path(source).expanduser())
     if name is None and settings is None:
-        raise UserError(f"export: no config.yaml of a run lies beside {source}: name the model with -model=NAME")
+        raise UserError(f"export: no config.yaml of a run beside {source}: name the model with -model=NAME")
     path = evaluated_weights(source)
     weights = read_weights(path, part)
     builder = _Builder(name, settings, image_size, in_channels)
@@ -102,7 +102,7 @@ def _require_tensors(name: str) -> None:
 
     if str(MODELS.get(name)).startswith("paddlevit_dist.points."):
         raise UserError(
-            f"export: {name} is a sparse network: it computes along a plan of its voxels' neighbours that is made anew "
+            f"export: {name} is a sparse network: it computes along a plan of its voxels' neighbours that is rebuilt "
             "for every scene, and an inference model of Paddle takes tensors alone; predict with -eval "
             "SAVE_PREDICTIONS true instead"
         )

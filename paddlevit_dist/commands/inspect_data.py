@@ -49,7 +49,7 @@ def contact_sheet(columns: List[Tuple[str, List[Labelled]]]) -> Image.Image:
         UserError: there is no picture.
     """
     if not columns or not columns[0][1]:
-        raise UserError("the data set is empty: there is nothing to show; look at -data_path")
+        raise UserError("the dataset is empty: there is nothing to show; look at -data_path")
     height, width = columns[0][1][0][0].shape[:2]
     enlarged = max(1, -(-_SMALLEST_CELL // max(height, width)))  # small pictures by a whole factor, pixel for pixel
     cell_width, cell_height = width * enlarged + _GAP, height * enlarged + _CAPTION_HEIGHT + _GAP

@@ -29,11 +29,11 @@ def _parse(words: List[str]) -> argparse.Namespace:
         "'inspect data' shows training samples instead.",
     )
     parser.add_argument("name", metavar="NAME", nargs="?", help="a registered model; with --list: part of the names")
-    parser.add_argument("--list", "-list", action="store_true", help="the names of all models")
+    parser.add_argument("--list", "-list", action="store_true", help="names of all models")
     pixels = "pixels: one number or HEIGHTxWIDTH (default: the variant's)"
     parser.option("image_size", None, pixels, image_size)
     parser.option("num_classes", 1000, "outputs of the classifier", at_least(0))
-    parser.option("depth", 2, "levels of layers inside layers that get a line of their own", at_least(0))
+    parser.option("depth", 2, "levels of nested layers that get their own line", at_least(0))
     return parser.parse_args(words)
 
 

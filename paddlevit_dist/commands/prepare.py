@@ -27,7 +27,7 @@ def run_images(words: List[str]) -> None:
             datasets = open_input(root, options.dataset, options.max_pixels, Path(cache))
             code = _check_images(options, datasets) if options.output is None else _prepare_images(options, datasets)
     except KeyboardInterrupt:
-        more = "; finished tar files are kept, the same command goes on" if options.output else ""
+        more = "; finished tar files are kept, the same command continues" if options.output else ""
         print(f"interrupted{more}", file=sys.stderr)
         code = 130
     if code:
@@ -41,7 +41,7 @@ def _image_options(words: List[str]) -> Namespace:
 
     parser = CommandParser(
         "prepare images",
-        "With OUT: write the data set IN as tar files of smaller JPEGs, for -dataset=tar -data_path=OUT. "
+        "With OUT: write the dataset IN as tar files of smaller JPEGs, for -dataset=tar -data_path=OUT. "
         "Without: decode every picture and list those that cannot be read; exit code 1 if there are any, or if IN "
         "holds pictures in formats that cannot be opened here.",
     )
@@ -52,7 +52,7 @@ def _image_options(words: List[str]) -> Namespace:
     whole = at_least(1)
     smaller = "pixels of the shorter side of larger pictures; smaller JPEGs are copied byte for byte"
     listed = "without OUT: write the list of unreadable pictures to this file; else it is printed"
-    parser.option("dataset", None, "how IN is laid out; found out if not given", choices=READABLE)
+    parser.option("dataset", None, "layout of IN; detected if not given", choices=READABLE)
     parser.option("shorter_side", 320, smaller, whole)
     parser.option("quality", 90, "of the JPEGs that are written, 1 to 100", at_least(1, 100))
     parser.option("shard_size", 1000, "pictures in a tar file", whole)
@@ -109,7 +109,7 @@ def _prepare_images(options: Namespace, datasets: Dict[str, Any]) -> int:
         if place.num_pictures and not skip_bad:
             raise UserError(
                 f"{place.summary()}; make them readable here or move them away, as {place.example}, or leave such "
-                "pictures out with --on_bad_sample=skip"
+                "pictures with --on_bad_sample=skip"
             )
     settings = Settings(options.shorter_side, options.quality, options.shard_size, skip_bad)
     preparation = prepare_shards(datasets, os.path.abspath(options.input), output, settings, options.workers)
@@ -135,7 +135,7 @@ def run_scannet(words: List[str]) -> None:
         "RAW",
         "Write ScanNet v2 as scenes for -dataset=scannet -data_path=OUT. RAW holds the downloaded scenes at any depth "
         f"(_vh_clean_2.ply, labels, segments, aggregation) and the lists {LIST_NAME.format('train')}, "
-        f"{LIST_NAME.format('val')} and perhaps {LIST_NAME.format('test')}, or the scenes lie in train, val and test.",
+        f"{LIST_NAME.format('val')} and perhaps {LIST_NAME.format('test')}, or the scenes are in train, val and test.",
     )
     _prepare_scenes(parser.parse_args(words), lambda options: ScanNetReader(), "scannet")
 
@@ -147,14 +147,14 @@ def run_ply(words: List[str]) -> None:
     parser = _scene_parser(
         "ply",
         "IN",
-        "Write PLY files as scenes for -dataset=scenes -data_path=OUT. The scenes lie in IN/train, IN/val and perhaps "
+        "Write PLY files as scenes for -dataset=scenes -data_path=OUT. The scenes are in IN/train, IN/val and perhaps "
         "IN/test, or IN has the lists train.txt and val.txt; otherwise every fifth scene is for validation.",
     )
     labels, instances = ", ".join(LABEL_NAMES), ", ".join(INSTANCE_NAMES)
-    parser.option("classes", None, "a class name in each line; without it numbers are the names", metavar="FILE")
+    parser.option("classes", None, "one class name per line; without it numbers are the names", metavar="FILE")
     parser.option("label", None, f"property with the class (default: the first of {labels})")
     parser.option("instance", None, f"property with the object (default: the first of {instances})")
-    parser.option("ignore_label", -100, "class that stands for none", int)
+    parser.option("ignore_label", -100, "class number that means none", int)
     parser.option("missing_colors", "stop", "grey: scenes without colours are grey", choices=("stop", "grey"))
 
     def reader(options: Namespace) -> PlyReader:
@@ -171,10 +171,10 @@ def run_pth(words: List[str]) -> None:
     parser = _scene_parser(
         "pth",
         "IN",
-        "Write PointGroup's NAME_inst_nostuff.pth as scenes for -dataset=scannet -data_path=OUT. The files lie in "
+        "Write PointGroup's NAME_inst_nostuff.pth as scenes for -dataset=scannet -data_path=OUT. The files are in "
         "IN/train, IN/val and perhaps IN/test, or IN has the lists train.txt and val.txt. torch is not needed.",
     )
-    parser.option("classes", None, "a class name in each line (default: ScanNet's twenty)", metavar="FILE")
+    parser.option("classes", None, "one class name per line (default: ScanNet's twenty)", metavar="FILE")
     options = parser.parse_args(words)
     dataset = "scannet" if options.classes is None else "scenes"
     _prepare_scenes(options, lambda options: PthReader(_class_names(options)), dataset)
@@ -189,7 +189,7 @@ def _scene_parser(kind: str, source: str, description: str) -> CommandParser:
         "output", metavar="OUT", type=path, help="folder of the prepared ones; a second run resumes in it"
     )
     for split in SPLITS:
-        parser.option(f"{split}_list", None, f"a scene name in each line, those of '{split}'", metavar="FILE")
+        parser.option(f"{split}_list", None, f"one scene name per line, those of '{split}'", metavar="FILE")
     parser.option("workers", len(os.sched_getaffinity(0)), "processes", at_least(1))
     return parser
 
@@ -201,7 +201,7 @@ def _class_names(options: Namespace) -> Optional[List[str]]:
 
     names = read_lines(options.classes)
     if not names:
-        raise UserError(f"--classes={options.classes}: expected a file with a class name in each line")
+        raise UserError(f"--classes={options.classes}: expected a file with one class name per line")
     return names
 
 
@@ -212,14 +212,14 @@ def _prepare_scenes(options: Namespace, make_reader: Callable[[Namespace], Any],
 
     root, output = os.path.abspath(options.input), Path(os.path.abspath(options.output))
     if not os.path.isdir(root):
-        raise UserError(f"{root} is not a folder; give the one that the raw scenes lie in")
+        raise UserError(f"{root} is not a folder; give the one that holds the raw scenes")
     lists: Dict[str, Optional[str]] = {split: vars(options)[f"{split}_list"] for split in SPLITS}
     reader = make_reader(options)
     splits = reader.sources(root, lists)
     try:
         summary = prepare_store(reader, splits, root, output, options.workers)
     except KeyboardInterrupt:
-        print("interrupted; finished scenes are kept, the same command goes on", file=sys.stderr)
+        print("interrupted; finished scenes are kept, the same command continues", file=sys.stderr)
         sys.exit(130)
     for remark in _shortened(summary.remarks):
         print(f"note: {remark}")

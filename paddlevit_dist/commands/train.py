@@ -1,4 +1,4 @@
-"""Train, or evaluate with ``-eval``: options, configuration, data sets, one worker per device."""
+"""Train, or evaluate with ``-eval``: options, configuration, datasets, one worker per device."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def run(arguments: List[str]) -> None:
     refuse_another_run(folder, run.values)
     task = make_task(run.values)
     splits = ("val",) if run.values.EVAL else ("train", "val")
-    with Heartbeat(write_line, shown=plan.is_main).at("reading the data sets"):
+    with Heartbeat(write_line, shown=plan.is_main).at("reading the datasets"):
         datasets = {split: task.build_dataset(split, cache_folder(run.values)) for split in splits}
     run = with_fitting_warmup(run, plan.total_processes, datasets)
     began = time.time()

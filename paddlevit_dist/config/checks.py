@@ -1,4 +1,4 @@
-"""What must fit together among values that are each valid by themselves: task, data set and model; keys and the task
+"""What must fit together among values that are each valid by themselves: task, dataset and model; keys and the task
 that should read them; and what each table says of its own."""
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _SHARE_OF_A_WHOLE = 0.8  # of the engine's keys, which nobody sets by hand
 
 
 def check_rooms(given: Given) -> None:
-    """Task, data set and model have to be of one kind; a user's own fit anything.
+    """Task, dataset and model have to be of one kind; a user's own fit anything.
 
     Raises:
         UserError: they are not.
@@ -95,12 +95,12 @@ def _unused(given: Given, tables: list[Table]) -> Iterator[str]:
     otherwise: that is what recipes and BASE are for.
     """
     whole = _whole_files(given)
-    passed = set()  # told, or not worth it
+    passed = set()  # reported, or not worth it
     if given.values.EVAL:
         passed = {name for table in tables for name in table.of_training()}
         for name, setting in given.settings.items():
             if name in passed and setting.source == COMMAND_LINE:
-                yield f"{given[name]}: no effect: it belongs to training, and {given['EVAL']}"
+                yield f"{given[name]}: no effect: it is for training, and {given['EVAL']}"
     defaults = keys()
     for rule in [rule for table in tables for rule in table.unused(given)]:
         because = given.settings.get(rule.because)

@@ -45,7 +45,7 @@ FLAGS: dict[str, Flag] = {
         Flag("dataset", "NAME", "DATA.DATASET", "data"),
         Flag("data_path", "PATH", "DATA.DATA_PATH", "data"),
         Flag("image_size", "PIXELS", "DATA.IMAGE_SIZE", "data"),
-        Flag("batch_size", "N", "DATA.BATCH_SIZE", "data", "images per device and step, in evaluation as well"),
+        Flag("batch_size", "N", "DATA.BATCH_SIZE", "data", "images per device and step, also in evaluation"),
         Flag("batch_size_eval", "N", "DATA.BATCH_SIZE_EVAL", "data"),
         Flag("num_workers", "N", "DATA.NUM_WORKERS", "data"),
         Flag("num_classes", "N", "MODEL.NUM_CLASSES", "model"),
@@ -66,13 +66,13 @@ FLAGS: dict[str, Flag] = {
             None,
             None,
             "help",
-            "print this text, with the keys of the task that -cfg, -dataset or TASK names; -h all: of all; also -help",
+            "print this help, with the keys of the task that -cfg, -dataset or TASK names; -h all: of all; also -help",
         ),
         Flag("version", None, None, "help", "print the versions of this package, Paddle and Python"),
     )
 }
 
-# What other tools call a flag or key of ours.
+# What other tools call our flags and keys.
 OTHER_FLAGS = {
     **dict.fromkeys(("config", "config_file", "c"), "-cfg=FILE"),
     **dict.fromkeys(("data_dir", "data_root", "dataset_path"), "-data_path=PATH"),

@@ -21,7 +21,7 @@ def read(path: str) -> list[Setting]:
     """Every setting of the file and of the BASE files it names, in the order in which later ones win.
 
     Raises:
-        UserError: a file is missing, unreadable, no YAML, no mapping, has a key twice, or BASE goes in a circle.
+        UserError: a file is missing, unreadable, no YAML, no mapping, has a key twice, or BASE is circular.
     """
     path = os.path.expanduser(path)
     if not os.path.isfile(path):
@@ -53,7 +53,7 @@ def _read_base(name: str, path: str, place: str, above: tuple[str, ...]) -> list
         raise UserError(f"{place}: BASE names {show(name)}: {_missing(base)}")
     if os.path.realpath(base) in above:
         chain = [os.path.relpath(file) for file in (*above[above.index(os.path.realpath(base)) :], base)]
-        raise UserError(f"{place}: BASE goes in a circle: {' -> '.join(chain)}")
+        raise UserError(f"{place}: BASE is circular: {' -> '.join(chain)}")
     return _read(base, above)
 
 

@@ -57,7 +57,7 @@ def load(argv: Sequence[str], example: str | None = None) -> Configuration:
 
     Args:
         example: the YAML file that stands in where the command line names neither a file nor data; data without a file
-            is then an error, names have to be registered, and a data set that nothing names is guessed from
+            is then an error, names have to be registered, and a dataset that nothing names is guessed from
             DATA.DATA_PATH. None: the defaults stand alone, and names are looked up by who uses them.
     Raises:
         UserError: a flag, a file, a key or a value is wrong, or values do not fit together.
@@ -93,7 +93,7 @@ def load(argv: Sequence[str], example: str | None = None) -> Configuration:
 
 
 def _example_unless_data(settings: list[Setting], example: str) -> str | None:
-    """The example where no data is named, nothing for a data set that the user registered; any other needs a recipe."""
+    """The example where no data is named, nothing for a dataset that the user registered; any other needs a recipe."""
     given = {setting.name: setting for setting in settings}
     named = given.get("DATA.DATASET") or given.get("DATA.DATA_PATH")
     if named is None:
@@ -114,10 +114,10 @@ def _example_unless_data(settings: list[Setting], example: str) -> str | None:
 
 
 def _reads_no_path(known: dict[str, Setting], values: CfgNode) -> bool:
-    """Whether a path was given that nobody would read: no data set is named, or a recipe's comes with the package.
+    """Whether a path was given that nobody would read: no dataset is named, or a recipe's comes with the package.
 
     Raises:
-        UserError: path and embedded data set were given side by side.
+        UserError: path and embedded dataset were given side by side.
     """
     path, dataset = known.get("DATA.DATA_PATH"), known.get("DATA.DATASET")
     if values.DATA.DATA_PATH is None or path is None:
@@ -128,27 +128,27 @@ def _reads_no_path(known: dict[str, Setting], values: CfgNode) -> bool:
         return False
     if dataset.source == path.source:
         raise UserError(
-            f"DATA.DATA_PATH {path.value} ({path.place}): data set {dataset.value} comes with the package and reads no "
-            "path: leave it out, or name the data set that lies there"
+            f"DATA.DATA_PATH {path.value} ({path.place}): dataset {dataset.value} comes with the package and reads no "
+            "path: leave it out, or name the dataset that is there"
         )
     return True
 
 
 def _with_guessed_dataset(known: dict[str, Setting], values: CfgNode) -> tuple[dict[str, Setting], list[str]]:
-    """Look at what lies at DATA.DATA_PATH."""
+    """Look at what is at DATA.DATA_PATH."""
     path, named = values.DATA.DATA_PATH, known.get("DATA.DATASET")
     instead = f" instead of {named.value} ({named.place}), which reads no path" if named else ""
     guess = registry.guess_dataset(path)
     if guess is None:
         raise UserError(
-            f"DATA.DATA_PATH {path} ({known['DATA.DATA_PATH'].place}): no data set that reads it is named, and what "
-            "lies there is not recognised (class folders below train and val, train_list.txt, IDX files, tars, "
+            f"DATA.DATA_PATH {path} ({known['DATA.DATA_PATH'].place}): no dataset that reads it is named, and what "
+            "is there is not recognised (class folders below train and val, train_list.txt, IDX files, tars, "
             "prepared scenes, volumes below train): name one with -dataset=NAME: "
             + ", ".join(sorted(registry.DATASETS))
         )
     values.DATA.DATASET = guess.dataset
     setting = Setting("DATA.DATASET", guess.dataset, "guessed from DATA.DATA_PATH", f"guessed: {guess.reason}")
-    return {**known, setting.name: setting}, [f"data set: {guess.dataset}{instead}, since {guess.reason}"]
+    return {**known, setting.name: setting}, [f"dataset: {guess.dataset}{instead}, since {guess.reason}"]
 
 
 def _recipe_epochs(settings: list[Setting]) -> int:
@@ -159,7 +159,7 @@ def _recipe_epochs(settings: list[Setting]) -> int:
 
 
 def _known_names(known: dict[str, Setting]) -> tuple[dict[str, Setting], list[str]]:
-    """Names of model, data set and task as they are registered; notices about other spellings."""
+    """Names of model, dataset and task as they are registered; notices about other spellings."""
     notices = []
     for name, kind in (("MODEL.NAME", "model"), ("DATA.DATASET", "dataset"), ("TASK", "task")):
         setting = known.get(name)

@@ -1,4 +1,4 @@
-"""What a data set tells the task that reads it, and what a loader process reads of the task."""
+"""What a dataset tells the task that reads it, and what a loader process reads of the task."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from .adapter import adopt_class
 
 
 class About(NamedTuple):
-    """What is known of a data set without reading a sample.
+    """What is known of a dataset without reading a sample.
 
     Attributes:
         holds: what a sample is: "pictures", "scenes" (of points) or "volumes".
         class_names: name of each class, or of each landmark, in the order of their numbers; None: they have none.
-        num_classes: number of them, without an ignored one; None: labels are no classes.
+        num_classes: number of them, without an ignored one; None: labels are not classes.
         ignore_label: the label of what counts neither in losses nor in metrics; None: everything counts.
         labels: int (samples,), the class of each sample; None: unknown without reading them, or they have none.
     """
@@ -36,10 +36,10 @@ class Dataset:
     Built in the parent process, by ``open``; then pickled to the workers and forked into their loader processes, where
     ``read`` is called. Its pickle holds names of files and scalars only: what is large is memory-mapped on first use.
 
-    A data set that was registered without this base class gets these defaults (see ``adapter``).
+    A dataset that was registered without this base class gets these defaults (see ``adapter``).
     """
 
-    #: what a sample is; a task refuses a data set that holds something else
+    #: what a sample is; a task refuses a dataset that holds something else
     holds: str = ""
     class_names: Optional[Sequence[str]] = None
     num_classes: Optional[int] = None
@@ -59,7 +59,7 @@ class Dataset:
 
     @classmethod
     def open(cls, config: Any, split: str, cache_folder: Path) -> Dataset:
-        """The data set that the configuration describes; one that reads keys of its own overrides this."""
+        """The dataset that the configuration describes; one that reads keys of its own overrides this."""
         return cls(config.DATA.DATA_PATH, split, cache_folder)
 
     def __len__(self) -> int:
@@ -89,7 +89,7 @@ OfTask = TypeVar("OfTask", bound=Dataset)
 
 
 class Samples:
-    """A data set with everything that is done to its samples: what the sampler counts and a loader process reads.
+    """A dataset with everything that is done to its samples: what the sampler counts and a loader process reads.
 
     Built by ``Task.build_dataset`` in the parent process; pickled to the workers and forked into loader processes.
     """
@@ -119,10 +119,10 @@ class Samples:
 
 
 def dataset_class(config: Any, contract: Type[OfTask]) -> Type[OfTask]:
-    """The class of the data set DATA.DATASET, as one of the kind that a task reads.
+    """The class of the dataset DATA.DATASET, as one of the kind that a task reads.
 
     Args:
-        contract: that kind; it gives a data set that was registered without a base class its defaults.
+        contract: that kind; it gives a dataset that was registered without a base class its defaults.
 
     Raises:
         UserError: its name is unknown, or it holds something else.
@@ -133,7 +133,7 @@ def dataset_class(config: Any, contract: Type[OfTask]) -> Type[OfTask]:
         room = room_of("task", config.TASK)
         fitting = [name for name in list_names("dataset") if room_of("dataset", name) == room]
         raise UserError(
-            f"data set {config.DATA.DATASET} holds {holds}, but TASK {config.TASK} reads {contract.holds}: take "
+            f"dataset {config.DATA.DATASET} holds {holds}, but TASK {config.TASK} reads {contract.holds}: take "
             + ", ".join(fitting)
         )
     return adopt_class(target, contract)

@@ -90,7 +90,7 @@ class Model(nn.Layer):
 
     def features(self, x: paddle.Tensor) -> List[paddle.Tensor]:
         """Maps (batch, channels, height, width) of pictures (batch, in_channels, height, width), for a network that
-        goes on from them: one for each of ``feature_strides``, from fine to coarse, not normalised.
+        continues from them: one for each of ``feature_strides``, from fine to coarse, not normalised.
 
         Raises:
             UserError: the family has none.

@@ -198,12 +198,12 @@ class Task:
     def about_data(self, samples: Any) -> Dict[str, Any]:
         """What identifies the samples of a split wherever they lie, as plain YAML values by name: "samples" (how many),
         "classes" (names in the order of their numbers), "number of classes" and "labels" (a digest), each where it is
-        known. It is kept in each checkpoint; a resumed training with others takes another course, an evaluation must
+        known. It is kept in each checkpoint; a resumed training with others runs differently, an evaluation must
         have the classes."""
         return {"samples": len(samples)}
 
     def notices_of_old_weights(self) -> List[str]:
-        """Lines for the log when a checkpoint of ours is loaded that says nothing about its input: it was written
+        """Lines for the log when one of our checkpoints is loaded that says nothing about its input: it was written
         before ``about.yaml`` was, and may have seen other samples than this version makes."""
         return []
 
@@ -239,7 +239,7 @@ class Task:
         Raises:
             UserError: its models cannot be exported.
         """
-        raise UserError(f"export: TASK {self.config.TASK} trains no classifier of pictures, and only they are exported")
+        raise UserError(f"export: TASK {self.config.TASK} trains no image classifier, and only those are exported")
 
     def build_metrics(self) -> Metrics:
         """Empty metrics; one on each rank for each evaluation."""

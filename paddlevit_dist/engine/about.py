@@ -35,7 +35,7 @@ _OF_THE_START = frozenset(
 
 
 class Change(NamedTuple):
-    """A setting that differs between a checkpoint and this run; ``alters`` where the training takes another course."""
+    """A setting that differs between a checkpoint and this run; ``alters`` where it changes the course of training."""
 
     name: str
     before: Any
@@ -127,7 +127,7 @@ def require_same_classes(source: str, config: Any, task: Task, samples: Any) -> 
         more = f" and {len(different) - 3} more" if len(different) > 3 else ""
         said = f"class {'; '.join(different[:3])}{more}"
     if not config.ALLOW_CHANGES:
-        raise UserError(f"{source} was trained on other classes: {said}; name them alike, or add -allow_changes")
+        raise UserError(f"{source} was trained on other classes: {said}; use the same names, or add -allow_changes")
     return [f"note: {source} was trained on other classes: {said}"]
 
 
@@ -173,7 +173,7 @@ def earlier_settings(directory: Path) -> Optional[Dict[str, Any]]:
 def compare(source: str, config: Any, task: Task, *, must_match: bool) -> List[str]:
     """Compare what the checkpoint at ``source`` says of its input with this run's; returns lines for the log.
 
-    Weights that are no checkpoint of ours say nothing, and nothing is compared. A name that only one side has is new
+    Weights other than our checkpoints say nothing, and nothing is compared. A name that only one side has is new
     or gone, and not compared either.
 
     Args:
@@ -196,7 +196,7 @@ def compare(source: str, config: Any, task: Task, *, must_match: bool) -> List[s
         return []
     sides = "; ".join(f"{name} {theirs[name]} there, {ours[name]} here" for name in different)
     if must_match and not config.ALLOW_CHANGES:
-        raise UserError(f"{source} was trained on other input: {sides}; set these alike, or add -allow_changes")
+        raise UserError(f"{source} was trained on other input: {sides}; use the same settings, or add -allow_changes")
     return [f"note: {source} was trained on other input: {sides}"]
 
 

@@ -120,7 +120,7 @@ class Checkpointer:
         file = checkpoints.averaged_weights(directory)
         if self.ema is None:
             if file is not None:
-                self.say(f"note: {file} is left alone, TRAIN.MODEL_EMA is off now")
+                self.say(f"note: {file} is kept as it is: TRAIN.MODEL_EMA is now off")
         elif file is None:
             self.say(f"note: {directory} has no averaged weights; the average starts with the resumed ones")
             self.ema.restart()

@@ -14,7 +14,7 @@ from .schedule import describe_rates
 
 
 def _data(config: Any, task: Task, datasets: Dict[str, Any]) -> List[str]:
-    """Name and place of the data set, and how many samples each split has, by class where that is known."""
+    """Name and place of the dataset, and how many samples each split has, by class where that is known."""
     data = config.DATA
     is_ours = room_of("dataset", data.DATASET) is not None
     place = data.DATA_PATH or ("no -data_path: it comes with the package" if is_ours else "no -data_path")

@@ -24,7 +24,7 @@ class Precision:
         on_gpu: the device is one; None: ask Paddle.
 
     Raises:
-        UserError: this GPU does not compute in ``dtype``. Paddle would go on in float32.
+        UserError: this GPU does not compute in ``dtype``. Paddle would continue in float32.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Precision:
             self.notice = (
                 f"mixed precision: {dtype}, level {level}"
                 if on_gpu
-                else "-amp: this device has no half-precision kernels, training goes on in float32"
+                else "-amp: this device has no half-precision kernels, training continues in float32"
             )
         # Without promotion: with it, level O2 would compute in float32 wherever a float32 weight takes part.
         self.options: Dict[str, Any] = {"dtype": dtype, "level": level}

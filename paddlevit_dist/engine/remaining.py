@@ -30,7 +30,7 @@ class RemainingTime:
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """What happens inside is no training: an evaluation, a checkpoint."""
+        """What happens inside is not training: an evaluation, a checkpoint."""
         self._training_seconds += time.perf_counter() - self._since
         try:
             yield

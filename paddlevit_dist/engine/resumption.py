@@ -1,4 +1,4 @@
-"""Where a training starts from: what -resume and -pretrained mean, and what is told of it."""
+"""Where a training starts from: what -resume and -pretrained mean, and what is reported of it."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Resumption:
             report = load_weights(self.checkpointer.model, str(found), minimum_loaded=1.0)
             self.record.say(
                 f"resumed weights only from {found} ({report.summary()}): it holds no optimizer state, so moments "
-                f"start afresh at epoch {last_epoch + 1} (-last_epoch)"
+                f"restart at epoch {last_epoch + 1} (-last_epoch)"
             )
         else:
             self._require_own_folder()
@@ -72,7 +72,7 @@ class Resumption:
         return Start({"epoch": 0, "consumed": 0, "update": 0})
 
     def _find_checkpoint(self) -> Optional[Path]:
-        """What -resume means, found by the main process alone so that all ranks go on from the same."""
+        """What -resume means, found by the main process alone so that all ranks continue from the same one."""
         source, folder = self.config.MODEL.RESUME, self.checkpointer.folder
         if not source:
             return None
@@ -86,14 +86,14 @@ class Resumption:
         if problem is not None:
             raise UserError(problem)
         if found is None:
-            self.record.say(f"-resume=auto: no checkpoint in {folder}, starting afresh")
+            self.record.say(f"-resume=auto: no checkpoint in {folder}, starting from scratch")
         return found
 
     def _require_own_folder(self) -> None:
         folder = self.checkpointer.folder
         if broadcast_object(is_main() and checkpoints.newest_good(folder, self.record.say) is not None):
             raise UserError(
-                f"-output={self.config.SAVE} already holds a run's checkpoints; go on with -resume=auto, "
+                f"-output={self.config.SAVE} already holds a run's checkpoints; continue with -resume=auto, "
                 "or choose another -output"
             )
 
@@ -123,7 +123,7 @@ class Resumption:
             self.record.say(line)
         before = about.earlier_settings(directory)
         if before is None:
-            self.record.say(f"note: {directory} does not tell its settings, so changes cannot be told either")
+            self.record.say(f"note: {directory} does not record its settings, so changes cannot be reported")
             before = {}
         changes = changed_settings(before, about.settings_of(self.config))
         saved, ours = state.extra["global_batch_size"], self.checkpointer.sampler.global_batch_size
@@ -138,13 +138,13 @@ class Resumption:
         altering = [f"{c.name} {shown(c.before)} -> {shown(c.now)}" for c in changes if c.alters]
         if altering and not self.config.ALLOW_CHANGES:
             raise UserError(
-                f"-resume={directory}: {'; '.join(altering)}: a resumed training would take another course; set "
+                f"-resume={directory}: {'; '.join(altering)}: the resumed training would run differently; set "
                 "these back, or add -allow_changes"
             )
         return changes
 
     def tell(self, start: Start) -> None:
-        """Write down that a training goes on or begins again, what happened to it and what it will do again; nothing
+        """Write down that a training continues or starts again, what happened to it and what it will do again; nothing
         for a new one."""
         if not self.record.writes:
             return
@@ -158,7 +158,7 @@ class Resumption:
             values = {"epoch": epoch, "reason": "found when resuming", "lost_updates": history.lost_updates}
             self.record.event("interruption", values)
             self.record.say(
-                f"the run before ended without a word in epoch {history.last_epoch}: what it did after "
+                f"the previous run ended without a message in epoch {history.last_epoch}: what it did after "
                 f"{_place(start.position)} is done again"
             )
         if history.evaluations:

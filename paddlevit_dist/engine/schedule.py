@@ -119,7 +119,7 @@ def describe_rates(config, processes: int) -> str:
 def with_fitting_warmup(run, processes: int, datasets):
     """The configuration with a warm-up that is shorter than the run, where a recipe's is not.
 
-    TRAIN.WARMUP_STEPS of a recipe counts updates of its own data set. On a small one, or with fewer epochs, it is
+    TRAIN.WARMUP_STEPS of a recipe counts updates of its own dataset. On a small one, or with fewer epochs, it is
     shortened as the epochs are, and to a tenth of the run at most. One that the command line sets stays.
 
     Args:

@@ -33,7 +33,7 @@ _LEAST_KEPT = 0.5  # a batch norm that keeps less in a step was hardly meant
 _DATA = (
     Key("DATA.BATCH_SIZE", 256, "int", "training images per device and step", AT_LEAST_1),
     optional("DATA.BATCH_SIZE_EVAL", "int", "evaluation images per device; None: DATA.BATCH_SIZE", AT_LEAST_1),
-    Key("DATA.DATASET", "digits", "text", "name of a registered data set; with DATA_PATH alone it is guessed"),
+    Key("DATA.DATASET", "digits", "text", "name of a registered dataset; with DATA_PATH alone it is guessed"),
     optional("DATA.DATA_PATH", "path", "folder or file of the dataset; not needed for digits"),
     optional("DATA.NUM_WORKERS", "int", "loader processes per device; None: from cores and devices", AT_LEAST_0),
     Key("DATA.PREFETCH", 2, "int", "batches that each loader process makes in advance; 1 saves memory", AT_LEAST_1),
@@ -50,20 +50,20 @@ _MODEL = (
         "path",
         "weights to start from or to evaluate, with or without extension; a run's folder: its best, else last",
     ),
-    optional(
-        "MODEL.PRETRAINED_PART", "text", "entry of PRETRAINED that is meant, if it has several, such as model_ema"
-    ),
+    optional("MODEL.PRETRAINED_PART", "text", "entry of PRETRAINED to use if it has several, such as model_ema"),
     Key("MODEL.MINIMUM_LOADED", 0.9, "float", "training: share of the parameters that PRETRAINED must fill", SHARE),
     optional(
-        "MODEL.RESUME", "path", "checkpoint to continue from, or a run's folder; auto: the last one in SAVE, if any"
+        "MODEL.RESUME", "path", "checkpoint to resume from, or a run's folder; auto: the last one in SAVE, if any"
     ),
 )
 
 _TRAIN = (
-    Key("TRAIN.LAST_EPOCH", 0, "int", "epochs that are already trained", AT_LEAST_0),
-    Key("TRAIN.NUM_EPOCHS", 300, "int", "epochs of the whole training", AT_LEAST_1),
-    optional("TRAIN.STOP_AFTER_EPOCH", "int", "stop here, on the schedule of NUM_EPOCHS, to resume later", AT_LEAST_1),
-    Key("TRAIN.WARMUP_EPOCHS", 0, "number", "epochs of linear warm-up, a fraction too", AT_LEAST_0),
+    Key("TRAIN.LAST_EPOCH", 0, "int", "epochs already trained", AT_LEAST_0),
+    Key("TRAIN.NUM_EPOCHS", 300, "int", "epochs of the whole training run", AT_LEAST_1),
+    optional(
+        "TRAIN.STOP_AFTER_EPOCH", "int", "stop after this epoch, on NUM_EPOCHS' schedule; resume later", AT_LEAST_1
+    ),
+    Key("TRAIN.WARMUP_EPOCHS", 0, "number", "epochs of linear warm-up, fractions allowed", AT_LEAST_0),
     optional("TRAIN.WARMUP_STEPS", "int", "updates of linear warm-up, instead of WARMUP_EPOCHS", AT_LEAST_0),
     Key("TRAIN.WEIGHT_DECAY", 0.05, "float", "not on biases, norms, position embeddings and tokens", AT_LEAST_0),
     Key("TRAIN.BASE_LR", 1e-3, "float", "learning rate after warm-up", ABOVE_0),
@@ -112,28 +112,28 @@ _TRAIN = (
     optional(
         "TRAIN.LAYER_DECAY",
         "float",
-        "factor of the learning rate from each block to the one before it; None: all learn alike",
+        "factor of the learning rate from each block to the one before it; None: the same for all",
         Range(low=0, high=1, low_open=True),
     ),
     Key(
         "TRAIN.FREEZE",
         [],
         "text",
-        "names of parameters that stay as they are, with * for any part, such as patch_embed.* or blocks.*",
+        "names of parameters to freeze, with * for any part, such as patch_embed.* or blocks.*",
         many=True,
     ),
     Key(
         "TRAIN.RECOMPUTE",
         False,
         "bool",
-        "compute each block again in the backward pass instead of keeping its values: less memory for more time",
+        "recompute each block in the backward pass instead of keeping its values: less memory for more time",
     ),
     Key("TRAIN.REPEATED_AUGMENT", 1, "int", "readings of each sample within an epoch of unchanged length", AT_LEAST_1),
     Key(
         "TRAIN.LR_SCHEDULER.NAME",
         "cosine",
         "text",
-        "course of the learning rate after warm-up",
+        "learning rate schedule after warm-up",
         choices=("cosine", "constant", "step", "poly"),
     ),
     Key("TRAIN.LR_SCHEDULER.MILESTONES", [], "int", "step: epochs at which the rate falls", AT_LEAST_1, many=True),
@@ -156,19 +156,19 @@ _RUN = (
     Key("BASE", [], "text", "YAML files read before this one, relative to it; only inside a file", many=True),
     Key("TASK", "classification", "text", "name of a registered task"),
     Key("SAVE", "./output", "path", "output folder: log, metrics, configuration, checkpoints"),
-    Key("SAVE_FREQ", 10, "int", "epochs between kept checkpoints", AT_LEAST_1),
-    Key("SAVE_EVERY_UPDATES", 0, "int", "updates between checkpoints in the middle of epochs; 0: none", AT_LEAST_0),
+    Key("SAVE_FREQ", 10, "int", "epochs between checkpoints that are kept", AT_LEAST_1),
+    Key("SAVE_EVERY_UPDATES", 0, "int", "updates between mid-epoch checkpoints; 0: none", AT_LEAST_0),
     Key("SAVE_EVERY_MINUTES", 30.0, "float", "minutes without a checkpoint until one is saved; 0: none", AT_LEAST_0),
-    Key("KEEP_UPDATES", 2, "int", "how many of the newest checkpoints in the middle of epochs stay", AT_LEAST_1),
+    Key("KEEP_UPDATES", 2, "int", "how many of the newest mid-epoch checkpoints are kept", AT_LEAST_1),
     Key("VALIDATE_FREQ", 1, "int", "epochs between evaluations", AT_LEAST_1),
     Key("REPORT_FREQ", 20, "int", "updates between lines of the log", AT_LEAST_1),
-    Key("SEED", 0, "int", "seed of everything random", SEEDS),
+    Key("SEED", 0, "int", "seed of all random number generators", SEEDS),
     Key("EVAL", False, "bool", "evaluate only"),
     Key(
         "ALLOW_CHANGES",
         False,
         "bool",
-        "evaluate or resume though the checkpoint comes from other settings; what differs is told",
+        "evaluate or resume even if the checkpoint has other settings; differences are reported",
     ),
     Key("SAVE_PREDICTIONS", False, "bool", "with EVAL: write what the model predicts to SAVE/predictions"),
     Key("AMP", False, "bool", "mixed precision in training, on GPUs; weights and checkpoints stay float32"),
@@ -181,7 +181,7 @@ _RUN = (
         choices=("O1", "O2"),
     ),
     Key("TO_STATIC", False, "bool", "compile the model's passes with paddle.jit.to_static, in training and evaluation"),
-    Key("NGPUS", -1, "int", "devices (without a GPU: processes); -1: all that are visible", Range(low=1, also=(-1,))),
+    Key("NGPUS", -1, "int", "devices (without a GPU: processes); -1: all visible ones", Range(low=1, also=(-1,))),
     Key("CPU_TUNING", True, "bool", "set the environment that makes MKL and malloc fast on this processor"),
 )
 
@@ -278,13 +278,11 @@ def _unused(given: Given) -> Iterator[Unused]:
     values, train = given.values, given.values.TRAIN
     optimizer, schedule = "TRAIN.OPTIMIZER.", "TRAIN.LR_SCHEDULER."
     if train.OPTIMIZER.NAME == "SGD":
-        yield Unused(
-            (f"{optimizer}EPS", f"{optimizer}BETAS"), f"{optimizer}NAME", "it belongs to AdamW and Adam, and {}"
-        )
+        yield Unused((f"{optimizer}EPS", f"{optimizer}BETAS"), f"{optimizer}NAME", "it is for AdamW and Adam, and {}")
         if not train.OPTIMIZER.MOMENTUM:
             yield Unused((f"{optimizer}DAMPENING",), f"{optimizer}MOMENTUM", "it dampens the momentum of SGD, and {}")
     else:
-        yield Unused((f"{optimizer}MOMENTUM",), f"{optimizer}NAME", "it belongs to SGD, and {}")
+        yield Unused((f"{optimizer}MOMENTUM",), f"{optimizer}NAME", "it is for SGD, and {}")
         yield Unused((f"{optimizer}DAMPENING",), f"{optimizer}NAME", "it dampens the momentum of SGD, and {}")
     for names, readers in (
         ((f"{schedule}MILESTONES", f"{schedule}GAMMA"), ("step",)),
@@ -292,14 +290,14 @@ def _unused(given: Given) -> Iterator[Unused]:
         (("TRAIN.END_LR",), ("cosine", "poly")),
     ):
         if train.LR_SCHEDULER.NAME not in readers:
-            yield Unused(names, f"{schedule}NAME", f"it belongs to {' and '.join(readers)}, and {{}}")
+            yield Unused(names, f"{schedule}NAME", f"it is for {' and '.join(readers)}, and {{}}")
     if not (train.WARMUP_EPOCHS or train.WARMUP_STEPS):
         steps = "TRAIN.WARMUP_EPOCHS" if train.WARMUP_STEPS is None else "TRAIN.WARMUP_STEPS"
         yield Unused(("TRAIN.WARMUP_START_LR",), steps, "there is no warm-up: {}")
     if not train.MODEL_EMA:
-        yield Unused(("TRAIN.MODEL_EMA_DECAY",), "TRAIN.MODEL_EMA", "it belongs to the averaged weights, and {}")
+        yield Unused(("TRAIN.MODEL_EMA_DECAY",), "TRAIN.MODEL_EMA", "it is for the averaged weights, and {}")
     if not values.AMP:
-        yield Unused(("AMP_DTYPE", "AMP_LEVEL"), "AMP", "it belongs to mixed precision, and {}")
+        yield Unused(("AMP_DTYPE", "AMP_LEVEL"), "AMP", "it is for mixed precision, and {}")
 
 
 TABLE = Table(

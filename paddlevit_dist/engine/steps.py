@@ -45,7 +45,7 @@ class Updater:
 
     An update whose loss, on any rank, or gradients are not finite changes neither weights nor moments nor buffers.
     The host of a GPU learns of it one update later, and waits for nothing before; that of a CPU knows at once. Where a
-    loss scaler finds gradients that overflow, it makes its scale smaller, and the training goes on.
+    loss scaler finds gradients that overflow, it makes its scale smaller, and the training continues.
 
     Args:
         model: the data-parallel wrapper, or the bare model of a single process.

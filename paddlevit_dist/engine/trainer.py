@@ -34,7 +34,7 @@ class Trainer:
 
     Args:
         config: the frozen configuration.
-        task: built in the parent, where its data sets were built too.
+        task: built in the parent, where its datasets were built too.
         datasets: "val", and "train" unless the run only evaluates.
         notices: lines for the log beside those of the task and the data.
     """
@@ -71,7 +71,7 @@ class Trainer:
         )
 
     def _start_record(self) -> None:
-        """Write configuration and run record: not before the run is sure to go on, lest it replaces another's."""
+        """Write configuration and run record: not before the run is sure to continue, lest it replaces another's."""
         tuned = tuning.check_product() if self.record.writes and self.config.CPU_TUNING else None
         facts = {
             "processes": world_size(),

@@ -50,7 +50,7 @@ class Training:
     Args:
         datasets: "train" and "val".
         model: the inner model, with its first weights.
-        start_record: writes configuration and run record, once the run is sure to go on.
+        start_record: writes configuration and run record, once the run is sure to continue.
         make_loader: a loader of this run's settings.
         evaluate: evaluates the model as it is.
     """
@@ -127,10 +127,10 @@ class Training:
         train = self.config.TRAIN
         frozen = freeze(self.model, train.FREEZE)
         if frozen:
-            self.record.say(f"{frozen} parameters stay as they are (TRAIN.FREEZE {', '.join(train.FREEZE)})")
+            self.record.say(f"{frozen} parameters are frozen (TRAIN.FREEZE {', '.join(train.FREEZE)})")
         if train.RECOMPUTE:
             number = recompute_layers(self.task.recomputed_layers(self.model))
-            self.record.say(f"{number} blocks are computed again in the backward pass (TRAIN.RECOMPUTE)")
+            self.record.say(f"{number} blocks are recomputed in the backward pass (TRAIN.RECOMPUTE)")
         compile_model(self.config, self.task, self.model)
 
     def _checkpointer(self, datasets: Dict[str, Any]) -> Checkpointer:
@@ -189,7 +189,7 @@ class Training:
         self.model.train()
         meters, pace = Meters(), Pace(self.loader)
         updates = self.sampler.updates_left
-        made = self.updates_per_epoch - updates  # in this epoch, by the run that this one goes on from
+        made = self.updates_per_epoch - updates  # in this epoch, by the run that this one continues
         bar = Progress(updates, f"epoch {epoch}/{self.config.TRAIN.NUM_EPOCHS}", is_main())
         self.heartbeat.at(f"waiting for the first batch of epoch {epoch}")
         try:
@@ -269,7 +269,7 @@ class Training:
     # ---- checkpoints and evaluations -------------------------------------------------------------------------
 
     def _is_saved(self, epoch: int) -> bool:
-        """Whether the checkpoint that this run goes on from is its own of that epoch."""
+        """Whether the checkpoint that this run continues from is its own of that epoch."""
         own = self.checkpointer.folder / checkpoints.epoch_name(epoch)
         return self.start.directory is not None and own.resolve() == self.start.directory.resolve()
 

@@ -1,7 +1,7 @@
 """The keys that classification of pictures reads: pictures, augmentation, mixing, labels, teachers and the dimensions
 of its models.
 
-None means "not set": the data set, the variant that MODEL.NAME stands for, or the rule named in the meaning decides.
+None means "not set": the dataset, the variant that MODEL.NAME stands for, or the rule named in the meaning decides.
 """
 
 from __future__ import annotations
@@ -218,7 +218,7 @@ def _unused(given: Given) -> Iterator[Unused]:
         names = ("DISTILLATION_ALPHA", "DISTILLATION_TAU", "TEACHER_MODEL", "TEACHER_WEIGHTS")
         yield Unused(tuple(f"TRAIN.{name}" for name in names), "TRAIN.DISTILLATION_TYPE", "there is no teacher: {}")
     elif train.DISTILLATION_TYPE == "hard":
-        yield Unused(("TRAIN.DISTILLATION_TAU",), "TRAIN.DISTILLATION_TYPE", "it belongs to soft, and {}")
+        yield Unused(("TRAIN.DISTILLATION_TAU",), "TRAIN.DISTILLATION_TYPE", "it is for soft, and {}")
     if data.VAL_FRACTION is None:
         yield Unused(("DATA.VAL_SEED",), "DATA.VAL_FRACTION", "nothing is held out: {}")
 

@@ -1,6 +1,6 @@
 """Batches from loader processes, with the real reason when one of them fails.
 
-Built on ``paddle.io.DataLoader``, in which an exception of a data set hangs the run for ever (no worker processes) or
+Built on ``paddle.io.DataLoader``, in which an exception of a dataset hangs the run for ever (no worker processes) or
 shows only as ``SystemError: Blocking queue is killed``, and a worker that is stopped hangs it too. So an exception
 travels inside a batch as data, and a watchdog looks after workers that stay silent.
 """

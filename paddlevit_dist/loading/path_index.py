@@ -1,4 +1,4 @@
-"""Paths and labels of a data set in one memory-mapped file, so that a process receives a file name and not a list.
+"""Paths and labels of a dataset in one memory-mapped file, so that a process receives a file name and not a list.
 
 Layout, little-endian: header of 128 bytes | paths, one after another | zeros up to a multiple of 8 |
 offsets int64 (entries + 1) | labels int32 (entries) | class names as a JSON list or null.
@@ -129,7 +129,7 @@ class PathIndex:
         return len(self._opened().labels)
 
     def path(self, index: int) -> str:
-        """The path of entry ``index`` as it was listed, relative to the data set's folder."""
+        """The path of entry ``index`` as it was listed, relative to the dataset's folder."""
         maps = self._opened()
         if not 0 <= index < len(maps.labels):
             raise IndexError(f"index {index} is outside 0..{len(maps.labels) - 1} of {self.file}")

@@ -69,7 +69,7 @@ def work(
     except BrokenProcessPool as error:
         raise UserError(
             "a process of the preparation was ended from outside, perhaps because the memory is full; use fewer "
-            "--workers; the same command goes on"
+            "--workers; the same command continues"
         ) from error
     finally:
         if not done:

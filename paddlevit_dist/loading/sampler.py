@@ -44,7 +44,7 @@ class TrainingSampler(DistributedBatchSampler):
         seed: of the run.
         repeats: readings of each sample that an epoch contains.
     Raises:
-        UserError: the data set is smaller than one global batch.
+        UserError: the dataset is smaller than one global batch.
     """
 
     def __init__(

@@ -30,12 +30,12 @@ class History(NamedTuple):
 def supersede(folder: Path, epoch: int, update: int, evaluates: bool = False) -> History:
     """Mark what ``metrics.jsonl`` has of a later part of the training with ``"superseded": true``.
 
-    A training that goes on from there writes it again; without a mark the same epoch would count twice. A line that was
+    A training that continues from there writes it again; unmarked, the same epoch would count twice. A line that was
     cut off when the run was killed becomes one of kind "unreadable".
 
     Args:
         folder: a run's output folder.
-        epoch, update: the last ones that the training goes on from, in the middle of the next epoch perhaps.
+        epoch, update: the last ones that the training continues from, in the middle of the next epoch perhaps.
         evaluates: the evaluation of ``epoch`` is done again too.
     """
     file = folder / METRICS
@@ -84,7 +84,7 @@ def note_end(folder: Path, began: float, error: BaseException, is_training: bool
         event["epoch"] for event in map(_parsed, lines) if event.get("kind") == "epoch" and "superseded" not in event
     ]
     record.event("interruption", {"epoch": max(epochs, default=0), "reason": reason})
-    record.log(f"interrupted: {reason}; go on with -resume=auto")
+    record.log(f"interrupted: {reason}; continue with -resume=auto")
 
 
 def _parsed(line: str) -> Dict[str, Any]:

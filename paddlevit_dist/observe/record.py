@@ -41,7 +41,7 @@ class RunRecord:
         """One line in ``log.txt`` alone."""
         if not self.writes:
             return
-        # A file name may hold what is no text.
+        # A file name may hold what is not text.
         with open(self.folder / "log.txt", "a", encoding="utf-8", errors="backslashreplace") as log:
             log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
 
@@ -120,17 +120,17 @@ def refuse_another_run(folder: Path, config: Any) -> None:
     """Stop a training that would write into the folder of another one, before anything in it is touched.
 
     Raises:
-        UserError: checkpoints lie there, and the training does not resume.
+        UserError: the folder has checkpoints, and the training does not resume.
     """
     if not config.EVAL and not config.MODEL.RESUME and any((folder / "checkpoints").glob("*_[0-9]*")):
         raise UserError(
-            f"-output={config.SAVE} already holds a run's checkpoints; go on with -resume=auto, or choose another "
+            f"-output={config.SAVE} already holds a run's checkpoints; continue with -resume=auto, or choose another "
             "-output"
         )
 
 
 def cache_folder(config: Any) -> Path:
-    """Where data sets keep their indexes and decompressed files: DATA.CACHE_FOLDER, else a folder in SAVE.
+    """Where datasets keep their indexes and decompressed files: DATA.CACHE_FOLDER, else a folder in SAVE.
 
     Raises:
         UserError: it cannot be made.
@@ -140,5 +140,5 @@ def cache_folder(config: Any) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UserError(f"DATA.CACHE_FOLDER {folder} cannot be made: {error.strerror}; choose another") from error
+        raise UserError(f"DATA.CACHE_FOLDER {folder} cannot be created: {error.strerror}; choose another") from error
     return folder

@@ -296,7 +296,7 @@ def convert_batch_norm(model: paddle.nn.Layer) -> paddle.nn.Layer:
     """Let every batch normalisation of ``model`` use the statistics of all ranks' rows.
 
     ``paddle.nn.BatchNorm1D``, ``2D``, ``3D``, ``BatchNorm`` and ``SyncBatchNorm`` are replaced in place by layers that
-    hold the same parameter and statistics tensors under the same state-dict names, so an optimizer made before goes on
+    hold the same parameter and statistics tensors under the same state-dict names, so an existing optimizer continues
     to work. Classes derived from them with a ``forward`` of their own are left alone.
 
     Returns:

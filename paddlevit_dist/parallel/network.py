@@ -114,7 +114,7 @@ def send_small_messages_at_once() -> None:
             continue
         try:
             connection = socket.socket(fileno=copy)
-        except OSError:  # it is no socket
+        except OSError:  # it is not a socket
             os.close(copy)
             continue
         with connection:

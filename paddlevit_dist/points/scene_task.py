@@ -44,7 +44,7 @@ class SceneTask(Task):
         self._tells_unit = True
 
     def open_scenes(self, split: str, cache_folder: Path) -> SceneDataset:
-        """The data set of ``split``; its classes and the place of its scenes are kept.
+        """The dataset of ``split``; its classes and the place of its scenes are kept.
 
         A prepared store says the same of all its splits, so that an evaluation, which opens one, agrees with the
         training; splits that differ are as they are given.
@@ -57,7 +57,7 @@ class SceneTask(Task):
         own, wanted = dataset.num_classes, self.config.MODEL.NUM_CLASSES
         if wanted is not None and wanted < own:
             raise UserError(
-                f"data set {self.config.DATA.DATASET} has labels 0 to {own - 1} but MODEL.NUM_CLASSES "
+                f"dataset {self.config.DATA.DATASET} has labels 0 to {own - 1} but MODEL.NUM_CLASSES "
                 f"(-num_classes) is {wanted}; set it to {own} or leave it out"
             )
         self.num_classes = own if wanted is None else wanted
@@ -65,7 +65,7 @@ class SceneTask(Task):
         return dataset
 
     def notices_of(self, dataset: SceneDataset) -> List[str]:
-        """What there is to say of a data set: that its unit seems wrong, once for all splits."""
+        """What there is to say of a dataset: that its unit seems wrong, once for all splits."""
         notice = dataset.unit_notice(self.config.DATA.VOXEL_SIZE_M)
         if notice is None or not self._tells_unit:
             return []

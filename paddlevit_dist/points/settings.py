@@ -57,7 +57,7 @@ def _check(given: Given) -> list[str]:
 
 def _unused(given: Given) -> Iterator[Unused]:
     if given.values.DATA.DATASET != "synthetic_rooms":
-        yield Unused(("POINTS.ROOMS.",), "DATA.DATASET", "it belongs to synthetic_rooms, and {}")
+        yield Unused(("POINTS.ROOMS.",), "DATA.DATASET", "it is for synthetic_rooms, and {}")
 
 
 TABLE = Table(_KEYS, training=("POINTS.MAX_POINTS",), check=_check, unused=_unused)

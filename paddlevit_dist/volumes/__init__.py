@@ -1,7 +1,7 @@
 """Volumes: 3D landmarks in medical images, found as the peaks of heatmaps.
 
 - ``detection``, ``settings``: the task and its keys; ``unet3d``: the network; ``heatmaps``, ``losses``, ``metrics``
-- ``dataset``, ``landmarks``, ``phantoms``: data sets; ``reading``, ``dicom``, ``landmark_files``, ``slicer_files``,
+- ``dataset``, ``landmarks``, ``phantoms``: datasets; ``reading``, ``dicom``, ``landmark_files``, ``slicer_files``,
   ``geometry``, ``store``: files, and where voxels lie
 - ``samples``, ``mirroring``: crops of a training; ``sliding_window``, ``decoding``, ``predictions``, ``pictures``: what
   an evaluation makes of the maps

@@ -1,4 +1,4 @@
-"""What all data sets of volumes with landmarks have in common."""
+"""What all datasets of volumes with landmarks have in common."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .store import Decoded
 
 
 class Options(NamedTuple):
-    """How a data set of volumes is read; see the keys VOLUMES.* of the same names."""
+    """How a dataset of volumes is read; see the keys VOLUMES.* of the same names."""
 
     spacing_mm: Optional[Sequence[float]] = None
     landmarks: Optional[Sequence[str]] = None

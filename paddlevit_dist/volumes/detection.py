@@ -76,7 +76,7 @@ class LandmarkDetection(Task):
     def _take_facts(self, dataset: Any) -> None:
         if self.spacing is not None and not np.allclose(self.spacing, dataset.spacing, rtol=1e-3):
             raise UserError(
-                f"data set {self.config.DATA.DATASET}: the voxel spacing of train is not that of val "
+                f"dataset {self.config.DATA.DATASET}: the voxel spacing of train is not that of val "
                 f"({dataset.spacing.tolist()} and {self.spacing.tolist()} mm); set VOLUMES.SPACING_MM to resample all"
             )
         wanted = self.config.MODEL.NUM_CLASSES
@@ -125,8 +125,8 @@ class LandmarkDetection(Task):
             return []
         return [
             "note: these weights are of a version that turned MetaImage and NRRD volumes by 180 degrees about z "
-            "against NIfTI; all volumes are laid alike now: if these were trained on MetaImage or NRRD files, their "
-            "predictions mean nothing and they need to be trained anew"
+            "against NIfTI; all formats now share one orientation: if these were trained on MetaImage or NRRD, their "
+            "predictions are meaningless and they must be retrained"
         ]
 
     # ---- training ----------------------------------------------------------------------------------------------

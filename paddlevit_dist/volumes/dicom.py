@@ -89,8 +89,8 @@ def _read_slice(file: str, itk: Any) -> Optional[_Slice]:
         if not is_dicom or os.path.basename(file).upper() == _INDEX:
             return None
         raise UserError(
-            f"{file} cannot be read as a DICOM slice; is it complete? Copy it again, or take it out of the folder if "
-            "it is no picture"
+            f"{file} cannot be read as a DICOM slice; is it complete? Copy it again, or remove it from the folder if "
+            "it is not an image"
         ) from error
     size, parts = reader.GetSize(), reader.GetNumberOfComponents()
     if len(size) > 2 and size[2] != 1:
@@ -118,7 +118,7 @@ def _has_preamble(file: str) -> bool:
         with open(file, "rb") as content:
             return content.read(132)[128:] == b"DICM"
     except OSError as error:
-        raise UserError(f"{file} cannot be read: {error.strerror}; mend or remove it") from error
+        raise UserError(f"{file} cannot be read: {error.strerror}; repair or remove it") from error
 
 
 def _check_one_series(folder: str, slices: List[_Slice]) -> None:
@@ -139,13 +139,13 @@ def _check_alike(folder: str, slices: List[_Slice]) -> None:
         absent = [name for has, name in zip(one.place, _PLACE.values()) if not has]
         if absent:
             raise UserError(
-                f"{one.file} does not say where its slice lies (no {', '.join(absent)}); export the series anew, or "
-                "take the file out of the folder"
+                f"{one.file} does not say where its slice lies (no {', '.join(absent)}); export the series again, or "
+                "remove the file from the folder"
             )
         pair = f"{folder}: {os.path.basename(first.file)} and {os.path.basename(one.file)}"
         if one.size != first.size:
             sizes = " and ".join(" x ".join(map(str, side.size)) for side in (first, one))
-            raise UserError(f"{pair} have {sizes} voxels; a series needs slices of one size: take the others out")
+            raise UserError(f"{pair} have {sizes} voxels; a series needs slices of one size: remove the others")
         if not np.allclose(one.steps, first.steps, rtol=0, atol=1e-3 * np.abs(first.steps).max()):
             raise UserError(
                 f"{pair} differ in direction or pixel spacing; a series needs slices that are parallel: take the "
@@ -174,7 +174,7 @@ def _even_step(folder: str, slices: List[_Slice], normal: np.ndarray) -> np.ndar
         worst = int(np.abs(gaps - usual).argmax())
         raise UserError(
             f"{folder}: slices are not evenly spaced: {gaps[worst]:.4g} mm from {names[worst]} to {names[worst + 1]}, "
-            f"{usual:.4g} mm mostly; is one missing? Export the series anew, or resample it to a file of another format"
+            f"{usual:.4g} mm mostly; is one missing? Export the series again, or resample it to another file format"
         )
     return step
 

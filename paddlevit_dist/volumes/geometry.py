@@ -67,13 +67,13 @@ def checked(shape: Tuple[int, ...], affine: np.ndarray, file: str) -> Geometry:
         )
     affine = np.asarray(affine, dtype=np.float64)
     if affine.shape != (4, 4) or not np.isfinite(affine).all():
-        raise UserError(f"{file}: the affine is not 4 x 4 finite numbers; write the header anew")
+        raise UserError(f"{file}: the affine is not 4 x 4 finite numbers; rewrite the header")
     lengths = np.linalg.norm(affine[:3, :3], axis=0)
     # Relative to the axes' lengths this is the volume of a unit cell: 1 for right angles, 0 where axes coincide.
     if not lengths.all() or abs(np.linalg.det(affine[:3, :3] / lengths)) < 1e-6:
         raise UserError(
             f"{file}: the affine is singular (an axis has no length or lies in the plane of the others), so positions "
-            "in millimetres mean nothing; write the header anew"
+            "in millimetres are meaningless; rewrite the header"
         )
     return Geometry((int(shape[0]), int(shape[1]), int(shape[2])), affine)
 

@@ -79,7 +79,7 @@ def read(file: str) -> Listed:
     A landmark without a row, with empty or NaN coordinates, null in JSON, or not placed in Slicer, is missing.
 
     Raises:
-        UserError: the file is damaged, a name comes twice, a coordinate is no number, or no landmark has a position.
+        UserError: a damaged file, a repeated name, a coordinate that is not a number, no landmark with a position.
     """
     try:
         with open(file, encoding="utf-8-sig", newline="") as content:
@@ -87,9 +87,9 @@ def read(file: str) -> Listed:
     except OSError as error:
         raise UserError(f"{file} cannot be read: {error}") from error
     except UnicodeDecodeError as error:
-        raise UserError(f"{file} is no text in UTF-8; save it as UTF-8") from error
+        raise UserError(f"{file} is not UTF-8 text; save it as UTF-8") from error
     if "\0" in text:  # UTF-16 without a mark
-        raise UserError(f"{file} is no text in UTF-8; save it as UTF-8")
+        raise UserError(f"{file} is not UTF-8 text; save it as UTF-8")
     try:
         rows = _rows(file, text)
     except csv.Error as error:
@@ -99,11 +99,11 @@ def read(file: str) -> Listed:
         if not row.name:
             raise UserError(f"{row.where}: the landmark has no name; give it one")
         if row.name in positions:
-            raise UserError(f"{row.where}: landmark '{row.name}' comes twice; keep one")
+            raise UserError(f"{row.where}: landmark '{row.name}' appears twice; keep one")
         position = _position(row.where, row.name, row.values)
         positions[row.name] = position if position is None or row.space != "lps" else convert(position, "lps")
     if not any(position is not None for position in positions.values()):
-        raise UserError(f"{file}: no landmark has a position; add one, or take the volume out of the folder")
+        raise UserError(f"{file}: no landmark has a position; add one, or remove the volume from the folder")
     spaces = {"ras" if row.space == "lps" else row.space for row in rows}
     if len(spaces) > 1:
         raise UserError(f"{file}: some landmarks are in voxels (IJK) and some in millimetres; save all as LPS")
@@ -119,9 +119,9 @@ def _rows(file: str, text: str) -> List[Row]:
     try:
         stored = json.loads(text, object_pairs_hook=lambda pairs: _without_repeats(file, pairs))
     except json.JSONDecodeError as error:
-        raise UserError(f"{file}, line {error.lineno}: no JSON: {error.msg}") from error
+        raise UserError(f"{file}, line {error.lineno}: not valid JSON: {error.msg}") from error
     except RecursionError:
-        raise UserError(f"{file}: lists in lists, too deep to be read; expected {_JSON_FORM}") from None
+        raise UserError(f"{file}: nested too deeply; expected {_JSON_FORM}") from None
     is_slicers = isinstance(stored, dict) and isinstance(stored.get("markups"), list)
     return markups_rows(file, stored) if is_slicers or lowered.endswith(".mrk.json") else _json_rows(file, stored)
 
@@ -131,7 +131,7 @@ def _without_repeats(file: str, pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
     stored: Dict[str, Any] = {}
     for name, value in pairs:
         if name in stored:
-            raise UserError(f"{file}: '{name}' comes twice; keep one")
+            raise UserError(f"{file}: '{name}' appears twice; keep one")
         stored[name] = value
     return stored
 

@@ -241,5 +241,5 @@ def _notices(folder: str, split: str, cases: List[Case], names: List[str]) -> Li
     placed = np.isfinite(np.stack([case.world for case in cases])).all(axis=-1).any(axis=0)
     never = [name for name, is_placed in zip(names, placed) if not is_placed]
     if never and split == "train":
-        notices.append(f"note: {folder}: no volume has a position of {', '.join(never)}: nothing is learned of it")
+        notices.append(f"note: {folder}: no volume has a position of {', '.join(never)}: it cannot be learned")
     return [*notices, *_exchanged(folder, cases, names)]

@@ -1,4 +1,4 @@
-"""CT-like phantoms of a head with known landmarks, drawn from a number: the data set for trying."""
+"""CT-like phantoms of a head with known landmarks, drawn from a number: the dataset for trying."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class Found(NamedTuple):
     """The landmarks of one volume.
 
     Attributes:
-        index: of the volume in its data set.
+        index: of the volume in its dataset.
         geometry: where the volume lies.
         voxels: float64 (landmarks, 3), positions z, y, x in voxels.
         confidences: float (landmarks,), the values of the peaks.

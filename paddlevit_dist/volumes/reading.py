@@ -65,7 +65,7 @@ def read_volume(path: str) -> Tuple[np.ndarray, Header]:
     """The voxels (depth, height, width), in the file's dtype, and the header.
 
     Raises:
-        UserError: as ``read_header``; or voxels are no real, finite numbers.
+        UserError: as ``read_header``; or voxels are not real, finite numbers.
     """
     file = os.fspath(path)
     opened = _open(file)
@@ -77,14 +77,14 @@ def read_volume(path: str) -> Tuple[np.ndarray, Header]:
         bad = int(array.size - np.isfinite(array).sum())
         if bad:
             raise UserError(
-                f"{file}: {bad:,} of {array.size:,} voxels are no finite numbers; replace them, by the intensity of "
-                "air for example (numpy.nan_to_num)"
+                f"{file}: {bad:,} of {array.size:,} voxels are not finite; replace them, e.g. by the intensity of "
+                "air (numpy.nan_to_num)"
             )
     return array, header
 
 
 def list_volumes(folder: str) -> List[str]:
-    """Paths of the volumes in a folder, sorted by name; what is hidden is no volume.
+    """Paths of the volumes in a folder, sorted by name; hidden files are ignored.
 
     A folder in it is a volume if it holds DICOM files, or if there is a file of landmarks for it.
 
@@ -150,7 +150,7 @@ def _open(file: str) -> _Opened:
         return _understood(file, lambda: _open_folder(file))
     reader = _READERS[_suffix(file)]
     if not os.path.isfile(file):
-        raise UserError(f"{file}: there is no such file")
+        raise UserError(f"{file}: no such file")
     return _understood(file, lambda: reader(file))
 
 

@@ -1,4 +1,4 @@
-"""Samples of a data set of volumes: random crops to train on, whole volumes to evaluate."""
+"""Samples of a dataset of volumes: random crops to train on, whole volumes to evaluate."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ def mirror_order(names: Sequence[str], pairs: Sequence[str]) -> List[int]:
             raise UserError(f"VOLUMES.MIRROR_PAIRS '{pair}': no pair; expected left_name:right_name")
         if unknown:
             raise UserError(
-                f"VOLUMES.MIRROR_PAIRS '{pair}': '{unknown[0]}' is no landmark ({', '.join(names)}); expected "
+                f"VOLUMES.MIRROR_PAIRS '{pair}': '{unknown[0]}' is not a landmark ({', '.join(names)}); expected "
                 f"left_name:right_name; are the pairs perhaps a recipe's, for other landmarks? {choices(names)}"
             )
         first, second = names.index(left), names.index(right)

@@ -113,11 +113,11 @@ _KEYS = (
 def _unused(given: Given) -> Iterator[Unused]:
     volumes = given.values.VOLUMES
     if volumes.HEATMAP == "radius":
-        yield Unused(("VOLUMES.SIGMA_MM",), "VOLUMES.HEATMAP", "it belongs to gaussian, and {}")
+        yield Unused(("VOLUMES.SIGMA_MM",), "VOLUMES.HEATMAP", "it is for gaussian, and {}")
     else:
-        yield Unused(("VOLUMES.RADIUS",), "VOLUMES.HEATMAP", "it belongs to radius, and {}")
+        yield Unused(("VOLUMES.RADIUS",), "VOLUMES.HEATMAP", "it is for radius, and {}")
     if volumes.LOSS == "focal":
-        yield Unused(("VOLUMES.PEAK_WEIGHT",), "VOLUMES.LOSS", "it belongs to mse, and {}")
+        yield Unused(("VOLUMES.PEAK_WEIGHT",), "VOLUMES.LOSS", "it is for mse, and {}")
 
 
 _TRAINING = "FLIP MIRROR_PAIRS ROTATION_DEGREES SCALE INTENSITY_JITTER NOISE PEAK_WEIGHT"

@@ -95,7 +95,7 @@ def markups_rows(file: str, stored: Any) -> List[Row]:
         space = _space(file, markup.get("coordinateSystem", "LPS"))  # the format's own default
         points = markup.get("controlPoints", [])
         if not isinstance(points, list) or not all(isinstance(point, dict) for point in points):
-            raise UserError(f"{file}: controlPoints is no list of points; save it from Slicer anew")
+            raise UserError(f"{file}: controlPoints is not a list of points; save it from Slicer again")
         rows += [Row(file, str(point.get("label", "")).strip(), _placed(file, point), space) for point in points]
     return rows
 

@@ -111,7 +111,7 @@ def test_deeply_nested_tuples_do_not_end_the_interpreter(tmp_path, content):
     "content", [b"", b"\x80", b"\x80\x04", b"PK\x03\x04 a zip", b"just text", b"\x80\x05N.", b"\x80\x01N."]
 )
 def test_what_is_no_file_of_paddle_save_is_said_to_be_none(tmp_path, content):
-    with pytest.raises(UserError, match="file.pdparams is damaged or is no file of paddle.save"):
+    with pytest.raises(UserError, match="file.pdparams is damaged or is not a paddle.save file"):
         restricted_load(written(tmp_path, content))
 
 

@@ -193,7 +193,7 @@ def test_a_named_damaged_checkpoint_gives_way_to_the_good_one_beside_it(tmp_path
     damage(bad / "model.pdparams", "changed")
     said = []
     assert checkpoints.resolve(str(bad), tmp_path, said.append) == good
-    assert any("going on from" in line for line in said)
+    assert any("continuing from" in line for line in said)
 
 
 def test_nothing_usable_is_the_users_to_mend(tmp_path, model):

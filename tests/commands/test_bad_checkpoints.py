@@ -100,14 +100,14 @@ def test_a_resume_passes_over_a_damaged_checkpoint_and_says_so(copy, trained):
     file = copy / "checkpoints" / "epoch_0005" / "model.pdparams"
     file.write_bytes(file.read_bytes()[:-1])
     ended = well(run_main(*trained.arguments, f"-output={copy}", "-resume=auto"))
-    assert f"damaged checkpoint passed over: {file}" in ended.out
+    assert f"damaged checkpoint skipped: {file}" in ended.out
     again = (copy / "checkpoints" / "epoch_0005" / "state.json").read_text()
     assert again == (trained.output / "checkpoints" / "epoch_0005" / "state.json").read_text()
 
 
 def test_resume_auto_in_an_empty_folder_starts_afresh_and_says_so(output):
     ended = well(run_main(f"-output={output}", *DIGITS, "-resume=auto"))
-    assert f"-resume=auto: no checkpoint in {output / 'checkpoints'}, starting afresh" in ended.out.splitlines()
+    assert f"-resume=auto: no checkpoint in {output / 'checkpoints'}, starting from scratch" in ended.out.splitlines()
     assert (output / "checkpoints" / "epoch_0001").is_dir()
 
 

@@ -126,7 +126,7 @@ def test_python_without_the_packages_goes_on_with_the_environment_beside(words, 
     said = run(bare_python, *words, folder=place)
     assert said.returncode == 0, said.stderr
     assert len(said.stdout.splitlines()) > 3
-    assert re.fullmatch(rf"\w+ is not installed for {bare_python}: going on with {environment_beside}\n", said.stderr)
+    assert re.fullmatch(rf"\w+ is not installed for {bare_python}: continuing with {environment_beside}\n", said.stderr)
 
 
 @pytest.mark.parametrize("words", ENTRIES.values(), ids=ENTRIES)

@@ -32,7 +32,7 @@ def test_a_data_set_that_nothing_names_is_recognised_and_told(tmp_path):
         "  train 16 images: ant 8, bee 8",
         "  val 8 images: ant 4, bee 4",
     ]
-    assert "data set: folder, since " in ended.out
+    assert "dataset: folder, since " in ended.out
 
 
 def test_a_path_that_a_recipes_embedded_data_set_would_not_read_is_looked_at(tmp_path):
@@ -42,7 +42,7 @@ def test_a_path_that_a_recipes_embedded_data_set_would_not_read_is_looked_at(tmp
     arguments = [f"-cfg={recipe}", *TINY, f"-data_path={pictures}", "-batch_size=4", "-num_workers=0", "-epochs=1"]
     ended = well(run_main(f"-output={tmp_path / 'output'}", *arguments))
     assert ended.out.splitlines()[0] == f"data: folder ({pictures})"
-    assert f"data set: folder instead of digits ({recipe}:2), which reads no path, since " in ended.out
+    assert f"dataset: folder instead of digits ({recipe}:2), which reads no path, since " in ended.out
     message = refused(f"-output={tmp_path / 'output'}", *arguments, "-dataset=digits")
     assert "digits comes with the package and reads no path" in message
 

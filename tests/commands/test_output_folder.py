@@ -122,7 +122,7 @@ def test_amp_on_the_cpu_says_so_once_and_changes_nothing(trained, tmp_path):
     output = tmp_path / "output"
     ended = well(run_main(*trained.arguments, f"-output={output}", "-amp"))
     notices = [line for line in ended.out.splitlines() if "half-precision" in line]
-    assert notices == ["-amp: this device has no half-precision kernels, training goes on in float32"]
+    assert notices == ["-amp: this device has no half-precision kernels, training continues in float32"]
 
     def numbers(folder):
         varying = ("time", "seconds", "samples_per_second", "data_wait_fraction")

@@ -1,4 +1,4 @@
-"""``prepare images``: checking a data set, and rewriting it as tar files of smaller pictures."""
+"""``prepare images``: checking a dataset, and rewriting it as tar files of smaller pictures."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def write(path, size, mode="RGB", form=None, **options):
 
 @pytest.fixture
 def pictures(tmp_path):
-    """A folder data set with pictures around a shorter side of 40, of several kinds."""
+    """A folder dataset with pictures around a shorter side of 40, of several kinds."""
     root = tmp_path / "pictures"
     for split, number in (("train", 7), ("val", 2)):
         for name in ("ant", "bee"):
@@ -150,7 +150,7 @@ def test_an_unfinished_preparation_is_not_trained_on(pictures, tmp_path):
     well(prepare(pictures, output, "--shorter_side=40"))
     record = json.loads((output / "prepared.json").read_text())
     (output / "prepared.json").write_text(json.dumps({**record, "complete": False}))
-    with pytest.raises(Exception, match=f"the preparation of {output} was not finished; go on with the command"):
+    with pytest.raises(Exception, match=f"the preparation of {output} was not finished; continue with the command"):
         TarImages(str(output), "train", tmp_path)
 
 
@@ -282,7 +282,7 @@ def test_ctrl_c_leaves_finished_tar_files_only_and_the_same_command_goes_on(ever
     (os.killpg if everyone else os.kill)(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=30)
     assert (process.returncode, out) == (130, "")
-    assert err == "interrupted; finished tar files are kept, the same command goes on\n"
+    assert err == "interrupted; finished tar files are kept, the same command continues\n"
     assert left_behind(process.pid) == []
     finished = {file.name: file.stat().st_mtime_ns for file in output.glob("*.tar")}
     assert 1 <= len(finished) < 12

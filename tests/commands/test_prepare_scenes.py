@@ -92,7 +92,7 @@ def test_a_bad_scene_ends_the_preparation_and_the_others_stay(raw, tmp_path):
     whole = bad.read_bytes()
     bad.write_bytes(whole[:-1])
     message = refusal(prepare("scannet", raw, output, "--workers=1"))
-    assert f"{bad} is no whole PLY file" in message
+    assert f"{bad} is not a complete PLY file" in message
     assert not (output / "train.txt").exists() and not list(output.rglob("*.tmp"))
     assert "preparation was not finished" in refused_dataset(output, tmp_path)
     bad.write_bytes(whole)
@@ -154,7 +154,7 @@ def test_pointgroups_files_become_scenes(tmp_path):
 @pytest.mark.parametrize(
     ("kind", "arguments", "message"),
     [
-        ("scannet", ["{none}", "{out}"], "none is not a folder; give the one that the raw scenes lie in"),
+        ("scannet", ["{none}", "{out}"], "none is not a folder; give the one that holds the raw scenes"),
         ("scannet", ["{raw}"], "the following arguments are required: OUT"),
         (
             "scannet",
@@ -167,9 +167,9 @@ def test_pointgroups_files_become_scenes(tmp_path):
             ["{raw}", "{out}", "--val_list={none}"],
             "none does not exist; expected a file with one scene name",
         ),
-        ("scannet", ["{raw}/scans/scene0000_00", "{out}"], "does not tell which scenes are for training"),
+        ("scannet", ["{raw}/scans/scene0000_00", "{out}"], "does not say which scenes are for training"),
         ("ply", ["{raw}/scannetv2_val.txt", "{out}"], "is not a folder"),
-        ("ply", ["{raw}", "{out}", "--classes={none}"], "expected a file with a class name in each line"),
+        ("ply", ["{raw}", "{out}", "--classes={none}"], "expected a file with one class name per line"),
         ("ply", ["{raw}", "{out}", "--colour=grey"], "unrecognized arguments: --colour=grey"),
         ("pth", ["{raw}", "{out}"], "holds no file that ends in .pth"),
     ],
@@ -209,7 +209,7 @@ def test_ctrl_c_leaves_finished_scenes_only_and_the_same_command_goes_on(tmp_pat
     os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=30)
     assert (process.returncode, out) == (130, "")
-    assert err == "interrupted; finished scenes are kept, the same command goes on\n"
+    assert err == "interrupted; finished scenes are kept, the same command continues\n"
     assert left_behind(process.pid) == []
     finished = {file: file.stat().st_mtime_ns for file in output.glob("scenes/*")}
     assert 1 <= len(finished) < 150 and {file.suffix for file in finished} == {".scene"}

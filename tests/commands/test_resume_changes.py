@@ -13,7 +13,7 @@ from .conftest import EPOCHS
 
 @pytest.fixture
 def stopped(trained, tmp_path):
-    """A copy of a finished run that goes on from its third epoch, as if the later ones had been lost."""
+    """A copy of a finished run that continues from its third epoch, as if the later ones had been lost."""
     folder = shutil.copytree(trained.output, tmp_path / "run", symlinks=True)
     arguments = [f"-output={folder}" if word.startswith("-output=") else word for word in trained.arguments]
     shutil.rmtree(folder / "checkpoints" / f"epoch_{EPOCHS:04d}")

@@ -55,4 +55,4 @@ def test_an_interruption_is_an_event_and_a_line_of_the_log(tmp_path):
     events = [json.loads(line) for line in metrics.read_text().splitlines()]
     assert events[-1]["kind"] == "interruption" and events[-1]["reason"] == "asked to stop"
     assert events[-1]["epoch"] >= 1
-    assert "interrupted: asked to stop; go on with -resume=auto" in (output / "log.txt").read_text().splitlines()[-1]
+    assert "interrupted: asked to stop; continue with -resume=auto" in (output / "log.txt").read_text().splitlines()[-1]

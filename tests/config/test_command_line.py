@@ -66,7 +66,7 @@ def test_switches(write):
     configuration = load(["-eval", "--amp", "-pretrained=x", "-show_config"])
 
     assert configuration.values.EVAL is True and configuration.values.AMP is True and configuration.show is True
-    assert configuration.notices == ["AMP True (-amp): no effect: it belongs to training, and EVAL True (-eval)"]
+    assert configuration.notices == ["AMP True (-amp): no effect: it is for training, and EVAL True (-eval)"]
     assert load(["-show_config"]).values == load([]).values
 
 

@@ -1,4 +1,4 @@
-"""Names of models and data sets in other tools' spellings, and flags of theirs."""
+"""Names of models and datasets in other tools' spellings, and flags of theirs."""
 
 from __future__ import annotations
 

@@ -103,13 +103,13 @@ OPTIMIZER = "TRAIN.OPTIMIZER."
         (
             "TRAIN:\n  OPTIMIZER: {NAME: AdamW, MOMENTUM: 0.9}",
             "",
-            [f"{OPTIMIZER}MOMENTUM 0.9 (x.yaml:2): no effect: it belongs to SGD, and {OPTIMIZER}NAME AdamW (x.yaml:2)"],
+            [f"{OPTIMIZER}MOMENTUM 0.9 (x.yaml:2): no effect: it is for SGD, and {OPTIMIZER}NAME AdamW (x.yaml:2)"],
         ),
         (
             "SEED: 1",
             "TRAIN.OPTIMIZER.NAME=SGD TRAIN.OPTIMIZER.EPS=1e-7",
             [
-                f"{OPTIMIZER}EPS 1e-07 (command line): no effect: it belongs to AdamW and Adam, and {OPTIMIZER}NAME "
+                f"{OPTIMIZER}EPS 1e-07 (command line): no effect: it is for AdamW and Adam, and {OPTIMIZER}NAME "
                 "SGD (command line)"
             ],
         ),
@@ -117,7 +117,7 @@ OPTIMIZER = "TRAIN.OPTIMIZER."
             "TRAIN: {LR_SCHEDULER: {NAME: constant, POWER: 2}, END_LR: 0.1}",
             "",
             [
-                f"{name} (x.yaml:1): no effect: it belongs to {owner}, and TRAIN.LR_SCHEDULER.NAME constant (x.yaml:1)"
+                f"{name} (x.yaml:1): no effect: it is for {owner}, and TRAIN.LR_SCHEDULER.NAME constant (x.yaml:1)"
                 for name, owner in (("TRAIN.LR_SCHEDULER.POWER 2.0", "poly"), ("TRAIN.END_LR 0.1", "cosine and poly"))
             ],
         ),
@@ -126,7 +126,7 @@ OPTIMIZER = "TRAIN.OPTIMIZER."
             "",
             [
                 "TRAIN.WARMUP_START_LR 0.0 (x.yaml:1): no effect: there is no warm-up: TRAIN.WARMUP_EPOCHS 0 (default)",
-                "TRAIN.MODEL_EMA_DECAY 0.9 (x.yaml:1): no effect: it belongs to the averaged weights, and "
+                "TRAIN.MODEL_EMA_DECAY 0.9 (x.yaml:1): no effect: it is for the averaged weights, and "
                 "TRAIN.MODEL_EMA False (default)",
             ],
         ),
@@ -134,7 +134,7 @@ OPTIMIZER = "TRAIN.OPTIMIZER."
             "TASK: pointgroup\nDATA: {DATASET: scenes}\nPOINTS: {ROOMS: {VAL: 24}}",
             "",
             [
-                "POINTS.ROOMS.VAL 24 (x.yaml:3): no effect: it belongs to synthetic_rooms, and DATA.DATASET scenes "
+                "POINTS.ROOMS.VAL 24 (x.yaml:3): no effect: it is for synthetic_rooms, and DATA.DATASET scenes "
                 "(x.yaml:2)"
             ],
         ),
@@ -142,7 +142,7 @@ OPTIMIZER = "TRAIN.OPTIMIZER."
             "TASK: landmarks\nVOLUMES: {HEATMAP: radius, SIGMA_MM: [1, 1, 1]}",
             "",
             [
-                "VOLUMES.SIGMA_MM [1.0, 1.0, 1.0] (x.yaml:2): no effect: it belongs to gaussian, and VOLUMES.HEATMAP "
+                "VOLUMES.SIGMA_MM [1.0, 1.0, 1.0] (x.yaml:2): no effect: it is for gaussian, and VOLUMES.HEATMAP "
                 "radius (x.yaml:2)"
             ],
         ),
@@ -158,7 +158,7 @@ def test_what_a_recipe_replaces_of_its_base_is_not_told(write):
 
     (notice,) = load(["-cfg=x.yaml"]).notices
 
-    assert notice.startswith("TRAIN.LR_SCHEDULER.POWER 2.0 (base.yaml:1): no effect: it belongs to poly")
+    assert notice.startswith("TRAIN.LR_SCHEDULER.POWER 2.0 (base.yaml:1): no effect: it is for poly")
 
 
 def test_an_evaluation_tells_training_keys_of_the_command_line_alone(load_text):
@@ -166,8 +166,8 @@ def test_an_evaluation_tells_training_keys_of_the_command_line_alone(load_text):
     words = "-eval -pretrained=x -batch_size=4 -epochs=3 DATA.CROP_SCALE [0.5,1] DATA.CROP_PCT 1 SEED 3"
 
     assert load_text(text, *words.split()).notices == [
-        "TRAIN.NUM_EPOCHS 3 (-epochs): no effect: it belongs to training, and EVAL True (-eval)",
-        "DATA.CROP_SCALE [0.5, 1.0] (command line): no effect: it belongs to training, and EVAL True (-eval)",
+        "TRAIN.NUM_EPOCHS 3 (-epochs): no effect: it is for training, and EVAL True (-eval)",
+        "DATA.CROP_SCALE [0.5, 1.0] (command line): no effect: it is for training, and EVAL True (-eval)",
     ]
     assert load_text("EVAL: true\n" + text, "-pretrained=x").notices == []
 

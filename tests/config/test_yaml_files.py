@@ -151,7 +151,7 @@ def test_anchors_merge_keys_and_empty_sections(load_text):
         ("BASE: 3", "x.yaml:1: BASE is 3: expected the name of a YAML file or a list of names"),
         ("BASE: [a, [b]]", "x.yaml:1: BASE is ['a', ['b']]: expected the name of a YAML file or a list of names"),
         ("BASE: y.yaml", "x.yaml:1: BASE names 'y.yaml': there is no file y.yaml: did you mean 'x.yaml'?"),
-        ("BASE: x.yaml", "x.yaml:1: BASE goes in a circle: x.yaml -> x.yaml"),
+        ("BASE: x.yaml", "x.yaml:1: BASE is circular: x.yaml -> x.yaml"),
     ],
 )
 def test_mistakes_name_file_line_key_and_what_was_expected(refuse, load_text, text, message):
@@ -182,7 +182,7 @@ def test_a_circle_is_shown_as_it_goes(refuse, write):
 
     message = refuse(load, ["-cfg=a.yaml"])
 
-    assert message == "c.yaml:1: BASE goes in a circle: a.yaml -> sub/b.yaml -> c.yaml -> a.yaml"
+    assert message == "c.yaml:1: BASE is circular: a.yaml -> sub/b.yaml -> c.yaml -> a.yaml"
 
 
 def test_a_mistake_in_a_base_is_told_though_it_is_overridden(refuse, write):

@@ -127,7 +127,7 @@ def test_a_damaged_newest_checkpoint_is_passed_over_for_the_one_before(straight_
     content[len(content) // 2] ^= 1
     target.write_bytes(content)
     ended = run(damaged, "-resume=auto", processes_of(straight_and_resumed))
-    assert "damaged checkpoint passed over" in ended.out and "epoch_0002" in ended.out
+    assert "damaged checkpoint skipped" in ended.out and "epoch_0002" in ended.out
     assert "after epoch 1" in ended.out
     assert_bit_equal(weights(damaged), weights(straight_and_resumed / "straight"))
 

@@ -121,7 +121,9 @@ def test_a_batch_that_would_execute_something_is_refused(folder, cache, tmp_path
     files = pickled(make_batches(TEN, 3, 10))
     files["data_batch_2"] = b"\x80\x02cos\nsystem\nU\x05touch\x85R."
     write_archive(folder / "cifar-10-python.tar.gz", "cifar-10-batches-py", files)
-    with pytest.raises(UserError, match=r"data_batch_2 is no batch as published: .*'os.system'.*nothing was executed"):
+    with pytest.raises(
+        UserError, match=r"data_batch_2 is not a batch as published: .*'os.system'.*nothing was executed"
+    ):
         Cifar10(str(folder), "train", cache)
     assert list(cache.iterdir()) == []
 
@@ -137,7 +139,9 @@ def test_a_batch_that_would_execute_something_is_refused(folder, cache, tmp_path
 )
 def test_a_batch_of_another_form_is_named(content, reason, folder, cache):
     write_archive(folder / "cifar-10-python.tar.gz", "x", {**pickled(make_batches(TEN, 3, 10)), "test_batch": content})
-    with pytest.raises(UserError, match=rf"test_batch is no batch as published: .*{reason}.*get it again from https"):
+    with pytest.raises(
+        UserError, match=rf"test_batch is not a batch as published: .*{reason}.*get it again from https"
+    ):
         Cifar10(str(folder), "val", cache)
 
 

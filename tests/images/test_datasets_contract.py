@@ -1,4 +1,4 @@
-"""What the trainer relies on, for each registered image data set."""
+"""What the trainer relies on, for each registered image dataset."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def save_picture(path, colour=(10, 200, 30)):
 
 
 def files(dataset):
-    """(path below the data set's folder, label) of each sample."""
+    """(path below the dataset's folder, label) of each sample."""
     return [(os.path.relpath(dataset.describe(i), dataset.root), int(dataset.labels[i])) for i in range(len(dataset))]
 
 

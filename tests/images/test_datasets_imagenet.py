@@ -33,7 +33,7 @@ def save_picture(path, colour=(10, 200, 30)):
 
 
 def listed(root, cache, text, split="val"):
-    """A data set of the list ``text``; its pictures need not exist."""
+    """A dataset of the list ``text``; its pictures need not exist."""
     (root / f"{split}_list.txt").write_bytes(text if isinstance(text, bytes) else text.encode())
     return ImageNet2012(str(root), split, cache)
 

@@ -219,7 +219,7 @@ def test_truncated_and_damaged_archives_are_named(folder, cache):
     with pytest.raises(UserError, match="train.tar is damaged: no valid header at byte 3584"):
         TarImages(str(folder), "train", cache)
     (folder / "train.tar").write_bytes(b"words " * 200)
-    with pytest.raises(UserError, match="train.tar is no tar file"):
+    with pytest.raises(UserError, match="train.tar is not a tar file"):
         TarImages(str(folder), "train", cache)
     assert list(cache.iterdir()) == []
 

@@ -1,4 +1,4 @@
-"""One data set split into training and validation pictures."""
+"""One dataset split into training and validation pictures."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ def test_pictures_beside_the_class_folders_are_told(root, cache):
     put(root / "train" / "a.heic", HEIC_HEAD)
     put(root / "train" / "list.txt", b"words")
     assert ClassFolders(str(root), "train", cache).left_out.lines() == [
-        f"2 pictures lie beside the class folders of {root}/train, without a class, and not used: {root}/train/a.heic"
+        f"2 pictures are next to the class folders of {root}/train, without a class, and not used: {root}/train/a.heic"
     ]
 
 

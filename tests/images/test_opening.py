@@ -83,7 +83,7 @@ def test_a_bad_validation_picture_stops_before_the_run(damage, replaces_bad, dat
     message = str(caught.value)
     assert "bee/1.png cannot be read as an image: " in message and "\n" not in message
     assert "(with it 2 of the 6 opened pictures of val: " in message and "bee/2.png)" in message
-    assert message.endswith("; mend or remove it: an evaluation leaves no picture out")
+    assert message.endswith("; repair or remove it: an evaluation leaves no picture out")
     with pytest.raises(UserError, match=r"bee/1\.png cannot be read"):
         looked(dataset_of, root, is_evaluation=True)
 
@@ -92,7 +92,7 @@ def test_a_bad_validation_picture_stops_before_the_run(damage, replaces_bad, dat
 def test_a_bad_training_picture_stops_or_is_told_where_the_next_one_replaces_it(dataset_of, root):
     (root / "train" / "ant" / "4.png").write_bytes(b"")
     with pytest.raises(
-        UserError, match=r"ant/4\.png cannot .* empty; mend or remove it, or let DATA\.ON_BAD_SAMPLE skip"
+        UserError, match=r"ant/4\.png cannot .* empty; repair or remove it, or let DATA\.ON_BAD_SAMPLE skip"
     ):
         looked(dataset_of, root)
     (line, _) = looked(dataset_of, root, replaces_bad=True)

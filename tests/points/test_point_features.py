@@ -137,7 +137,7 @@ def test_checkpoints_say_what_the_network_has_seen(make, monkeypatch):
     for name, value in changes.items():
         other = make(name, *value)
         other.build_dataset("val", None)
-        with pytest.raises(UserError, match=f"{name} .* there, .* here; set these alike, or add -allow_changes"):
+        with pytest.raises(UserError, match=f"{name} .* there, .* here; use the same settings, or add -allow_changes"):
             compare("weights", other.config, other, must_match=True)
     same = make("POINTS.VOXEL_FEATURES", seen["POINTS.VOXEL_FEATURES"])  # said or not
     same.build_dataset("val", None)

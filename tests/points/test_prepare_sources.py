@@ -144,9 +144,9 @@ def labels(values):
         (remove(".aggregation.json"), r"aggregation\.json is missing"),
         (remove("_vh_clean_2.0.010000.segs.json"), r"segs\.json is missing"),
         (remove("_vh_clean_2.ply"), r"train\.txt names scene scene0000_00, which is not in"),
-        (rewrite(".aggregation.json", "{"), r"aggregation\.json is damaged: no JSON with 'segGroups'"),
-        (rewrite(".aggregation.json", "[]"), r"aggregation\.json is damaged: no JSON with 'segGroups'"),
-        (rewrite(".aggregation.json", '{"segGroups": 3}'), "'segGroups' is no list"),
+        (rewrite(".aggregation.json", "{"), r"aggregation\.json is damaged: not JSON with 'segGroups'"),
+        (rewrite(".aggregation.json", "[]"), r"aggregation\.json is damaged: not JSON with 'segGroups'"),
+        (rewrite(".aggregation.json", '{"segGroups": 3}'), "'segGroups' is not a list"),
         (rewrite(".aggregation.json", '{"segGroups": [{"segments": [4]}]}'), "object 0 has segments that .* has not"),
         (
             rewrite("_vh_clean_2.0.010000.segs.json", '{"segIndices": [1, 2]}'),
@@ -155,14 +155,14 @@ def labels(values):
         (rewrite("_vh_clean_2.0.010000.segs.json", '{"segIndices": []}'), "segments of 0 points"),
         (
             rewrite("_vh_clean_2.0.010000.segs.json", '{"segIndices": [[1], 2]}'),
-            "segIndices is no list of whole numbers",
+            "segIndices is not a list of whole numbers",
         ),
-        (rewrite(".aggregation.json", '{"segGroups": [{"segments": ["a"]}]}'), "segments of object 0 is no list"),
-        (rewrite(".aggregation.json", '{"segGroups": [7]}'), "segments of object 0 is no list of whole numbers"),
+        (rewrite(".aggregation.json", '{"segGroups": [{"segments": ["a"]}]}'), "segments of object 0 is not a list"),
+        (rewrite(".aggregation.json", '{"segGroups": [7]}'), "segments of object 0 is not a list of whole numbers"),
         (labels(np.zeros(399, np.int32)), "has 399 points, the scene has 400"),
         (labels(np.full(400, 41, np.int32)), "point 0 has label 41, which is out of range; with 41 classes"),
-        (labels(np.full(400, 0.5, np.float32)), "has label 0.5, which is no whole number"),
-        (rewrite("_vh_clean_2.ply", "ply\n"), "is no whole PLY file: its header has no end"),
+        (labels(np.full(400, 0.5, np.float32)), "has label 0.5, which is not a whole number"),
+        (rewrite("_vh_clean_2.ply", "ply\n"), "is not a complete PLY file: its header has no end"),
         (lambda folder, root: (root / "scannetv2_train.txt").write_text("scene9999_00\n"), "names scene scene9999_00"),
         (lambda folder, root: [path.unlink() for path in root.glob("*.txt")], "does not tell which scenes are for"),
         (lambda folder, root: write_scannet(root / "copy", "scene0000_00"), "scene0000_00 is there twice"),
@@ -260,8 +260,8 @@ def without(*names):
         ),
         ({**without(), "red": np.full(5, 1e6, np.float32)}, r"to 1e\+06; expected .* as float; export it again"),
         ({**without(), "red": np.full(5, 300, np.int32)}, "has colours from 0|has colours from"),
-        ({**without(), "label": np.full(5, np.inf, np.float32)}, "has label inf, which is no whole number"),
-        ({**without(), "label": np.full(5, 1e30, np.float32)}, r"has label 1e\+30, which is no whole number"),
+        ({**without(), "label": np.full(5, np.inf, np.float32)}, "has label inf, which is not a whole number"),
+        ({**without(), "label": np.full(5, 1e30, np.float32)}, r"has label 1e\+30, which is not a whole number"),
     ),
 )
 def test_what_is_wrong_with_a_ply_scene_is_told_in_one_line(tmp_path, columns, message):
@@ -324,8 +324,8 @@ class Evil:
         ((np.zeros((3, 3)),) * 3, "holds 3 arrays, expected 4"),
         ((np.zeros((3, 3)),) * 2, "holds 2 arrays, expected 4"),
         ((np.zeros((3, 3)), np.zeros((3, 3)), np.zeros(2), np.zeros(3)), r"its class is float64 \(2,\), expected"),
-        ({"a": 1}, "is no tuple of numpy arrays"),
-        ((1, 2), "is no tuple of numpy arrays"),
+        ({"a": 1}, "is not a tuple of numpy arrays"),
+        ((1, 2), "is not a tuple of numpy arrays"),
         ((Evil(),), "is refused: .* nothing was executed"),
         ((np.zeros((3, 3)), np.zeros((3, 3)), np.full(3, 20.0), np.zeros(3)), "point 0 has label 20, which is out"),
         (
@@ -352,15 +352,15 @@ def test_files_that_torch_did_not_write_are_told(tmp_path):
         load_arrays(str(path))
     for content in (b"", b"nothing", pickle.dumps((1, 2), protocol=2) * 3):
         path.write_bytes(content)
-        with pytest.raises(UserError, match="is damaged|is no file of torch.save"):
+        with pytest.raises(UserError, match="is damaged|is not a torch.save file"):
             load_arrays(str(path))
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("archive/data.pkl", pickle.dumps((np.zeros(10**6),), protocol=2))
-    with pytest.raises(UserError, match="is no file of torch.save"):
+    with pytest.raises(UserError, match="is not a torch.save file"):
         load_arrays(str(path))
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         archive.writestr("archive/data.pkl", pickle.dumps(pointgroup_arrays()[0], protocol=2))
     path.write_bytes(buffer.getvalue()[: len(buffer.getvalue()) // 2])
-    with pytest.raises(UserError, match="is damaged|is no file of torch.save"):
+    with pytest.raises(UserError, match="is damaged|is not a torch.save file"):
         load_arrays(str(path))

@@ -106,7 +106,7 @@ def test_a_room_depends_on_seed_split_and_index_alone():
 
 
 def test_the_generator_is_frozen():
-    # Whoever changes the rooms raises GENERATOR_VERSION, and what was reached on them is to be measured anew.
+    # Whoever changes the rooms raises GENERATOR_VERSION, and what was reached on them must be measured again.
     rooms = [make_room(index, (0, 0), 0.05, "room") for index in range(20)]
     labels = b"".join(room.semantic.tobytes() + room.instance.tobytes() for room in rooms)
     assert GENERATOR_VERSION == 1

@@ -46,7 +46,7 @@ def scene(points=200, seed=0, name="a") -> Scene:
 
 
 class Scenes:
-    """A data set of given scenes."""
+    """A dataset of given scenes."""
 
     class_names = [f"class {number}" for number in range(20)]
     num_classes = 20

@@ -15,7 +15,7 @@ DIGITS = ["DATA.IMAGE_SIZE", "16", "DATA.IMAGE_CHANNELS", "1", "DATA.NUM_WORKERS
 
 
 class Part:
-    """The first ``size`` samples of a data set, read again from the start if it has fewer."""
+    """The first ``size`` samples of a dataset, read again from the start if it has fewer."""
 
     def __init__(self, samples: Any, size: int) -> None:
         self.samples, self.size = samples, size

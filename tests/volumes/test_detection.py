@@ -169,7 +169,7 @@ def check_what_weights_say(data: Path, weights: Path, arguments: List[str]) -> N
     write_landmarks(
         data / "val" / "other.csv", {"nose": [-x if axis < 2 else x for axis, x in enumerate(world((3, 4, 5)))]}
     )
-    assert compare()[0] == unchecked and len(compare()) == 2 and "trained anew" in compare()[1]
+    assert compare()[0] == unchecked and len(compare()) == 2 and "retrained" in compare()[1]
 
 
 def task_of(*arguments: str) -> Any:
@@ -251,4 +251,4 @@ def test_a_damaged_volume_ends_the_run_with_one_line(tmp_path):
     ended = run_main(*recipe, f"-output={tmp_path / 'run'}")
     assert ended.code == 2
     last = ended.err.strip().splitlines()[-1]
-    assert last.startswith("error: ") and "case1.nii.gz: 5,760 of 5,760 voxels are no finite numbers" in last
+    assert last.startswith("error: ") and "case1.nii.gz: 5,760 of 5,760 voxels are not finite" in last

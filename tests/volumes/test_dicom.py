@@ -160,7 +160,7 @@ def test_loose_dicom_files_are_told(tmp_path):
     assert [notice.replace(str(tmp_path), "") for notice in notices] == [
         "note: /train: no volume belongs to anna.csv; not used",
         "note: /train holds loose DICOM files (put each series into a folder of its own); not used",
-        "note: /train: no volume has a position of chin: nothing is learned of it",
+        "note: /train: no volume has a position of chin: it cannot be learned",
     ]
 
 

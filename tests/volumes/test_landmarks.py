@@ -1,4 +1,4 @@
-"""The data set of a folder, and the embedded phantoms."""
+"""The dataset of a folder, and the embedded phantoms."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_voxels_that_are_no_numbers_are_told_when_they_are_read(tmp_path):
     array = voxels().astype(np.float32)
     array[0] = np.nan
     write_volume(folder / "train" / "case.nii.gz", array)
-    with pytest.raises(UserError, match="voxels are no finite numbers"):
+    with pytest.raises(UserError, match="voxels are not finite"):
         built(folder).volume(0)
     assert not list((folder / "cache").rglob("*.npy"))
 

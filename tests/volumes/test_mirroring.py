@@ -82,7 +82,7 @@ def test_pairs_of_other_landmarks_are_told_with_those_of_these(data):
     with pytest.raises(UserError) as error:
         built(data, "train")
     message = str(error.value)
-    assert "\n" not in message and "'ear_left' is no landmark (eye_left, eye_right, nose)" in message
+    assert "\n" not in message and "'ear_left' is not a landmark (eye_left, eye_right, nose)" in message
     assert "perhaps a recipe's" in message and "set VOLUMES.MIRROR_PAIRS [eye_left:eye_right] (proposed" in message
     assert "VOLUMES.MIRROR_PAIRS none if no landmark" in message and message.endswith("VOLUMES.FLIP 0")
 

@@ -68,7 +68,7 @@ def test_voxels_that_are_no_numbers_are_counted(tmp_path):
     array[4, 5, 6] = np.inf
     path = write_volume(tmp_path / "case.nii.gz", array)
     message = told(read_volume, path)
-    assert f"{path}: 2 of 1,680 voxels are no finite numbers" in message
+    assert f"{path}: 2 of 1,680 voxels are not finite" in message
 
 
 def test_a_singular_affine_is_told(tmp_path):
@@ -84,7 +84,7 @@ def test_colours_unknown_suffixes_and_missing_files_are_told(tmp_path):
     np.savez(tmp_path / "other.npz", scan=np.zeros((3, 3, 3)))
     assert "no array named 'volume'" in told(read_volume, tmp_path / "other.npz")
     assert "not a volume; expected one of .nii.gz" in told(read_volume, tmp_path / "case.dcm")
-    assert "there is no such file" in told(read_volume, tmp_path / "none.nii")
+    assert "no such file" in told(read_volume, tmp_path / "none.nii")
 
 
 def test_names_and_lists_of_volumes(tmp_path):
@@ -125,7 +125,7 @@ def test_other_forms_of_the_same(tmp_path):
         ("case.json", '{"nose": [1, 2', "line 1: no JSON"),
         ("case.json", '{"nose": [1, 2]}', "landmark 'nose' is [1, 2], expected three numbers"),
         ("case.json", "[1, 2]", "expected {"),
-        ("case.json", "[" * 100_000, "lists in lists, too deep to be read; expected {"),
+        ("case.json", "[" * 100_000, "nested too deeply; expected {"),
         ("case.json", '{"nose": [true, 2, 3]}', "x of landmark 'nose' is True, expected a number"),
         ("case.csv", "name;x;y;z\nnose;1;2;3\n", "columns are separated by ';': save it with commas"),
         ("case.csv", "name\tx\ty\tz\nnose\t1\t2\t3\n", "columns are separated by tabs: save it with commas"),
@@ -142,7 +142,7 @@ def test_bad_landmark_files_are_told_with_the_line(tmp_path, name, text, message
 def test_text_in_another_encoding_is_told(tmp_path, encoding):
     file = tmp_path / "case.csv"
     file.write_text("name,x,y,z\nn\u00e4se,1,2,3\n", encoding)
-    assert told(landmark_files.read, str(file)) == f"{file} is no text in UTF-8; save it as UTF-8"
+    assert told(landmark_files.read, str(file)) == f"{file} is not UTF-8 text; save it as UTF-8"
 
 
 @pytest.mark.parametrize("suffix", [".CSV", ".JSON", ".Csv"])

@@ -38,7 +38,7 @@ _MOST_CLASSES_TOLD = 20
 
 
 class ImageSamples(Samples):
-    """A data set of pictures with its transform: what a loader process reads."""
+    """A dataset of pictures with its transform: what a loader process reads."""
 
     def __init__(self, dataset: ImageDataset, transform: Any, erasing: Optional[RandomErasing] = None) -> None:
         self.dataset = dataset
@@ -70,7 +70,7 @@ class ImageSamples(Samples):
 
     @property
     def class_names(self) -> Optional[List[str]]:
-        """Name of each class, where the data set knows them."""
+        """Name of each class, where the dataset knows them."""
         return self.dataset.class_names
 
     def describe(self, index: int) -> str:
@@ -164,7 +164,7 @@ class Classification(Task):
         labels = samples.dataset.labels
         if labels is None and (data.CLASS_BALANCED or self.config.TRAIN.CLASS_WEIGHTS is not None):
             raise UserError(
-                f"data set {data.DATASET} does not tell its labels: give it an attribute 'labels', or leave out "
+                f"dataset {data.DATASET} does not expose its labels: give it an attribute 'labels', or leave out "
                 "DATA.CLASS_BALANCED and TRAIN.CLASS_WEIGHTS"
             )
         self.class_weights = class_weights(self.config.TRAIN.CLASS_WEIGHTS, labels, self.num_classes)
@@ -177,7 +177,7 @@ class Classification(Task):
     def _use_fast_decoder(self, samples: ImageSamples) -> None:
         cv2 = require_opencv()
         if samples.dataset.reading is None or not isinstance(samples.transform, TrainingTransform):
-            raise UserError(f"DATA.DECODER fast is for data sets of picture files, not for {self.config.DATA.DATASET}")
+            raise UserError(f"DATA.DECODER fast is for datasets of picture files, not for {self.config.DATA.DATASET}")
         samples.reader = FastReader(samples.dataset, self.config.DATA.IMAGE_CHANNELS)
         samples.transform = FastTransform(samples.transform)
         samples.notices.append(f"training pictures are read with OpenCV {cv2.__version__} (DATA.DECODER fast)")
@@ -200,7 +200,7 @@ class Classification(Task):
             self.num_classes = dataset.num_classes
         if self.num_classes < dataset.num_classes:
             raise UserError(
-                f"data set {self.config.DATA.DATASET} has labels 0 to {dataset.num_classes - 1} but MODEL.NUM_CLASSES "
+                f"dataset {self.config.DATA.DATASET} has labels 0 to {dataset.num_classes - 1} but MODEL.NUM_CLASSES "
                 f"(-num_classes) is {self.num_classes}; set it to {dataset.num_classes} or leave it out"
             )
 

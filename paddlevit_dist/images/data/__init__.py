@@ -1,4 +1,4 @@
-"""Image data sets, each ``Dataset(data_path, split, cache_folder)`` with ``read(index) -> (picture, label)``.
+"""Image datasets, each ``Dataset(data_path, split, cache_folder)`` with ``read(index) -> (picture, label)``.
 
 - ``digits``: 1,797 handwritten digits inside the package.
 - ``idx``: ``mnist`` and ``fashion_mnist`` from their published files.
@@ -6,14 +6,14 @@
 - ``imagenet``: lists of ``path label`` lines, class folders named by WordNet id, or the development kit's labels.
 - ``folder``: own pictures in one folder per class.
 - ``tar_images``: pictures read in place from uncompressed tar files; ``prepared`` is their record if we wrote them.
-- ``held_out``: a part of another data set.
+- ``held_out``: a part of another dataset.
 - ``formats`` and ``left_out``: which files are pictures, and what is said of the others.
-- ``guessing``: which data set a path holds, where none is named.
+- ``guessing``: which dataset a path holds, where none is named.
 
 All are plain objects without Paddle. Their pickle holds file names and scalars only; pixels, paths and labels are
 memory mapped on first use, so any number of processes shares one copy.
 
-A data set of picture files also offers ``encoded(index)``, the file's bytes, and ``num_bytes(index)``, and lets
+A dataset of picture files also offers ``encoded(index)``, the file's bytes, and ``num_bytes(index)``, and lets
 ``reading`` be set (see ``reading``). ``left_out``, where it is not None, is what lies beside its pictures; ``notes``,
 where there are any, are lines for the record of a run.
 """

@@ -29,7 +29,7 @@ _DAMAGE = (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError)
 
 
 class Publication(NamedTuple):
-    """One of the two forms in which a data set is published.
+    """One of the two forms in which a dataset is published.
 
     Attributes:
         archive, folder: names; the archive holds the folder.
@@ -46,7 +46,7 @@ class Publication(NamedTuple):
 
 
 class Source(NamedTuple):
-    """Where the batches of a data set were found."""
+    """Where the batches of a dataset were found."""
 
     path: Path  # an archive, or the folder of the batches
     publication: Publication
@@ -143,7 +143,7 @@ def _told_as_damage(path: Path, where_to_get: str) -> Iterator[None]:
 def _parse_records(content: bytes, label_bytes: int, where: str, where_to_get: str):
     record_bytes = label_bytes + PICTURE_BYTES
     if not content or len(content) % record_bytes:
-        raise _not_published(where, f"its {len(content)} bytes are no records of {record_bytes}", where_to_get)
+        raise _not_published(where, f"its {len(content)} bytes are not records of {record_bytes}", where_to_get)
     records = np.frombuffer(content, np.uint8).reshape(-1, record_bytes)
     return records[:, label_bytes:], records[:, label_bytes - 1]
 
@@ -160,12 +160,12 @@ def _parse_pickle(content: bytes, label_key: str, where: str, where_to_get: str)
     if not isinstance(labels, list) or len(labels) != len(pixels) or not all(type(n) is int for n in labels):
         raise _not_published(where, f"it has no list '{label_key}' of {len(pixels)} whole numbers", where_to_get)
     if not all(0 <= number <= 255 for number in labels):
-        raise _not_published(where, f"'{label_key}' has a number that is no class", where_to_get)
+        raise _not_published(where, f"'{label_key}' has a number that is not a class", where_to_get)
     return pixels, labels
 
 
 def _not_published(where: str, reason: str, where_to_get: str) -> UserError:
-    return UserError(f"{where} is no batch as published: {reason}; get it again from {where_to_get}")
+    return UserError(f"{where} is not a batch as published: {reason}; get it again from {where_to_get}")
 
 
 def _state(file: Path) -> Tuple[int, int]:

@@ -50,9 +50,7 @@ def class_weights(
     else:
         weights = np.asarray(setting, np.float64)
         if len(weights) != num_classes:
-            raise UserError(
-                f"TRAIN.CLASS_WEIGHTS has {len(weights)} weights, expected {num_classes}, one for each class"
-            )
+            raise UserError(f"TRAIN.CLASS_WEIGHTS has {len(weights)} weights, expected {num_classes}, one per class")
     mean = (weights * frequencies).sum() / frequencies.sum()
     if mean == 0:
         raise UserError("TRAIN.CLASS_WEIGHTS gives all training samples the weight 0; raise one that has samples")

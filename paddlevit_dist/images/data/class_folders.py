@@ -38,12 +38,12 @@ def index_class_folders(root: str, split: str, val_folders: Sequence[str], cache
     class folder and are sorted by path. Symbolic links are followed, hidden names skipped.
 
     Args:
-        root: absolute path of the data set.
+        root: absolute path of the dataset.
         split: "train", "val", or ``WHOLE``.
         val_folders: accepted names of the validation folder, the first that exists is taken.
 
     Raises:
-        UserError: a folder or its classes are missing, a validation class is no training class, a training class is
+        UserError: a folder or its classes are missing, a validation class is not a training class, a training class is
             empty, or a folder cannot be listed.
     """
     folder = _split_folder(root, split, val_folders)
@@ -195,7 +195,7 @@ class ClassFolders(IndexedImages):
 
     @classmethod
     def whole(cls, data_path: Optional[str], cache_folder: Path) -> ClassFolders:
-        """All pictures of a data set that is to be split: of ``train``, or without it of ``data_path/<class>/``."""
+        """All pictures of a dataset that is to be split: of ``train``, or without it of ``data_path/<class>/``."""
         return cls(data_path, "train", cache_folder, whole=True)
 
     @staticmethod

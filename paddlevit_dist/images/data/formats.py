@@ -1,4 +1,4 @@
-"""Which files are pictures: what this Pillow opens decides, not a list of ours; and what else looks like a picture."""
+"""Which files are pictures: what this Pillow opens decides, not our own list; and what else looks like a picture."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Dict, FrozenSet, Optional, Tuple
 
 from PIL import Image, ImageFile, features
 
-# Registered with Pillow, but not read from data sets: EPS starts Ghostscript on the file, MPEG has no decoder.
+# Registered with Pillow, but not read from datasets: EPS starts Ghostscript on the file, MPEG has no decoder.
 _NEVER_READ = ("EPS", "MPEG")
 _OPENED_AS = {"MPO": "JPEG"}  # registered under a name that another format's reader opens
 
@@ -39,7 +39,7 @@ HEAD_BYTES = 16
 
 @functools.lru_cache(maxsize=None)
 def readable_formats() -> Tuple[str, ...]:
-    """Pillow's names of the formats that are read from data sets, the usual ones first.
+    """Pillow's names of the formats that are read from datasets, the usual ones first.
 
     Formats that Pillow only recognises (stubs) or hands to another program are left out. HEIF is among them where
     pillow-heif is installed.
@@ -77,7 +77,7 @@ def _decodes(name: str) -> bool:
 
 
 def is_hidden(name: bytes) -> bool:
-    """Whether a file or folder of this name is passed over in silence, as ``.DS_Store``, ``._1.jpg``, ``Thumbs.db``."""
+    """Whether a file or folder of this name is silently ignored, as ``.DS_Store``, ``._1.jpg``, ``Thumbs.db``."""
     return name.startswith(b".") or name.lower() in _SYSTEM_NAMES
 
 
@@ -89,7 +89,7 @@ def suffix_of(name: bytes) -> bytes:
 
 
 def hint_of(suffix: str) -> Optional[str]:
-    """What to do about a picture with this suffix that cannot be opened here; None where it is no picture's suffix."""
+    """What to do about a picture with this suffix that cannot be opened here; None where it is not an image suffix."""
     return _PICTURE_HINTS.get(suffix)
 
 

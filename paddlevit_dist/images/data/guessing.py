@@ -1,4 +1,4 @@
-"""Which data set a folder holds, by what lies in it; without Paddle, and without reading more than a few names."""
+"""Which dataset a folder holds, by what is in it; without Paddle, and without reading more than a few names."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _VOLUME_SUFFIXES = (".nii", ".nii.gz", ".mha", ".mhd", ".nrrd", ".nhdr")
 _ARRAY_SUFFIXES = (".npy", ".npz")  # volumes only where landmarks lie beside them
 _LANDMARK_SUFFIXES = (".csv", ".json", ".fcsv")
 _DICOM_SUFFIXES = (".dcm", ".dicom", ".ima")
-# The first labels of the published files, by which the two data sets of one form can be told apart.
+# The first labels of the published files, by which the two datasets of one form can be told apart.
 _FIRST_LABELS = {
     bytes((5, 0, 4, 1, 9, 2, 1, 3, 1, 4)): "mnist",
     bytes((7, 2, 1, 0, 4, 1, 4, 9, 5, 9)): "mnist",
@@ -41,7 +41,7 @@ _FIRST_LABELS = {
 
 
 class Guess(NamedTuple):
-    """A data set that a path seems to hold.
+    """A dataset that a path seems to hold.
 
     Attributes:
         dataset: its registered name.
@@ -53,10 +53,10 @@ class Guess(NamedTuple):
 
 
 def guess(path: str) -> Optional[Guess]:
-    """The data set at ``path``, None where nothing is recognised.
+    """The dataset at ``path``, None where nothing is recognised.
 
     Raises:
-        UserError: nothing is there, or several kinds of data, which the message names with their data sets.
+        UserError: nothing is there, or several kinds of data, which the message names with their datasets.
     """
     root = os.path.abspath(os.path.expanduser(os.fspath(path)))
     if not os.path.exists(root):
@@ -178,7 +178,7 @@ def _first_labels(file: str) -> bytes:
     try:
         with gzip.open(file) if file.endswith(".gz") else open(file, "rb") as stream:
             return stream.read(18)[8:]
-    except (OSError, EOFError, zlib.error):  # the data set tells the damage
+    except (OSError, EOFError, zlib.error):  # the dataset tells the damage
         return b""
 
 
@@ -187,7 +187,7 @@ def _scenes(root: str, shown: str) -> Optional[Guess]:
         return None
     try:
         kind = json.loads(Path(root, "prepared.json").read_text(encoding="utf-8"))["kind"]
-    except (OSError, ValueError, KeyError, TypeError):  # the data set tells the damage
+    except (OSError, ValueError, KeyError, TypeError):  # the dataset tells the damage
         kind = None
     return Guess(
         "scannet" if kind in ("scannet", "pth") else "scenes",
@@ -219,12 +219,12 @@ def _is_series(*folder: str) -> bool:
     try:
         with open(first.path, "rb") as stream:
             return stream.read(132)[128:] == b"DICM"
-    except OSError:  # the data set tells the damage
+    except OSError:  # the dataset tells the damage
         return False
 
 
 def _refuse_point_clouds(root: str, shown: str) -> None:
-    """Say which command turns raw point clouds into a data set."""
+    """Say which command turns raw point clouds into a dataset."""
     for folder in (root, *(os.path.join(root, name) for name in _sub_folders(root))):
         names = sorted(entry.name for entry in _entries(folder))
         for suffix, command in (
@@ -245,7 +245,7 @@ def _refuse_point_clouds(root: str, shown: str) -> None:
 def _refuse_several(found: List[Guess]) -> None:
     if len({made.dataset for made in found}) > 1:
         kinds = ", and ".join(f"{made.reason} (-dataset={made.dataset})" for made in found)
-        raise UserError(f"{kinds}: name the one that is meant with -dataset, or keep them in folders of their own")
+        raise UserError(f"{kinds}: name the right one with -dataset, or keep them in separate folders")
 
 
 def _sub_folders(folder: str) -> List[str]:
@@ -253,7 +253,7 @@ def _sub_folders(folder: str) -> List[str]:
 
 
 def _entries(folder: str) -> List[os.DirEntry]:
-    """The first entries of a folder that are not hidden; none where it is no folder or cannot be listed."""
+    """The first entries of a folder that are not hidden; none where it is not a folder or cannot be listed."""
     try:
         with os.scandir(folder) as entries:
             return [entry for entry in islice(entries, _MOST_ENTRIES) if not is_hidden(os.fsencode(entry.name))]

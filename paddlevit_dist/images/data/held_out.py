@@ -1,4 +1,4 @@
-"""The pictures of a run: a split as it lies there, or a part of one data set, divided class by class."""
+"""The pictures of a run: a split as it lies there, or a part of one dataset, divided class by class."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ VAL_FILES = "val_files.txt"
 
 
 class Part(ImageDataset):
-    """Some rows of another data set. Its pickle holds the other data set and the name of a memory-mapped file."""
+    """Some rows of another dataset. Its pickle holds the other dataset and the name of a memory-mapped file."""
 
     def __init__(self, dataset: ImageDataset, rows_file: Path) -> None:
         """Serve the rows of ``dataset`` that ``rows_file`` lists, int64."""
@@ -49,24 +49,24 @@ class Part(ImageDataset):
         return self.dataset.num_bytes(int(self.rows[index]))
 
     def describe(self, index: int) -> str:
-        """Names picture ``index`` as the whole data set does."""
+        """Names picture ``index`` as the whole dataset does."""
         return self.dataset.describe(int(self.rows[index]))
 
     @property
     def rows(self) -> np.ndarray:
-        """Rows of the whole data set, rising, int64, memory mapped."""
+        """Rows of the whole dataset, rising, int64, memory mapped."""
         if self._rows is None:
             self._rows = np.asarray(np.load(self.rows_file, mmap_mode="r", allow_pickle=False))
         return self._rows
 
     @property
-    def reading(self) -> Optional[Reading]:  # type: ignore[override] # it is the whole data set's
-        """How the whole data set decodes its files."""
+    def reading(self) -> Optional[Reading]:  # type: ignore[override] # it is the whole dataset's
+        """How the whole dataset decodes its files."""
         return self.dataset.reading
 
     @property
     def class_names(self) -> Optional[List[str]]:
-        """Name of each class, as the whole data set has them."""
+        """Name of each class, as the whole dataset has them."""
         return self.dataset.class_names
 
     @property
@@ -120,7 +120,7 @@ def list_held_out(part: Part) -> List[str]:
 
 
 def open_pictures(config: Any, split: str, cache_folder: Path) -> Tuple[ImageDataset, List[str]]:
-    """The data set of DATA.DATASET for ``split``, and what the record should say of it.
+    """The dataset of DATA.DATASET for ``split``, and what the record should say of it.
 
     Raises:
         UserError: the data are missing or damaged.

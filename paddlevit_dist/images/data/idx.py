@@ -80,7 +80,7 @@ def _checked_shape(plain: Path, rank: int, source: str) -> Tuple[int, ...]:
         raise _truncated(source, f"at least {_header_bytes(rank)}", len(header))
     if header[:4] != bytes([0, 0, _UNSIGNED_BYTE, rank]):
         raise UserError(
-            f"{source} is no IDX file of bytes in {rank} dimensions: it begins with {header[:4].hex()}, "
+            f"{source} is not an IDX file of bytes in {rank} dimensions: it begins with {header[:4].hex()}, "
             f"expected 0000{_UNSIGNED_BYTE:02x}{rank:02x}"
         )
     shape = struct.unpack(f">{rank}I", header[4:])
@@ -168,7 +168,7 @@ class _IdxImages(ImageDataset):
             cache_folder: receives what has to be decompressed.
 
         Raises:
-            UserError: a file is missing, truncated or damaged, the two do not fit, or a label is no class.
+            UserError: a file is missing, truncated or damaged, the two do not fit, or a label is not a class.
         """
         self.split = check_split(split)
         self.num_classes = len(self.class_names)

@@ -1,4 +1,4 @@
-"""What all data sets of pictures have in common, and those of single picture files among them."""
+"""What all datasets of pictures have in common, and those of single picture files among them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ImageDataset(Dataset):
     image_mode: str = "RGB"
     #: folder that its files lie below; None: they are not in one
     root: Optional[str] = None
-    #: how picture files are decoded; None: its pictures are no files, and were checked as a whole when it was opened
+    #: how picture files are decoded; None: its images are not files, and were checked as a whole when it was opened
     reading: Optional[Reading] = None
     #: what lies beside the pictures and is not read; None: nothing was looked for
     left_out: Optional[LeftOut] = None
@@ -44,7 +44,7 @@ class ImageDataset(Dataset):
             self.reading = reading
 
     def encoded(self, index: int) -> bytes:
-        """Of a data set of picture files: the file of picture ``index`` as it is.
+        """Of a dataset of picture files: the file of picture ``index`` as it is.
 
         Raises:
             UnreadablePicture: it is missing or may not be read.
@@ -52,7 +52,7 @@ class ImageDataset(Dataset):
         raise NotImplementedError
 
     def num_bytes(self, index: int) -> int:
-        """Of a data set of picture files: the size of that of picture ``index``; -1 where it is missing."""
+        """Of a dataset of picture files: the size of that of picture ``index``; -1 where it is missing."""
         raise NotImplementedError
 
 
@@ -153,7 +153,7 @@ def name_folders(root: str, folders: Sequence[str]) -> List[str]:
     if len(names) != len(folders):
         raise UserError(
             f"{os.path.join(root, FILE)} has {len(names)} names, but there are {len(folders)} classes "
-            f"({folders[0]} … {folders[-1]}); give one line for each or delete it"
+            f"({folders[0]} … {folders[-1]}); give one line per class or delete it"
         )
     named = dict((name.split(None, 1) * 2)[:2] for name in names)  # a bare folder name stands for itself
     if sorted(named) == sorted(folders):

@@ -127,14 +127,14 @@ class Inspection:
             return []
         if self.is_evaluation and left_out.num_pictures:
             raise UserError(
-                f"{left_out.summary()}; an evaluation without them would be one of another set: make them readable "
+                f"{left_out.summary()}; an evaluation without them would be of another set: make them readable "
                 f"here or move them away, as {left_out.example}"
             )
         return left_out.lines()
 
 
 def classes_without_pictures(dataset: Any, split: str, num_classes: int) -> List[str]:
-    """A line if the data set has classes of which ``split`` shows none."""
+    """A line if the dataset has classes of which ``split`` shows none."""
     labels = dataset.labels
     if labels is None:
         return []

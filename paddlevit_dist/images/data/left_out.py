@@ -1,4 +1,4 @@
-"""Files beside the pictures of a data set that it does not take: counted by suffix, so that none vanishes unsaid."""
+"""Files beside the pictures of a dataset that it does not take: counted by suffix, so that none vanishes unsaid."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, List, Optional
 from .formats import HEAD_BYTES, hint_of, picture_kind, suffix_of
 
 _SHOWN_SUFFIXES = 8
-# Text that lies beside pictures by the thousand: nobody need look into it to see that it is no picture.
+# Text that lies beside pictures by the thousand: nobody need look into it to see that it is not an image.
 _TEXT_SUFFIXES = frozenset((b".txt", b".json", b".csv", b".tsv", b".xml", b".yaml", b".yml", b".md", b".cls", b".html"))
 
 
@@ -57,14 +57,14 @@ class LeftOut:
         return sum(self.pictures.values())
 
     def lines(self) -> List[str]:
-        """What is to be told, a line for each finding."""
+        """What to report, one line per finding."""
         said = []
         if self.counts:
             said.append(self.summary())
         if self.beside:
-            are = "pictures lie" if self.beside > 1 else "picture lies"
+            are = "pictures are" if self.beside > 1 else "picture is"
             said.append(
-                f"{self.beside:,} {are} beside the class folders of {self.place}, without a class, and not used: "
+                f"{self.beside:,} {are} next to the class folders of {self.place}, without a class, and not used: "
                 f"{self.beside_example}"
             )
         return said

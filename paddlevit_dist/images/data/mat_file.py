@@ -29,7 +29,7 @@ def read_structures(content: bytes, name: str) -> List[Dict[str, Any]]:
         ValueError: damaged, of another version or byte order, or without such a structure array.
     """
     if len(content) < _HEADER_BYTES or content[124:128] != b"\x00\x01IM":
-        raise ValueError("it is no little-endian MATLAB file of version 5")
+        raise ValueError("it is not a little-endian MATLAB file of version 5")
     try:
         for kind, data in _elements(content[_HEADER_BYTES:]):
             if kind == _COMPRESSED:

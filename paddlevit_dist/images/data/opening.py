@@ -1,7 +1,7 @@
 """Open pictures before a run relies on them: an unreadable one is named before the first epoch, not after the last.
 
 Threads suffice, for Pillow decodes without holding Python's lock; no process has to be started, and none forks while
-they run. Each has its own copy of the data set, as loader processes have.
+they run. Each has its own copy of the dataset, as loader processes have.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Look(NamedTuple):
     """What opening a picture told.
 
     Attributes:
-        index: in the data set.
+        index: in the dataset.
         num_bytes: of the file.
         digest: of its content, 16 bytes.
         orientation: EXIF's, 1 for upright.
@@ -60,7 +60,7 @@ class Opened(NamedTuple):
 
     @property
     def bad(self) -> List[UnreadablePicture]:
-        """Those that cannot be read, in the order of the data set."""
+        """Those that cannot be read, in the order of the dataset."""
         return [look.error for look in sorted(self.looks, key=lambda look: look.index) if look.error]
 
     @property
@@ -76,7 +76,7 @@ class Opened(NamedTuple):
 
 
 def open_split(dataset: Any, split: str, seconds: float = SECONDS) -> Opened:
-    """Decode all pictures of a small data set, or a fixed sample of a large one, as many as the time allows.
+    """Decode all pictures of a small dataset, or a fixed sample of a large one, as many as the time allows.
 
     Args:
         dataset: offers ``encoded(index)``, ``describe(index)``, ``image_mode`` and ``reading``.
@@ -102,11 +102,11 @@ def refuse_bad(opened: Opened, is_replaced: bool) -> None:
     if len(bad) > 1:
         more = ", ".join(error.path for error in bad[1:_NAMED]) + (", …" if len(bad) > _NAMED else "")
         others = f" (with it {len(bad):,} of the {len(opened.looks):,} opened pictures of {opened.split}: {more})"
-    remedy = "mend or remove it: an evaluation leaves no picture out"
+    remedy = "repair or remove it: an evaluation leaves no picture out"
     if opened.split == "train":
-        remedy = "mend or remove it, or let DATA.ON_BAD_SAMPLE skip take the next one"
+        remedy = "repair or remove it, or let DATA.ON_BAD_SAMPLE skip take the next one"
     if is_replaced:
-        remedy = "none of them can be read, so there is nothing to replace them by (DATA.ON_BAD_SAMPLE)"
+        remedy = "none of them can be read, so there is nothing to replace them with (DATA.ON_BAD_SAMPLE)"
     raise UserError(f"{bad[0]}{others}; {remedy}")
 
 

@@ -225,7 +225,7 @@ def read_preparation(root: str, unfinished: bool = False) -> Optional[Preparatio
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise UserError(f"{path} cannot be read ({error}); prepare the pictures again in an empty folder") from error
     if not found.complete and not unfinished:
-        raise UserError(f"the preparation of {root} was not finished; go on with the command that began it")
+        raise UserError(f"the preparation of {root} was not finished; continue with the command that began it")
     return found
 
 

@@ -117,8 +117,8 @@ class TarFile:
             intact = False
         if not intact:
             if at == 0:
-                raise UserError(f"{self.path} is no tar file: its first block is no header")
-            raise UserError(f"{self.path} is damaged: no valid header at byte {at}; copy or make it again")
+                raise UserError(f"{self.path} is not a tar file: its first block is not a header")
+            raise UserError(f"{self.path} is damaged: no valid header at byte {at}; copy or create it again")
         name = header[:100].partition(b"\0")[0]
         if header[257:263] == b"ustar\0" and header[345:346] != b"\0":
             name = header[345:500].partition(b"\0")[0] + b"/" + name
@@ -129,7 +129,7 @@ class TarFile:
         if kind in b"gK":  # for all members (never their path or size), or the target of a link
             return
         if size > _LARGEST_NAME_BYTES:
-            raise UserError(f"{self.path} is damaged: a name of {size} bytes at byte {at}; copy or make it again")
+            raise UserError(f"{self.path} is damaged: a name of {size} bytes at byte {at}; copy or create it again")
         content = self.read(offset, size)
         if kind == b"L":
             extended["path"] = content.rstrip(b"\0")

@@ -85,7 +85,7 @@ def bicubic_matrix(old_size: int, new_size: int) -> np.ndarray:
 def _prefix_and_grid(
     num_tokens: int, num_prefix_tokens: int, new_grid: Tuple[int, int]
 ) -> Tuple[int, Optional[Tuple[int, int]]]:
-    """How many of the tokens are no patches, and the grid of the others; no grid if there is none."""
+    """How many of the tokens are not patches, and the grid of the others; no grid if there is none."""
     grid = _grid_of(num_tokens - num_prefix_tokens, new_grid)
     other_prefix = _OTHER_PREFIX.get(num_prefix_tokens)
     if grid is None and other_prefix is not None:

@@ -1,4 +1,4 @@
-"""Decode every picture of a data set once, to know those that cannot be read."""
+"""Decode every picture of a dataset once, to know those that cannot be read."""
 
 from __future__ import annotations
 

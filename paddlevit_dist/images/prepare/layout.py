@@ -1,4 +1,4 @@
-"""What lies in the folder that ``prepare images`` is given, and which splits it has."""
+"""What is in the folder that ``prepare images`` is given, and which splits it has."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ READABLE = ("folder", "imagenet2012", "tar")
 
 
 def open_input(root: str, layout: Optional[str], max_pixels: int, cache: Path) -> Dict[str, ImageDataset]:
-    """The data sets of ``root`` by split.
+    """The datasets of ``root`` by split.
 
     Args:
         layout: one of READABLE; None: found out.
@@ -42,7 +42,7 @@ def open_input(root: str, layout: Optional[str], max_pixels: int, cache: Path) -
 
 
 def layout_of(root: str) -> str:
-    """Which data set reads ``root``: a list of training pictures decides, then tar files, then validation's form."""
+    """Which dataset reads ``root``: a list of training pictures decides, then tar files, then validation's form."""
     lists = {split for split, name in LISTS.items() if os.path.exists(os.path.join(root, name))}
     if "train" not in lists and any(find_shards(root, split) for split in LISTS):
         return "tar"
@@ -58,4 +58,4 @@ def splits_of(root: str, name: str) -> List[str]:
     else:
         found = [split for split, file in LISTS.items() if os.path.exists(os.path.join(root, file))]
         found = found or [split for split in LISTS if os.path.isdir(os.path.join(root, split))]
-    return found or ["train"]  # whose absence the data set explains
+    return found or ["train"]  # whose absence the dataset explains

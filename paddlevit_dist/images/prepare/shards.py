@@ -1,4 +1,4 @@
-"""Rewrite a data set as tar files of smaller JPEGs, in parallel; what is finished stays when the work is interrupted.
+"""Rewrite a dataset as tar files of smaller JPEGs, in parallel; what is finished stays when the work is interrupted.
 
 Beside the tar files lie ``prepared.json`` with the settings, ``classes.txt`` where the classes have names, and
 ``quarantine.tsv`` where pictures were left out. In a tar file ``000000017.jpg`` is followed by ``000000017.json`` with
@@ -73,7 +73,7 @@ def _begin(output: Path, preparation: Preparation) -> None:
     try:
         output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UserError(f"{output} cannot be made: {error.strerror}; choose another folder") from error
+        raise UserError(f"{output} cannot be created: {error.strerror}; choose another folder") from error
     before = read_preparation(str(output), unfinished=True)
     if before is None:
         if any(output.iterdir()):
@@ -102,7 +102,7 @@ def _write_shard(dataset: Any, first: int, end: int, base: str, source: str, set
                 except UnreadablePicture as error:
                     if not settings.skip_bad:
                         raise UserError(
-                            f"{error}; mend it, or leave such pictures out with --on_bad_sample=skip "
+                            f"{error}; repair it, or leave out such pictures with --on_bad_sample=skip "
                             "(prepare images IN without OUT lists them all)"
                         ) from error
                     bad.append(Unreadable.of(error))

@@ -36,7 +36,7 @@ def build_transform(
     glyph_distortion: float = 1.0,
     augment: Optional[Augmentation] = None,
 ) -> Transform:
-    """The transform for a data set of ``kind`` ("photo" or "glyph") and a ``split`` ("train" or "val")."""
+    """The transform for a dataset of ``kind`` ("photo" or "glyph") and a ``split`` ("train" or "val")."""
     if kind not in ("photo", "glyph") or split not in ("train", "val"):
         raise ValueError(f"no transform for kind '{kind}' and split '{split}'")
     if kind == "glyph":
@@ -136,7 +136,7 @@ class GlyphTransform:
     """Whole signs: scaled to the image size without a crop, in training under a small random affine map.
 
     Never mirrored: the other way round it would be another sign. What the map brings in from outside is black, the
-    background of the data sets of this kind. Meant for pictures not larger than ``image_size``: the affine map
+    background of the datasets of this kind. Meant for pictures not larger than ``image_size``: the affine map
     interpolates and does not average.
     """
 

@@ -24,7 +24,7 @@ _END_OF_JPEG = b"\xff\xd9"
 
 @dataclass(frozen=True)
 class FastReader:
-    """Reads a training picture of a data set that offers its encoded files.
+    """Reads a training picture of a dataset that offers its encoded files.
 
     Args:
         dataset: has ``encoded(index)``, ``describe(index)``, ``labels`` and ``reading``.

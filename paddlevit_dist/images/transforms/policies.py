@@ -242,7 +242,7 @@ def parse_rand_augment(text: str, fill: Fill = 128) -> RandAugment:
         if section.startswith("t"):
             chosen_set = section[1:]
             if chosen_set not in RAND_AUGMENT_SETS:
-                raise complain(f"its set of operations '{chosen_set}' is none of {', '.join(RAND_AUGMENT_SETS)}")
+                raise complain(f"its set of operations '{chosen_set}' is not one of {', '.join(RAND_AUGMENT_SETS)}")
             continue
         name, value = _section(section, given, complain)
         given[name] = value
@@ -286,7 +286,7 @@ def _section(section: str, known: Union[dict, Sequence[str]], complain: Callable
     """Name and number of one part of such a text."""
     match = re.fullmatch(r"([a-z]+)(\d+(?:\.\d*)?|inf)", section)
     if match is None or match[1] not in known or (match[2] == "inf" and match[1] != "mstd"):
-        raise complain(f"'{section}' is none of {', '.join(known)} with a number")
+        raise complain(f"'{section}' is not one of {', '.join(known)} with a number")
     return match[1], float(match[2])
 
 

@@ -87,7 +87,7 @@ def read_vertices(path: Union[str, Path]) -> Dict[str, np.ndarray]:
                 return read(content, position, element, order)[0]
             position = _skip(content, position, element, order)
     except Damaged as error:
-        raise UserError(f"{path} is no whole PLY file: {error}; copy or export it again") from error
+        raise UserError(f"{path} is not a complete PLY file: {error}; copy or export it again") from error
     raise UserError(f"{path} has no element 'vertex' and so no points; export it with its points")
 
 

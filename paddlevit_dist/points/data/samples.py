@@ -47,7 +47,7 @@ class PointSample(NamedTuple):
 
 @dataclass(frozen=True)
 class SceneSamples(Samples):
-    """A data set of scenes with everything that is done to them: what a loader process reads.
+    """A dataset of scenes with everything that is done to them: what a loader process reads.
 
     Args:
         steps: what is done to a scene before it is voxelised, in this order; see ``augment``.

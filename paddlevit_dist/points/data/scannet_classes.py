@@ -35,7 +35,7 @@ _NYU40_NUMBERS = {
     "otherfurniture": 39,
 }
 CLASS_NAMES = tuple(_NYU40_NUMBERS)
-STUFF = ("wall", "floor")  # classes that are no objects: they have no instances
+STUFF = ("wall", "floor")  # classes that are not objects: they have no instances
 NYU40_NUMBERS = tuple(_NYU40_NUMBERS.values())  # of each class, as ScanNet's submission files have them
 NUM_NYU40 = 40
 

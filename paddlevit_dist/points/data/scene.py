@@ -1,4 +1,4 @@
-"""What every data set of point clouds hands out."""
+"""What every dataset of point clouds hands out."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple, Tuple
 
 import numpy as np
 
-CENTRED = "mean of a scene at the origin"  # what the coordinates of a data set may be
+CENTRED = "mean of a scene at the origin"  # what the coordinates of a dataset may be
 AS_GIVEN = "as given"
 IGNORED = -100  # label of a point without a class, and of one that belongs to no instance
 

@@ -1,4 +1,4 @@
-"""Data sets of scenes: what every one of them is, and those in a prepared store, which has ``classes.txt``,
+"""Datasets of scenes: what every one of them is, and those in a prepared store, which has ``classes.txt``,
 ``train.txt``, ``val.txt`` and ``scenes/NAME.scene``.
 """
 
@@ -54,7 +54,7 @@ class Scenes(SceneDataset):
         """Open the list of ``split``; the index of its names goes to ``cache_folder``.
 
         Raises:
-            UserError: the folder is no store, has no such split, or a scene of it is missing or has too many classes.
+            UserError: the folder is not a store, the split or a scene is missing, or a scene has too many classes.
         """
         self.root = self._folder(data_path)
         self.split = split
@@ -124,9 +124,9 @@ class Scenes(SceneDataset):
         names = read_lines(os.path.join(self.root, CLASSES_FILE))
         if not names:
             raise UserError(
-                f"{self.root} has no {CLASSES_FILE} with a class name in each line: it is no prepared store, or its "
+                f"{self.root} has no {CLASSES_FILE} with one class name per line: it is not a prepared store, or its "
                 "preparation was not finished; run 'python -m paddlevit_dist prepare' (scannet, ply or pth), which "
-                "goes on where it ended"
+                "continues where it stopped"
             )
         return tuple(names)
 
@@ -137,10 +137,10 @@ class Scenes(SceneDataset):
             there = [known for known in SPLITS if os.path.exists(list_file(self.root, known))]
             raise UserError(
                 f"{path} is missing, the list of the scenes of '{split}'; {self.root} has "
-                f"{', '.join(there) if there else 'no list at all'}; write it, one scene name in each line"
+                f"{', '.join(there) if there else 'no list at all'}; write it, one scene name per line"
             )
         if not names:
-            raise UserError(f"{path} names no scene; write one scene name in each line")
+            raise UserError(f"{path} names no scene; write one scene name per line")
         if len(set(names)) < len(names):
             twice = next(name for position, name in enumerate(names) if name in names[:position])
             raise UserError(f"{path} names scene {twice} twice; remove one of the lines")

@@ -169,7 +169,7 @@ class Grouping(NamedTuple):
         scenes: integers (P,), scene of each point.
         is_thing: bool (classes,), whether a class has instances.
         radius_m: points of a class that are closer belong together.
-        smallest: points that a cluster needs.
+        smallest: minimum points of a cluster.
         grid: voxels along the cube in which a cluster is scored.
         scale: most voxels per metre in that cube.
         shares: float (3,) from 0 to 1, where small clusters lie in their cubes.
@@ -258,7 +258,7 @@ class PointGroup(PointGroupNetwork):
         pooled = pool_to_voxels(members, paddle.to_tensor(voxels.voxel_of), len(voxels.coordinates))
         pooled = _After.apply(pooled, *heads)
         of_voxels = self.score_features(SparseTensor(pooled, voxels.coordinates, num_scenes=clusters.number))
-        # The largest over a cluster's voxels is the largest over its points, and a voxel of many points is no tie.
+        # The largest over a cluster's voxels is the largest over its points, and a voxel of many points is not a tie.
         cluster_of = paddle.to_tensor(voxels.coordinates[:, 0])
         largest = paddle.geometric.segment_max(of_voxels, cluster_of)  # (clusters, width)
         return self.score_linear(largest).squeeze(-1)

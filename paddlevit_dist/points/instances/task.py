@@ -56,7 +56,7 @@ class InstanceSegmentation(SceneTask):
         dataset = self.open_scenes(split, cache_folder)
         if not self.instance_classes:
             raise UserError(
-                f"POINTS.INSTANCES.STUFF names all classes of data set {self.config.DATA.DATASET}: no class is left "
+                f"POINTS.INSTANCES.STUFF names all classes of dataset {self.config.DATA.DATASET}: no class is left "
                 "that could have instances"
             )
         steps = steps_of(self.config.POINTS, 1.0 / self.config.DATA.VOXEL_SIZE_M, is_training=split == "train")

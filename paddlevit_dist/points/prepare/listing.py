@@ -38,12 +38,10 @@ def find_files(root: str, suffix: str) -> Dict[str, str]:
                 continue
             stem, path = name[: -len(suffix)], os.path.join(folder, name)
             if stem in found:
-                raise UserError(
-                    f"scene {stem} is there twice, as {found[stem]} and {path}; remove or rename one of them"
-                )
+                raise UserError(f"scene {stem} exists twice, as {found[stem]} and {path}; remove or rename one of them")
             found[stem] = path
     if not found:
-        raise UserError(f"{root} holds no file that ends in {suffix}; give the folder that the scenes lie in")
+        raise UserError(f"{root} holds no file that ends in {suffix}; give the folder that holds the scenes")
     return found
 
 
@@ -95,13 +93,13 @@ def hold_out(found: Dict[str, str]) -> Dict[str, List[str]]:
 def _listed(path: str, found: Dict[str, str], root: str) -> List[str]:
     names = read_lines(path)
     if names is None:
-        raise UserError(f"list {path} does not exist; expected a file with one scene name in each line")
+        raise UserError(f"list {path} does not exist; expected a file with one scene name per line")
     names = [name if name in found else Path(name).stem for name in names]  # also with folder and ending
     for name in names:
         if name not in found:
             raise UserError(f"{path} names scene {name}, which is not in {root}; add its file or remove the line")
     if not names:
-        raise UserError(f"{path} names no scene; write one scene name in each line")
+        raise UserError(f"{path} names no scene; write one scene name per line")
     return names
 
 
@@ -160,14 +158,14 @@ def whole_labels(path: str, what: str, values: np.ndarray) -> np.ndarray:
     """Labels as int64, all negative ones as -100, and NaN too: CloudCompare writes it for points without a label.
 
     Raises:
-        UserError: one is no whole number.
+        UserError: one is not a whole number.
     """
     if values.dtype.kind == "f":
         values = np.where(np.isnan(values), values.dtype.type(IGNORED), values)
         wrong = ~(np.abs(values) < 2.0**31) | (np.rint(values) != values)
         if wrong.any():
             value = values[wrong.argmax()]
-            raise UserError(f"{path} has {what} {value:g}, which is no whole number; choose another property for it")
+            raise UserError(f"{path} has {what} {value:g}, which is not a whole number; choose another property for it")
     labels = values.astype(np.int64)
     return np.where(labels < 0, IGNORED, labels)
 

@@ -108,7 +108,7 @@ def load_arrays(path: str) -> List[np.ndarray]:
             "PointGroup's preparation writes it: write or copy it again"
         ) from error
     if not isinstance(value, (tuple, list)) or not all(isinstance(item, np.ndarray) for item in value):
-        raise UserError(f"{path} is no tuple of numpy arrays as PointGroup writes it; convert it to that or to PLY")
+        raise UserError(f"{path} is not a tuple of numpy arrays as PointGroup writes it; convert it to that or to PLY")
     return list(value)
 
 
@@ -120,14 +120,14 @@ def _load(path: str) -> Any:
         stream.seek(0)
         header = [restricted_load(stream) for _ in range(_LEGACY_HEADER)]
         if header[0] != _LEGACY_MAGIC:
-            raise UserError(f"{path} is no file of torch.save")
+            raise UserError(f"{path} is not a torch.save file")
         return restricted_load(stream)
 
 
 def _pickle_of(archive: zipfile.ZipFile, path: str) -> io.BytesIO:
     members = [item for item in archive.infolist() if item.filename.split("/")[1:] == ["data.pkl"]]
     if len(members) != 1 or members[0].compress_type != zipfile.ZIP_STORED:  # as torch writes it; no zip bomb
-        raise UserError(f"{path} is no file of torch.save")
+        raise UserError(f"{path} is not a torch.save file")
     content = io.BytesIO(archive.read(members[0]))
     content.name = path  # what messages call it
     return content

@@ -45,7 +45,7 @@ class ScanNetReader:
         splits = split_scenes(root, found, lists, LIST_NAME)
         if splits is None:
             raise UserError(
-                f"{root} does not tell which scenes are for training: put ScanNet's lists {LIST_NAME.format('train')} "
+                f"{root} does not say which scenes are for training: put ScanNet's lists {LIST_NAME.format('train')} "
                 f"and {LIST_NAME.format('val')} there, or give --train_list and --val_list"
             )
         return {
@@ -73,7 +73,7 @@ def _source(path: str, name: str, labelled: bool) -> Source:
         if not os.path.exists(files[-1]):
             raise UserError(
                 f"{files[-1]} is missing, which scene {name} needs; download it with ScanNet's script (--id {name} "
-                f"--type {suffix}), or take the scene out of its list"
+                f"--type {suffix}), or remove the scene from its list"
             )
     return Source(name, tuple(files), labelled)
 
@@ -112,7 +112,7 @@ def _instances(segments_path: str, objects_path: str, semantic: np.ndarray) -> n
         where = np.searchsorted(segments, own)
         if not len(own) or where.max() >= len(segments) or not np.array_equal(segments[where], own):
             raise UserError(
-                f"{objects_path}: object {number} has segments that {segments_path} has not; download both files again"
+                f"{objects_path}: object {number} has segments missing in {segments_path}; download both files again"
             )
         object_of_segment[where] = number
     instance = object_of_segment[position.reshape(-1)]  # (points,)
@@ -136,9 +136,9 @@ def _member(path: str, name: str) -> List[Any]:
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror or error}") from error
     except (ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{path} is damaged: no JSON with '{name}' ({error}); download it again") from error
+        raise UserError(f"{path} is damaged: not JSON with '{name}' ({error}); download it again") from error
     if not isinstance(value, list):
-        raise UserError(f"{path} is damaged: '{name}' is no list; download it again")
+        raise UserError(f"{path} is damaged: '{name}' is not a list; download it again")
     return value
 
 
@@ -149,5 +149,5 @@ def _numbers(path: str, what: str, values: Any) -> np.ndarray:
     except (TypeError, ValueError, OverflowError):
         numbers = None
     if numbers is None or numbers.ndim != 1:
-        raise UserError(f"{path} is damaged: {what} is no list of whole numbers; download it again")
+        raise UserError(f"{path} is damaged: {what} is not a list of whole numbers; download it again")
     return numbers

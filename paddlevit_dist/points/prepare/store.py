@@ -27,7 +27,7 @@ from ..data.scene_store import (
 from .coordinates import remarks_on
 from .listing import Source
 
-_DECIDING = ("version", "kind", "source")  # what a record must have alike to go on in its folder
+_DECIDING = ("version", "kind", "source")  # what a record must share to continue in its folder
 
 
 class Summary(NamedTuple):
@@ -97,7 +97,7 @@ def _begin(output: Path, record: Dict[str, Any]) -> Tuple[List[str], Dict[str, L
     """Make ``output``, or see that what it holds belongs to a preparation of the same data.
 
     Returns:
-        A line if that was one of an earlier version, whose scenes are all made anew; and what there is to say of the
+        A line if that was one of an earlier version, whose scenes are all rebuilt; and what there is to say of the
         scenes that are there, by their names.
     """
     try:
@@ -110,7 +110,7 @@ def _begin(output: Path, record: Dict[str, Any]) -> Tuple[List[str], Dict[str, L
         else:
             before = None
     except OSError as error:
-        raise UserError(f"{output} cannot be made or read: {error.strerror}; choose another folder") from error
+        raise UserError(f"{output} cannot be created or read: {error.strerror}; choose another folder") from error
     except ValueError as error:
         raise UserError(f"{output / RECORD_FILE} is damaged ({error}); choose a new folder") from error
     if before is None:
@@ -125,9 +125,7 @@ def _begin(output: Path, record: Dict[str, Any]) -> Tuple[List[str], Dict[str, L
     if not is_earlier:
         return [], before.get("remarks", {})
     _write_record(output, record)
-    line = (
-        f"{output} was of version {before['version']}, with coordinates as in the files: all its scenes were made anew"
-    )
+    line = f"{output} was of version {before['version']}, with coordinates as in the files: all its scenes were rebuilt"
     return [line], {}
 
 
@@ -148,7 +146,7 @@ def _is_there(path: str, key: bytes) -> bool:
         return False
     try:
         return read_header(path).key == key
-    except UserError:  # cut off, damaged or of another version: made anew
+    except UserError:  # cut off, damaged or of another version: rebuilt
         return False
 
 

@@ -208,7 +208,7 @@ def build_plan(coordinates: np.ndarray, spec: PlanSpec, num_scenes: Optional[int
         num_scenes: scenes of the batch; None takes the largest number in column 0.
 
     Returns:
-        ``{"plan_pairs": int32 (M,), "plan_header": bytes}``. The header is no array, so that it stays on the host:
+        ``{"plan_pairs": int32 (M,), "plan_header": bytes}``. The header is not an array, so that it stays on the host:
         reading it back from a GPU would make each step wait for the one before.
 
     Raises:

@@ -1,7 +1,7 @@
 """A furnished room as the points that a scanner would bring home.
 
 The generator is frozen: what it makes from a seed is part of every result that was reached on it. Who changes it raises
-``GENERATOR_VERSION`` and measures anew.
+``GENERATOR_VERSION`` and measures again.
 """
 
 from __future__ import annotations

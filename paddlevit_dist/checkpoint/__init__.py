@@ -2,7 +2,7 @@
 
 - ``store``: checkpoints of a run: written whole or not at all, verified, linked, pruned
 - ``load``: weights of any origin into a model, with a report of every name
-- ``weights``: which file a path means, and what in it are weights; ``download`` for addresses
+- ``weights``: which file a path means, and which of its content are weights; ``download`` for addresses
 - ``unpickling`` (Paddle's), ``torch_files`` (PyTorch's), ``safetensors_files``;
   ``refusal``: how a bad file is refused
 """

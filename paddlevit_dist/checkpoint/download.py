@@ -24,7 +24,7 @@ _FRAGMENT = "sha256="
 
 
 class Copy(NamedTuple):
-    """Where the content of an address lies, and what there is to say about it."""
+    """Where the content of an address is, and notices about it."""
 
     path: Path
     notices: Tuple[str, ...]
@@ -44,15 +44,15 @@ def cache_folder() -> Path:
 def local_copy(address: str, sha256: Optional[str] = None) -> Copy:
     """The content of ``address`` as a local file, fetched once; processes that want the same one wait for the first.
 
-    A ``file://`` address is read where it is. The checksum is compared each time, not only after fetching; a
-    copy that was spoilt on the disk is fetched again.
+    A ``file://`` address is read where it is. The checksum is verified each time, not only after fetching; a
+    copy that was corrupted on disk is fetched again.
 
     Args:
         address: ``http://``, ``https://`` or ``file://``, which may end in ``#sha256=<64 hexadecimal digits>``.
-        sha256: the same, given apart.
+        sha256: the same, given separately.
 
     Raises:
-        UserError: it cannot be fetched, ended early, or its content has another checksum.
+        UserError: it cannot be fetched, ended early, or its checksum differs.
     """
     address, expected = _split(address, sha256)
     try:
@@ -98,7 +98,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _fetch(address: str, path: Path, expected: Optional[str]) -> None:
-    """The file appears when it is whole and right."""
+    """The file appears once it is complete and verified."""
     with _opened(address) as response, atomic_file(path) as target:
         _compared(_copy(response, target, address), address, expected)
 

@@ -1,4 +1,4 @@
-"""Putting weights into a model, whoever saved them, and saying exactly what happened."""
+"""Loading weights into a model, whoever saved them, and reporting exactly what happened."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .weights import Weights, given_weights, read_weights
 
 Shape = Tuple[int, ...]
 
-# Whether an owner's Linear weights are (in, out) where no shape tells, as its own files have them.
+# Whether an owner's Linear weights are (in, out) where no shape decides it, as in its own files.
 _IN_PADDLE_LAYOUT = {"PaddleViT": True, "Google": True, "Hugging Face": False, "the authors'": False}
 
 
@@ -27,14 +27,14 @@ class LoadReport:
     Attributes:
         source: the file, or "the given state".
         origin: whose names and which layout of Linear weights were found.
-        loaded: taken over, those that had to be resized included.
+        loaded: copied, including those that had to be resized.
         resized: made to fit, such as a position embedding for another grid.
-        reinitialised: a classifier that the source lacks or has for other classes: it keeps its fresh weights.
-        missing: of the model, but not in the source or there in a shape that does not fit: not changed.
+        reinitialised: a classifier that the source lacks or has for other classes: it keeps its initial weights.
+        missing: of the model, but absent from the source or of a shape that does not fit: unchanged.
         unexpected: in the source, but not of the model.
         shapes: name -> (shape in the source, shape in the model); None where it does not exist.
-        loaded_fraction: share of the model's numbers that were loaded, the re-initialised ones aside.
-        notices: remarkable things, such as values that are not finite.
+        loaded_fraction: share of the model's numbers that were loaded, excluding the re-initialised ones.
+        notices: anything unusual, such as values that are not finite.
     """
 
     source: str
@@ -66,7 +66,7 @@ class LoadReport:
         return head + (", " + "; ".join(parts) if parts else "")
 
     def text(self) -> str:
-        """Several lines: all that was not simply taken over, with its shapes."""
+        """Several lines: everything that was not simply copied, with its shapes."""
         lines = [f"{self.source}: {self.origin}", self.summary()]
         kinds = {
             "resized": self.resized,
@@ -131,8 +131,8 @@ def load_weights(
             arrays or tensors.
         minimum_loaded: least share of the parameters, by number of elements and without a re-initialised classifier.
         strict: for evaluation: every parameter must be loaded, the classifier too.
-        part: the entry that is meant in a source that has several, such as "model_ema".
-        sha256: of the content of an address, in hexadecimal; ``#sha256=...`` behind the address means the same.
+        part: the entry to use in a source that has several, such as "model_ema".
+        sha256: of the content of an address, in hexadecimal; ``#sha256=...`` after the address means the same.
 
     Raises:
         UserError: the source cannot be read, or does not fit well enough.
@@ -187,7 +187,7 @@ def _in_our_names_and_layout(model: paddle.nn.Layer, weights: Weights) -> Tuple[
 
 
 def layout_of_owner(owner: str, weights: Weights) -> bool:
-    """Whether Linear weights are (in, out) where no shape tells: by whose names they have, then by the format."""
+    """Whether Linear weights are (in, out) where no shape decides it: by whose names they have, then by the format."""
     return _IN_PADDLE_LAYOUT.get(owner, weights.in_paddle_layout)
 
 

@@ -1,4 +1,4 @@
-"""What is said of a file that cannot be read or must not be."""
+"""Error messages for files that cannot be read or must not be."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Iterator
 from ..errors import UserError
 
 # What reading a damaged file may raise. Our own errors would be among them too: each reader's tests therefore read
-# whole files, of which nothing may be said to be damaged.
+# intact files, none of which may be called damaged.
 _SPOILT = (
     ArithmeticError,
     AttributeError,
@@ -40,8 +40,8 @@ def reading(name: str, kind: str, advice: str = "save it again with paddle.save"
     """Turn what goes wrong inside into one line about the file ``name``.
 
     Args:
-        kind: what the file was taken for, such as "paddle.save file".
-        advice: what the one who made a refused file can do.
+        kind: what the file was expected to be, such as "paddle.save file".
+        advice: what the author of a refused file can do.
 
     Raises:
         UserError: the file is unreadable, damaged or refused.

@@ -2,7 +2,7 @@
 
 Source: https://github.com/huggingface/safetensors, "Format". The length of the header comes first, 8 bytes; the header
 maps names to dtype, shape and the begin and end of the bytes; nothing in it can be executed.
-Written by hand because the safetensors package gives numpy no bfloat16 and takes a header that has a name twice.
+Written by hand because the safetensors package gives numpy no bfloat16 and accepts a header with duplicate names.
 """
 
 from __future__ import annotations

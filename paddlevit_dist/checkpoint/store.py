@@ -33,7 +33,7 @@ _NAME = re.compile(r"(epoch|update)_(\d+)")
 
 
 class RunState(NamedTuple):
-    """All that is needed, beside the configuration, to continue exactly where a run stopped.
+    """All that is needed, besides the configuration, to continue exactly where a run stopped.
 
     Attributes:
         position: epochs that are done, samples consumed of the one after them, updates since the start.
@@ -80,7 +80,7 @@ def save(
     temporary = folder / f".{final.name}.{os.getpid()}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for leftover in folder.glob(".*"):  # of a run that was killed while it saved
+        for leftover in folder.glob(".*"):  # of a run that was killed while saving
             _remove(leftover)
         temporary.mkdir()
         paddle.save(model.state_dict(), str(temporary / MODEL))
@@ -108,7 +108,7 @@ def save(
 
 
 def link(folder: Path, name: str, target: Path) -> None:
-    """Let the link ``folder/name`` point at the checkpoint ``target``, in one step."""
+    """Point the link ``folder/name`` at the checkpoint ``target``, atomically."""
     temporary = folder / f".{name}.{os.getpid()}"
     if temporary.is_symlink():
         temporary.unlink()
@@ -117,10 +117,10 @@ def link(folder: Path, name: str, target: Path) -> None:
 
 
 def prune(folder: Path, keep: Callable[[int], bool], update: int, keep_updates: int) -> None:
-    """Remove checkpoints that are neither linked nor wanted.
+    """Remove checkpoints that are neither linked nor to be kept.
 
-    Wanted are those of epochs for which ``keep(epoch)`` holds, and the newest ``keep_updates`` of updates up to the
-    present ``update``: later ones were left by a run that this one has begun again.
+    Kept are those of epochs for which ``keep(epoch)`` is true, and the newest ``keep_updates`` of updates up to the
+    present ``update``: later ones were left by a run that this one has restarted.
     """
     linked = {(folder / name).resolve().name for name in ("last", "best") if (folder / name).is_symlink()}
     numbers = sorted(number for kind, number, _ in _numbered(folder) if kind == "update" and number <= update)
@@ -191,10 +191,10 @@ def averaged_weights(directory: Path) -> Optional[Path]:
 
 
 def read_about(source: str) -> Optional[Dict[str, Any]]:
-    """What the checkpoint at ``source``, its directory or a file in it, says of its weights.
+    """What the checkpoint at ``source``, its directory or a file in it, says about its weights.
 
     Returns:
-        An empty dictionary for a checkpoint that was written before they said anything, None if ``source`` is no
+        An empty dictionary for a checkpoint from before they said anything, None if ``source`` is not a
         checkpoint of a run.
     Raises:
         UserError: its ``about.yaml`` cannot be read.
@@ -219,7 +219,7 @@ def newest_good(folder: Path, say: Callable[[str], None]) -> Optional[Path]:
     """The undamaged checkpoint that a run in ``folder`` should continue from, or None.
 
     The one that ``last`` points at comes first: a run that was resumed from an earlier epoch may have left later ones
-    of its former life. ``say`` is told about each damaged one.
+    from before. ``say`` gets a line about each damaged one.
     """
     last = (folder / "last").resolve().name
     for path in sorted(_newest_first(folder), key=lambda path: path.name != last):
@@ -233,13 +233,13 @@ def newest_good(folder: Path, say: Callable[[str], None]) -> Optional[Path]:
 
 
 def resolve(source: str, own_folder: Path, say: Callable[[str], None]) -> Optional[Path]:
-    """What ``-resume=source`` means: a checkpoint directory, or a file of weights alone, or None for a fresh start.
+    """What ``-resume=source`` means: a checkpoint directory, or a file of weights alone, or None to start from scratch.
 
     Args:
         source: "auto" (newest good checkpoint in ``own_folder``, else None), a checkpoint directory, a file in one, a
             run's output folder, or a ``.pdparams`` file (with or without extension) outside any checkpoint.
         own_folder: this run's ``checkpoints`` folder.
-        say: told about damaged checkpoints that are skipped for the newest good one beside them.
+        say: called about damaged checkpoints that are skipped for the newest good one beside them.
     Raises:
         UserError: nothing usable is there.
     """
@@ -281,7 +281,7 @@ def resolve(source: str, own_folder: Path, say: Callable[[str], None]) -> Option
 
 
 def is_newest(directory: Path) -> bool:
-    """Whether no later checkpoint lies beside this one."""
+    """Whether there is no later checkpoint beside this one."""
     return _newest_first(directory.resolve().parent)[0] == directory.resolve()
 
 
@@ -294,7 +294,7 @@ def _numbered(folder: Path) -> List[Tuple[str, int, Path]]:
 
 
 def _newest_first(folder: Path) -> List[Path]:
-    """The checkpoints in a folder by their place in the training; one of an update that does not tell it comes first,
+    """The checkpoints in a folder by their place in the training; one of an update that does not record it comes first,
     to be found damaged."""
 
     def place(entry: Tuple[str, int, Path]) -> Tuple[float, int, int]:
@@ -327,7 +327,7 @@ def _flush(path: Path) -> None:
 
 
 def _remove(path: Path) -> None:
-    """Take a directory out of sight first, so that a crash in between leaves nothing that looks complete."""
+    """Rename a directory out of sight first, so that a crash leaves nothing that looks complete."""
     if path.is_symlink() or path.is_file():
         path.unlink()
         return

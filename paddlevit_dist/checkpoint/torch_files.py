@@ -2,7 +2,7 @@
 
 Two formats: since PyTorch 1.6 a zip archive with one pickle and a file for each storage (the memory of one or more
 tensors), before that pickles one after another and the storages behind them. The pickles are read as those
-of ``unpickling`` are, with the few more names that tensors need.
+of ``unpickling`` are, with the few additional names that tensors need.
 
 Source: ``torch/serialization.py`` and ``torch/_utils.py`` (the functions ``_rebuild_*``) of PyTorch.
 """

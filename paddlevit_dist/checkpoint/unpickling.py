@@ -1,9 +1,9 @@
 """Reading what ``paddle.save`` writes without executing anything that the file asks for.
 
-A pickle is a program, which is gone through twice. ``pickletools.genops`` lists its instructions, and only those that
+A pickle is a program, and is processed twice. ``pickletools.genops`` lists its instructions, and only those that
 ``paddle.save`` uses (protocols 2 to 4) may occur; then ``pickle.Unpickler`` carries them out. A name in the file is
 only a key into a table of ``calls``: nothing is imported and no function of the file's choice is called. Memory stays
-in proportion to the file: a length is compared with the bytes that are left before it is believed, and arrays together
+in proportion to the file: a length is compared with the bytes that are left before it is trusted, and arrays together
 may not hold more bytes than the file does. Strings of Python 2 are read as Latin-1, so that published datasets of that
 age can be read too.
 
@@ -71,7 +71,7 @@ _NDARRAY = Name("numpy", "ndarray")
 
 
 class Budget:
-    """What the arrays of one file may still take.
+    """The memory that the arrays of one file may still take.
 
     Attributes:
         bytes_left: protocol 2 makes each array twice, first its bytes, then the array; hence twice the file's size.
@@ -90,7 +90,7 @@ class Budget:
 
 
 class StandIn:
-    """What the file gets for a name: it can be called, compared and passed on, but not changed."""
+    """Stands in for a name in the file: it can be called, compared and passed on, but not changed."""
 
     __slots__ = ("_budget", "_function", "name")
 
@@ -143,7 +143,7 @@ _LONGEST_NAME = 200  # longer texts are only known to be texts
 
 
 class RestrictedUnpickler(pickle.Unpickler):
-    """Reads the pickle at a stream's position; what it may do is looked at before the first instruction is carried out.
+    """Reads the pickle at a stream's position; what it may do is checked before the first instruction is executed.
 
     Attributes:
         calls: what each name may do when the file calls it: a function of the budget and the file's arguments; None if

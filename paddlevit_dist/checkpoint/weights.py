@@ -1,4 +1,4 @@
-"""Weights from a file: which file a path means, and what in it are weights."""
+"""Weights from a file: which file a path means, and which of its content are weights."""
 
 from __future__ import annotations
 
@@ -122,8 +122,8 @@ class Weights(NamedTuple):
     Attributes:
         name: of the source, for messages.
         state: arrays by name, bfloat16 as float32, without a wrapper and without a prefix that all names share.
-        in_paddle_layout: whether its Linear weights are (in, out), if nothing else tells: what the format is for.
-        notices: remarkable things about the source.
+        in_paddle_layout: whether its Linear weights are (in, out), if nothing else decides it: the format's convention.
+        notices: anything unusual about the source.
     """
 
     name: str
@@ -138,8 +138,8 @@ def read_weights(source: Union[str, os.PathLike], part: Optional[str] = None, sh
     Args:
         source: a ``.pdparams`` (with or without its extension), ``.safetensors``, ``.npz`` or PyTorch file (``.pth``,
             ``.pt``, ``.bin``, ``.ckpt``); a directory with one of them; or an ``http(s)://`` or ``file://`` address of
-            a file, with ``#sha256=...`` behind it if its content is known.
-        part: the entry that is meant in a file of several, such as "model_ema".
+            a file, with ``#sha256=...`` after it if its content is known.
+        part: the entry to use in a file of several, such as "model_ema".
         sha256: the same as in the address, in hexadecimal.
 
     Raises:
@@ -221,7 +221,7 @@ def find_weights_file(path: Union[str, os.PathLike]) -> Path:
 
 
 def checkpoint_in(path: Union[str, os.PathLike]) -> Path:
-    """The checkpoint that a run's folder stands for where weights are wanted: ``best``, else ``last``.
+    """The checkpoint that a run's folder means where weights are wanted: ``best``, else ``last``.
 
     Any other path is what it is; ``~`` is the home folder."""
     given = Path(path).expanduser()
@@ -229,7 +229,7 @@ def checkpoint_in(path: Union[str, os.PathLike]) -> Path:
         for name in ("best", "last"):
             if (folder / name).is_dir() and (folder / name).is_symlink():
                 return folder / name
-        for kind in ("epoch", "update"):  # links do not survive every way of copying
+        for kind in ("epoch", "update"):  # links do not survive every method of copying
             numbered = sorted(folder.glob(f"{kind}_[0-9]*"))
             if numbered:
                 return numbered[-1]
@@ -237,8 +237,8 @@ def checkpoint_in(path: Union[str, os.PathLike]) -> Path:
 
 
 def evaluated_weights(source: Union[str, os.PathLike]) -> str:
-    """What ``source`` means where a run's scores are to be met again: the averaged weights of a checkpoint that has
-    some, the checkpoint that a run's folder stands for, else ``source`` as it is."""
+    """What ``source`` means where a run's scores are to be reproduced: the averaged weights of a checkpoint that has
+    some, the checkpoint that a run's folder means, else ``source`` as it is."""
     if is_address(source):
         return str(source)
     checkpoint = checkpoint_in(source)

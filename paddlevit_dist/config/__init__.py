@@ -1,7 +1,7 @@
 """Configuration: defaults, then YAML files (BASE first), then the command line; merged, checked and frozen once. The
-keys stand in tables beside their readers: ``engine/settings.py``, ``images/settings.py`` and so on.
+keys are in tables beside their readers: ``engine/settings.py``, ``images/settings.py`` and so on.
 
-``load(argv)`` is the whole way: read the command line, read the files it names, check every value against the table of
+``load(argv)`` does it all: read the command line, read the files it names, check every value against the table of
 keys, check what must fit together, freeze. Nothing here imports paddle.
 """
 

@@ -1,5 +1,5 @@
-"""What must fit together among values that are each valid by themselves: task, dataset and model; keys and the task
-that should read them; and what each table says of its own."""
+"""What must fit together among values that are individually valid: task, dataset and model; keys and the task
+that should read them; and what each table checks itself."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def check(given: Given) -> list[str]:
         UserError: a key was set that the task does not read, or two values contradict each other.
     """
     task = given.values.TASK
-    tables = key_tables(task) if task in TABLES else key_tables()[:1]  # of the rest, nobody knows how it reads them
+    tables = key_tables(task) if task in TABLES else key_tables()[:1]  # nobody knows how it reads the rest
     notices = _foreign(given)
     for table in tables:
         notices += table.check(given)
@@ -48,7 +48,7 @@ def check(given: Given) -> list[str]:
 
 
 def _whole_files(given: Given) -> set[str]:
-    """The files among the sources that a run has written: they hold every key, and nobody has chosen the defaults."""
+    """The sources that were written by a run: they hold every key, and nobody chose the defaults."""
     names = [key.name for key in key_tables()[0].keys]
     sources = [given.settings[name].source for name in names if name in given]
     return {source for source in sources if sources.count(source) > _SHARE_OF_A_WHOLE * len(names)} - {COMMAND_LINE}
@@ -89,7 +89,7 @@ def _readers(settings: list[Setting]) -> str:
 
 
 def _unused(given: Given, tables: list[Table]) -> Iterator[str]:
-    """A line for each key that somebody set and that this run does not read.
+    """One line per key that was set and that this run does not read.
 
     Nothing is said of a recipe's training keys in an evaluation, nor of a BASE file's where another file has chosen
     otherwise: that is what recipes and BASE are for.

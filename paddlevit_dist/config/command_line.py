@@ -197,7 +197,7 @@ def _is_flag(word: str) -> bool:
 
 
 def _typed(name: str, value: str) -> Any:
-    """Texts and numbers are read by their key; what else a word may stand for (true, a list) YAML knows."""
+    """Texts and numbers are parsed by their key; YAML parses anything else (true, a list)."""
     key = keys().get(name)
     if key and key.kind == "path" and key.optional and not value.strip():
         raise UserError(f"command line: {name} is empty: is a shell variable not set? Leave it out, or write None")
@@ -234,7 +234,7 @@ def _guess(word: str) -> str:
 
 def help_text(argv: Sequence[str] = ("-h",)) -> str:
     """What ``-h`` prints: the flags by group, then the keys of the task that the other words name, then those of every
-    run, and behind ``-h all`` those of other tasks."""
+    run, and with ``-h all`` those of other tasks."""
     lines = [f"usage: {USAGE}", "", "example:", f"  {EXAMPLE}"]
     group = None
     for flag in FLAGS.values():
@@ -286,7 +286,7 @@ def _row(left: str, right: str, width: int) -> list[str]:
 
 
 def _task_of(words: Sequence[str]) -> str:
-    """The task that the words choose, as far as they can be understood: help is for those who got them wrong, too."""
+    """The task that the words choose, as far as they can be parsed: those who got them wrong need help, too."""
     try:
         given, overrides = _read(words)
         settings = {setting.name: setting.value for cfg in given.get("cfg", [])[-1:] for setting in files.read(cfg)}

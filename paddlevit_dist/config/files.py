@@ -1,4 +1,4 @@
-"""YAML files: read safely, BASE files first, as a list of settings with the line each one stands on."""
+"""YAML files: read safely, BASE files first, as a list of settings with the line of each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def read(path: str) -> list[Setting]:
     """Every setting of the file and of the BASE files it names, in the order in which later ones win.
 
     Raises:
-        UserError: a file is missing, unreadable, no YAML, no mapping, has a key twice, or BASE is circular.
+        UserError: a file is missing, unreadable, not YAML, not a mapping, has a duplicate key, or BASE is circular.
     """
     path = os.path.expanduser(path)
     if not os.path.isfile(path):
@@ -104,7 +104,7 @@ def _parse(path: str, label: str) -> tuple[dict[Any, Any], Lines]:
 
 
 def _walk(node: yaml.Node, path: tuple[str, ...], lines: Lines, seen: set[int], label: str) -> None:
-    """Note the line of each key, and refuse a key that stands twice in one mapping (YAML's loader keeps the last)."""
+    """Note the line of each key, and refuse a key that appears twice in one mapping (YAML's loader keeps the last)."""
     if id(node) in seen or not isinstance(node, (yaml.MappingNode, yaml.SequenceNode)):
         return
     seen.add(id(node))

@@ -36,7 +36,7 @@ class Mismatch(ValueError):
 
 @dataclass(frozen=True)
 class Range:
-    """Numbers from ``low`` to ``high``; an open end excludes its bound, ``also`` are single numbers beside it."""
+    """Numbers from ``low`` to ``high``; an open end excludes its bound, ``also`` are single numbers outside it."""
 
     low: float = -math.inf
     high: float = math.inf
@@ -81,7 +81,7 @@ class Key:
         choices: the values allowed, None for any; texts are compared without case.
         many: the value is a sequence; ``length`` items if that is not None.
         optional: None is allowed and means "not set".
-        words: texts that may stand in place of a sequence.
+        words: texts allowed in place of a sequence.
         or_many: the value is one item or a list of them, such as a number for each stage.
     """
 
@@ -98,7 +98,7 @@ class Key:
     or_many: bool = False
 
     def expected(self) -> str:
-        """What the key may hold, in words that fit behind "expected "."""
+        """What the key may hold, in words that follow "expected "."""
         one, several = _KINDS[self.kind]
         if self.choices:
             words = f"one of {', '.join(str(choice) for choice in self.choices)}"
@@ -156,7 +156,7 @@ class Key:
 
 
 def optional(name: str, kind: str, meaning: str, within: Range | None = None) -> Key:
-    """A key that is not set unless somebody does."""
+    """A key that is unset by default."""
     return Key(name, None, kind, meaning, within, optional=True)
 
 
@@ -270,7 +270,7 @@ def value_of(values: CfgNode, name: str) -> Any:
 class Unused(NamedTuple):
     """Keys that nobody reads because of the value of another key, ``because``; ``why`` says more, with {} in its place.
 
-    A name that ends with a dot stands for all keys of that section.
+    A name that ends with a dot means all keys of that section.
     """
 
     names: tuple[str, ...]
@@ -284,12 +284,12 @@ def _nothing(*_: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """The keys that one room reads, and what it knows of them. It stands in a module without Paddle beside the reader;
+    """The keys that one package reads, and its rules for them. It is in a Paddle-free module beside the reader;
     the registry names it for each task that reads it.
 
     Args:
-        keys: the rows; defaults stand nowhere else.
-        training: names of those that an evaluation does not read; a dot at the end stands for a whole section.
+        keys: the rows; defaults are nowhere else.
+        training: names of those that an evaluation does not read; a dot at the end means a whole section.
         complete: ``complete(values, settings, all_settings)`` fits values that nobody set to those that somebody did,
             in place, and returns notices; ``settings`` are those that count, ``all_settings`` also those they replaced.
         check: ``check(given)`` raises ``UserError`` where two values contradict each other, and returns notices.

@@ -56,9 +56,9 @@ def load(argv: Sequence[str], example: str | None = None) -> Configuration:
     """Read the command line and the files it names; merge over the defaults, check, freeze.
 
     Args:
-        example: the YAML file that stands in where the command line names neither a file nor data; data without a file
+        example: the YAML file to use where the command line names neither a file nor data; data without a file
             is then an error, names have to be registered, and a dataset that nothing names is guessed from
-            DATA.DATA_PATH. None: the defaults stand alone, and names are looked up by who uses them.
+            DATA.DATA_PATH. None: only the defaults, and names are looked up by whoever uses them.
     Raises:
         UserError: a flag, a file, a key or a value is wrong, or values do not fit together.
         SystemExit: help was asked for, and printed.
@@ -114,7 +114,7 @@ def _example_unless_data(settings: list[Setting], example: str) -> str | None:
 
 
 def _reads_no_path(known: dict[str, Setting], values: CfgNode) -> bool:
-    """Whether a path was given that nobody would read: no dataset is named, or a recipe's comes with the package.
+    """Whether a path was given that nothing would read: no dataset is named, or a recipe's comes with the package.
 
     Raises:
         UserError: path and embedded dataset were given side by side.
@@ -152,7 +152,7 @@ def _with_guessed_dataset(known: dict[str, Setting], values: CfgNode) -> tuple[d
 
 
 def _recipe_epochs(settings: list[Setting]) -> int:
-    """TRAIN.NUM_EPOCHS without what the command line says of it."""
+    """TRAIN.NUM_EPOCHS before the command line changes it."""
     key = keys()["TRAIN.NUM_EPOCHS"]
     in_files = [setting for setting in settings if setting.name == key.name and setting.source != COMMAND_LINE]
     return key.parse(in_files[-1].value) if in_files else key.default
@@ -248,7 +248,7 @@ def dump_yaml(values: CfgNode) -> str:
 
 def _describe(values: CfgNode, sources: dict[str, str]) -> str:
     """The same tree with the source of each value in a column of comments. A long value pushes its comment aside, a
-    very long one puts it on the line above; of a source that is too long the end is shown."""
+    very long one puts it on the line above; a source that is too long is cut to its end."""
     lines = _lines(values)
     column = max(len(line) for line, _ in lines if len(line) <= COLUMNS // 2)
     described = []

@@ -1,4 +1,4 @@
-"""All keys, collected from the tables that stand beside their readers (``registry.TABLES``), and the tree of their
+"""All keys, collected from the tables beside their readers (``registry.TABLES``), and the tree of their
 values."""
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def _keys(tables: tuple[Table, ...]) -> dict[str, Key]:
 
 
 def sections() -> frozenset[str]:
-    """Dotted names of what may hold keys in a file, PaddleViT's too."""
+    """Dotted names of the sections of a file, PaddleViT's too."""
     return _sections(tuple(key_tables()))
 
 

@@ -1,7 +1,7 @@
-"""What rooms may ask of one another. Everything else about an object is its own business.
+"""What packages may ask of one another. Everything else about an object is private.
 
 - ``dataset``: samples on disk (``Dataset``) and samples with their transforms (``Samples``)
-- ``model``: a network with its variants, key maps, layers in order
+- ``model``: a network with its variants, key maps and ordered layers
 - ``task``: what the engine asks of a subject
 - ``adapter``, ``user_models``: what users registered without these base classes
 """

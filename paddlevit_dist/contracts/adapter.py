@@ -1,4 +1,4 @@
-"""Wraps what users register without our base classes: the only place that looks at what an object happens to have."""
+"""Wraps what users register without our base classes: the only place that probes objects for attributes."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any, Callable, Tuple, Type, cast
 
 
 def adopt(instance: Any, contract: type) -> Any:
-    """``instance`` as one of ``contract``: itself if it is one, else with its own attributes and methods before the
+    """``instance`` as one of ``contract``: itself if it is one, else its own attributes and methods override the
     defaults of ``contract``.
 
     Its class changes, nothing is copied; its pickle is that of its own class.
     """
     if not isinstance(instance, contract):
-        instance.__class__ = _mixed(cast(Any, type(instance)), contract)  # mypy takes no class for hashable
+        instance.__class__ = _mixed(cast(Any, type(instance)), contract)  # mypy considers no class hashable
     return instance
 
 

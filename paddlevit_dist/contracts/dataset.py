@@ -13,13 +13,13 @@ from .adapter import adopt_class
 
 
 class About(NamedTuple):
-    """What is known of a dataset without reading a sample.
+    """What is known about a dataset without reading a sample.
 
     Attributes:
         holds: what a sample is: "pictures", "scenes" (of points) or "volumes".
         class_names: name of each class, or of each landmark, in the order of their numbers; None: they have none.
-        num_classes: number of them, without an ignored one; None: labels are not classes.
-        ignore_label: the label of what counts neither in losses nor in metrics; None: everything counts.
+        num_classes: their number, excluding an ignored one; None: labels are not classes.
+        ignore_label: the label excluded from losses and metrics; None: everything counts.
         labels: int (samples,), the class of each sample; None: unknown without reading them, or they have none.
     """
 
@@ -31,7 +31,7 @@ class About(NamedTuple):
 
 
 class Dataset:
-    """The samples of one split as they lie on disk, or as they are made: without transforms, without Paddle.
+    """The samples of one split as stored on disk, or as generated: without transforms, without Paddle.
 
     Built in the parent process, by ``open``; then pickled to the workers and forked into their loader processes, where
     ``read`` is called. Its pickle holds names of files and scalars only: what is large is memory-mapped on first use.
@@ -49,24 +49,24 @@ class Dataset:
     notices: Sequence[str] = ()
 
     def __init__(self, data_path: Optional[str], split: str, cache_folder: Optional[Path]) -> None:
-        """Open ``split``, usually "train" or "val"; any other name may exist. What is made once goes to
+        """Open ``split``, usually "train" or "val"; any other name may exist. Anything made once goes to
         ``cache_folder``.
 
         Raises:
-            UserError: the data are missing or damaged, or have no such split.
+            UserError: the data are missing or damaged, or lack that split.
         """
         raise NotImplementedError
 
     @classmethod
     def open(cls, config: Any, split: str, cache_folder: Path) -> Dataset:
-        """The dataset that the configuration describes; one that reads keys of its own overrides this."""
+        """The dataset that the configuration describes; one with its own keys overrides this."""
         return cls(config.DATA.DATA_PATH, split, cache_folder)
 
     def __len__(self) -> int:
         raise NotImplementedError
 
     def read(self, index: int) -> Any:
-        """Sample ``index``, from 0. What it is follows from ``holds``: ``(picture, label)``, a ``Scene``, or
+        """Sample ``index``, from 0. Its type follows from ``holds``: ``(picture, label)``, a ``Scene``, or
         ``(Decoded, points)`` of a volume.
 
         Raises:
@@ -80,7 +80,7 @@ class Dataset:
 
     @property
     def about(self) -> About:
-        """What is known of it without reading a sample."""
+        """What is known about it without reading a sample."""
         names = None if self.class_names is None else tuple(self.class_names)
         return About(self.holds, names, self.num_classes, self.ignore_label, self.labels)
 
@@ -101,7 +101,7 @@ class Samples:
         raise NotImplementedError
 
     def sample(self, index: int, generator: np.random.Generator) -> Any:
-        """Sample ``index`` as ``Task.collate`` takes it; all that is random comes from ``generator``.
+        """Sample ``index`` as ``Task.collate`` takes it; all randomness comes from ``generator``.
 
         Raises:
             UserError: it cannot be read; the message names its file.
@@ -114,12 +114,12 @@ class Samples:
 
     def draw_order(self, generator: np.random.Generator) -> Optional[np.ndarray]:
         """An epoch's indices, int (samples,), some perhaps several times; None: a plain permutation. Called by the
-        sampler of every rank with equal generators."""
+        sampler of every rank with identical generators."""
         return None
 
 
 def dataset_class(config: Any, contract: Type[OfTask]) -> Type[OfTask]:
-    """The class of the dataset DATA.DATASET, as one of the kind that a task reads.
+    """The class of the dataset DATA.DATASET, as a subclass of the kind that a task reads.
 
     Args:
         contract: that kind; it gives a dataset that was registered without a base class its defaults.

@@ -1,4 +1,4 @@
-"""A model: what the other rooms may ask of a network. What a network does not say differently, the defaults say."""
+"""A model: what other packages may ask of a network, with defaults for whatever a network does not override."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KeyMap = Callable[[Mapping[str, Any]], Dict[str, Any]]
 class Model(nn.Layer):
     """Base class of the networks that ``create_model`` builds.
 
-    A subclass is a family. It takes ``num_classes`` and all that can be set about it as named arguments with defaults,
+    A subclass is a family. It takes ``num_classes`` and its other options as keyword arguments with defaults,
     and ``image_size`` where it is built for pictures of one size; the registry maps the family's names to it.
     Models live in the training processes, the same on each rank; a loader process has none.
     """
@@ -49,7 +49,7 @@ class Model(nn.Layer):
 
     @classmethod
     def options(cls) -> Dict[str, Any]:
-        """What ``build`` can set, beside the number of classes and the image size, with its default."""
+        """What ``build`` can set, besides the number of classes and the image size, with its default."""
         parameters = inspect.signature(cls).parameters.values()
         return {p.name: p.default for p in parameters if p.name not in ("num_classes", "image_size")}
 
@@ -85,7 +85,7 @@ class Model(nn.Layer):
         return family(num_classes=num_classes, **chosen)
 
     def forward_features(self, x: Any) -> Any:
-        """What the classifier is given."""
+        """The input of the classifier."""
         raise NotImplementedError
 
     def features(self, x: paddle.Tensor) -> List[paddle.Tensor]:
@@ -100,11 +100,11 @@ class Model(nn.Layer):
         )
 
     def reset_classifier(self, num_classes: int) -> None:
-        """Replace the last layers by fresh ones for ``num_classes``, or by nothing for 0."""
+        """Replace the last layers with newly initialised ones for ``num_classes``, or with nothing for 0."""
         raise NotImplementedError
 
     def resize_parameter(self, name: str, value: np.ndarray) -> Optional[np.ndarray]:
-        """``value`` of the parameter ``name``, whose shape differs, made to fit this model; None if it cannot be.
+        """``value`` of the parameter ``name``, whose shape differs, made to fit this model; None if that is impossible.
         Called while weights are loaded."""
         return None
 
@@ -114,9 +114,9 @@ class Model(nn.Layer):
 
     def layer_groups(self) -> List[List[str]]:
         """Names of all parameters, grouped from the input to the head by how far they are from it: under
-        TRAIN.LAYER_DECAY a group learns slower than the next.
+        TRAIN.LAYER_DECAY a group learns more slowly than the next.
 
-        By default the embedding, then each layer of ``layer_names`` with what lies between it and the next, then all
+        By default the embedding, then each layer of ``layer_names`` with what is between it and the next, then all
         that follows the last one; a single group without such layers.
         """
         names = [name for name, _ in self.named_parameters()]
@@ -130,12 +130,12 @@ class Model(nn.Layer):
         return [layer for name, layer in self.named_sublayers() if pattern and re.fullmatch(pattern, name)]
 
     def learn_from_teacher(self) -> None:
-        """Called before a training with a teacher: a model with a classifier of its own for the teacher's labels
+        """Called before training with a teacher: a model with a separate classifier for the teacher's labels
         returns two logits from then on in training mode, the labels' and the teacher's."""
 
 
 def groups_by_layers(names: Sequence[str], layers: str) -> List[List[str]]:
-    """``names`` of parameters in the order of the network: what comes before the first layer, each layer with what lies
+    """``names`` of parameters in the order of the network: what comes before the first layer, each layer with what is
     between it and the next, and what follows the last.
 
     Args:

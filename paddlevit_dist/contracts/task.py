@@ -23,7 +23,7 @@ class Term(NamedTuple):
     Attributes:
         sum: scalar tensor, added up over the micro-batch.
         count: what its mean divides by; a number, or a tensor where it exists only after the forward pass.
-        weight: its share in the loss; 0 for a quantity that is only shown.
+        weight: its weight in the loss; 0 for a quantity that is only reported.
     """
 
     sum: paddle.Tensor
@@ -32,7 +32,7 @@ class Term(NamedTuple):
 
 
 class Step(NamedTuple):
-    """Where in the training a micro-batch is.
+    """The position of a micro-batch in the training run.
 
     Attributes:
         epoch: from 1.
@@ -48,7 +48,7 @@ class Step(NamedTuple):
 
 
 class Metrics:
-    """Additive evaluation state: sums and counts that are divided once, when all ranks' have been added.
+    """Additive evaluation state: sums and counts that are divided once, after those of all ranks have been added.
 
     A subclass keeps float64 and int64 tensors or numbers in ``state``.
     """
@@ -66,7 +66,7 @@ class Metrics:
 
 
 class PredictionWriter:
-    """Writes what the model predicts in an evaluation, or gathers it to be written in the end. One on each rank."""
+    """Writes what the model predicts in an evaluation, or collects it to be written at the end. One per rank."""
 
     def finish(self) -> List[str]:
         """Called on every rank when all of them have evaluated their last batch; lines for the log of the main
@@ -75,12 +75,12 @@ class PredictionWriter:
 
 
 class EvaluationStep(NamedTuple):
-    """What a batch of an evaluation is added to.
+    """What an evaluation accumulates its batches into.
 
     Attributes:
         metrics: what ``build_metrics`` has made on this rank.
         writer: what ``prediction_writer`` has made on this rank; None: predictions are not written.
-        epoch: that was trained last, from 1; None where nothing is trained.
+        epoch: the last one trained, from 1; None where nothing is trained.
     """
 
     metrics: Any
@@ -89,7 +89,7 @@ class EvaluationStep(NamedTuple):
 
 
 class ExportParts(NamedTuple):
-    """What an exported model needs beside its weights.
+    """What an exported model needs besides its weights.
 
     Attributes:
         channels: of its input, float32 (batch, channels, height, width), normalised.
@@ -103,8 +103,8 @@ class ExportParts(NamedTuple):
 class Task:
     """Base class of all tasks: functions in, values out. Nothing outside sets an attribute of it.
 
-    Made in the parent process from the frozen configuration. There ``build_dataset`` is called for each split, and may
-    keep what follows from the data; then the task is pickled to the workers, so it has to be small. Each worker calls
+    Built in the parent process from the frozen configuration. There ``build_dataset`` is called for each split, and may
+    keep what it derives from the data; then the task is pickled to the workers, so it must be small. Each worker calls
     ``build_model`` once, then the steps; its loader processes, forked from it, call ``collate`` and ``counts``.
 
     Args:
@@ -141,7 +141,7 @@ class Task:
         return bool(self.config.EVAL and self.config.SAVE_PREDICTIONS)
 
     def build_dataset(self, split: str, cache_folder: Path) -> Samples:
-        """The samples of "train" or "val", with what is to be said of them in their ``notices``.
+        """The samples of "train" or "val", with anything worth reporting in their ``notices``.
 
         Args:
             cache_folder: for what is made once, such as indices and decoded volumes.
@@ -152,7 +152,7 @@ class Task:
         raise NotImplementedError
 
     def describe_samples(self, samples: Any) -> str:
-        """How many there are, by class where that is known: what the first lines of a run say of a split."""
+        """How many there are, by class where known: what the first lines of a run say about a split."""
         return f"{len(samples):,} {self.sample_name}"
 
     def collate(self, samples: Sequence[Any]) -> Dict[str, Any]:
@@ -165,7 +165,7 @@ class Task:
         raise NotImplementedError
 
     def build_model(self, num_classes: Optional[int] = None) -> paddle.nn.Layer:
-        """The model with fresh weights, on every rank the same.
+        """The model with initial weights, the same on every rank.
 
         Args:
             num_classes: its outputs where no data were opened, as for an export; else they follow from the data.
@@ -176,8 +176,8 @@ class Task:
         raise NotImplementedError
 
     def check_model(self) -> List[str]:
-        """What can be told of the configured model without data, weights or memory: lines about what a run would still
-        need. Called by -show_config.
+        """What can be said about the configured model without data, weights or memory: lines about what a run still
+        needs. Called by -show_config.
 
         Raises:
             UserError: ``build_model`` would refuse the configuration.
@@ -190,21 +190,21 @@ class Task:
         return None
 
     def about_input(self) -> Dict[str, Any]:
-        """Everything about how samples are made that the weights have learned to expect (orientation, range of
+        """Everything about how samples are made that the weights have come to expect (orientation, range of
         colours, ...), as plain YAML values by name. It is kept in each checkpoint's ``about.yaml``; evaluating or
         resuming with other values is an error. Called on every rank, after ``build_model``."""
         return {}
 
     def about_data(self, samples: Any) -> Dict[str, Any]:
-        """What identifies the samples of a split wherever they lie, as plain YAML values by name: "samples" (how many),
+        """What identifies the samples of a split, wherever stored, as plain YAML values by name: "samples" (how many),
         "classes" (names in the order of their numbers), "number of classes" and "labels" (a digest), each where it is
         known. It is kept in each checkpoint; a resumed training with others runs differently, an evaluation must
         have the classes."""
         return {"samples": len(samples)}
 
     def notices_of_old_weights(self) -> List[str]:
-        """Lines for the log when one of our checkpoints is loaded that says nothing about its input: it was written
-        before ``about.yaml`` was, and may have seen other samples than this version makes."""
+        """Lines for the log when one of our checkpoints is loaded without a description of its input: it was written
+        before ``about.yaml`` existed, and may have seen other samples than this version makes."""
         return []
 
     def recomputed_layers(self, model: paddle.nn.Layer) -> List[paddle.nn.Layer]:
@@ -234,7 +234,7 @@ class Task:
         raise UserError(f"SAVE_PREDICTIONS: task {self.config.TASK} writes no predictions; leave it out")
 
     def export_parts(self) -> ExportParts:
-        """What an exported model needs beside its weights.
+        """What an exported model needs besides its weights.
 
         Raises:
             UserError: its models cannot be exported.

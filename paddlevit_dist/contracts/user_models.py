@@ -1,4 +1,4 @@
-"""Models that users wrote without the base class, as rooms ask a ``Model``: the only place where a model is probed."""
+"""Users' models without the base class, behind the interface of ``Model``: the only place where a model is probed."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from paddle import nn
 
 from .model import Model, groups_by_layers
 
-# As they are usually called: blocks.N, layers.N, layers.N.blocks.M, stages.N.blocks.M, block1.N.
+# The usual names: blocks.N, layers.N, layers.N.blocks.M, stages.N.blocks.M, block1.N.
 _USUAL_LAYERS = r".*?\b(?:blocks|layers|stages|block\d)\.\d+(?:\.blocks\.\d+)?"
 
 
 class UserFamily:
-    """What ``register_model`` was given: a function or a class that is called with ``(name, num_classes=,
+    """The argument of ``register_model``: a function or a class that is called with ``(name, num_classes=,
     image_size=, **options)``."""
 
     def __init__(self, target: Callable[..., Any]) -> None:
@@ -49,8 +49,8 @@ class UserFamily:
 
 class UserModel:
     """A network of any class. Each attribute and method is that of ``Model``; what the network has under the same name
-    is taken, and the defaults otherwise. It stands beside the network and not among its bases: there ``Model.features``
-    would hide a sublayer that is called so.
+    is taken, and the defaults otherwise. It wraps the network instead of being its base: as a base, ``Model.features``
+    would hide a sublayer of that name.
     """
 
     def __init__(self, layer: nn.Layer) -> None:
@@ -69,7 +69,7 @@ class UserModel:
         return groups_by_layers([name for name, _ in self.layer.named_parameters()], _USUAL_LAYERS)
 
     def recomputed_layers(self) -> List[nn.Layer]:
-        """What stands in the lists named ``blocks``."""
+        """The contents of the lists named ``blocks``."""
         return [
             block
             for name, layers in self.layer.named_sublayers()
@@ -83,7 +83,7 @@ class UserModel:
 
 
 def contract_of(layer: nn.Layer) -> Union[Model, UserModel]:
-    """Whom to ask about a network: itself, if it is a ``Model``."""
+    """The ``Model`` interface of a network: itself, if it is a ``Model``."""
     return layer if isinstance(layer, Model) else UserModel(layer)
 
 

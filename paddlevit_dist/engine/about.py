@@ -14,7 +14,7 @@ from ..config import dump_yaml
 from ..contracts.task import Task
 from ..errors import UserError
 
-# Settings that change no number of a training: where things lie, what is told and when, and how a step is carried out.
+# Settings that change no number of a training run: where things are, what is reported when, how a step is computed.
 # Processes and batches count by their product, which is compared as "effective batch".
 _NEUTRAL = frozenset(
     """
@@ -25,7 +25,7 @@ _NEUTRAL = frozenset(
     """.split()
 )
 
-# Settings of a start, not of the training: what is resumed, and to where.
+# Settings of one start, not of the training: what is resumed, and where it is written.
 _OF_THE_START = frozenset(
     """
     BASE SAVE EVAL ALLOW_CHANGES MODEL.PRETRAINED MODEL.PRETRAINED_PART MODEL.MINIMUM_LOADED MODEL.RESUME
@@ -46,7 +46,7 @@ class Change(NamedTuple):
 def changed_settings(before: Mapping[str, Any], now: Mapping[str, Any]) -> List[Change]:
     """The settings that differ, in the order in which ``now`` has them.
 
-    A key that only one side knows is of another version of this package and left out.
+    A key that only one side knows comes from another version of this package and is left out.
 
     Args:
         before, now: configurations as nested mappings.
@@ -132,12 +132,12 @@ def require_same_classes(source: str, config: Any, task: Task, samples: Any) -> 
 
 
 def _known(facts: Iterable[Mapping[str, Any]], name: str) -> Any:
-    """What the first split that says it says, else None."""
+    """The value from the first split that has one, else None."""
     return next((of_split[name] for of_split in facts if of_split.get(name)), None)
 
 
 def changed_data(source: str, task: Task, datasets: Dict[str, Any]) -> List[Change]:
-    """What differs between the data that a checkpoint was trained on and this run's, whatever folder they lie in."""
+    """What differs between the data that a checkpoint was trained on and this run's, whatever folder they are in."""
     data = (checkpoints.read_about(source) or {}).get("data")
     changes = []
     for split, samples in datasets.items():
@@ -173,8 +173,8 @@ def earlier_settings(directory: Path) -> Optional[Dict[str, Any]]:
 def compare(source: str, config: Any, task: Task, *, must_match: bool) -> List[str]:
     """Compare what the checkpoint at ``source`` says of its input with this run's; returns lines for the log.
 
-    Weights other than our checkpoints say nothing, and nothing is compared. A name that only one side has is new
-    or gone, and not compared either.
+    Weights other than our checkpoints say nothing, and nothing is compared. A name that only one side has was added
+    or removed, and is not compared either.
 
     Args:
         must_match: for an evaluation or a resumed training; weights to start a training from may differ, with a line.
@@ -185,7 +185,7 @@ def compare(source: str, config: Any, task: Task, *, must_match: bool) -> List[s
     if about is None:
         return []
     theirs, ours = about.get("input"), task.about_input()
-    if not isinstance(theirs, dict) or (ours and not theirs):  # written before it was, or before it said anything
+    if not isinstance(theirs, dict) or (ours and not theirs):  # written before it existed, or before it said anything
         return [
             f"note: {source} was written before checkpoints described their input: it cannot be checked against this "
             "run's",

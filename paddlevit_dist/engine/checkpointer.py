@@ -1,4 +1,4 @@
-"""When a training is saved, what is saved of it, and how it is put back; decided once for all ranks."""
+"""When a training run is saved, what is saved, and how it is restored; decided once for all ranks."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from .steps import not_finite, weights_digest
 
 @dataclass(frozen=True)
 class Saving:
-    """How often a run is saved in the middle of its epochs, and which checkpoints stay.
+    """How often a run is saved in the middle of its epochs, and which checkpoints are kept.
 
     Attributes:
         every_updates: of the whole training; 0 for never.
         every_minutes: since the last checkpoint, by the main process's clock; 0 for never.
-        keep_updates: how many of these stay, the newest.
-        keep_epoch: whether the checkpoint of an epoch stays when it is neither the last nor the best.
+        keep_updates: how many of these are kept, the newest.
+        keep_epoch: whether the checkpoint of an epoch is kept when it is neither the last nor the best.
     """
 
     every_updates: int
@@ -42,7 +42,7 @@ class Saving:
 class Checkpointer:
     """Saves and restores the parts of one training. Every rank has one and calls the same methods.
 
-    A part has ``state_dict`` and ``load_state_dict``; the sampler's and the schedule's are where the training stands.
+    A part has ``state_dict`` and ``load_state_dict``; the sampler's and the schedule's hold the position.
 
     Args:
         folder: the run's ``checkpoints`` folder.
@@ -84,14 +84,14 @@ class Checkpointer:
         self._agreement = Agreement()
         self._saved_at = time.monotonic()
 
-    # ---- putting back ----------------------------------------------------------------------------------------
+    # ---- restoring -------------------------------------------------------------------------------------------
 
     def load_weights(self, directory: Path) -> Any:
-        """Put a checkpoint's weights into the model; returns the report."""
+        """Load a checkpoint's weights into the model; returns the report."""
         return load_weights(self.model, str(directory), strict=True)
 
     def load(self, directory: Path, state: checkpoints.RunState) -> None:
-        """Put everything but the weights back, and the training at its position.
+        """Restore everything but the weights, including the position of the training.
 
         Raises:
             UserError: a part does not fit.
@@ -210,7 +210,7 @@ class Checkpointer:
 
 
 def _on_main(act: Callable[[], None]) -> None:
-    """Do something on the main process while the others wait; what the user must mend is raised on all."""
+    """Do something on the main process while the others wait; what the user must fix is raised on all."""
     problem = None
     if is_main():
         try:

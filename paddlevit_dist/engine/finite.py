@@ -1,4 +1,4 @@
-"""An update that is not finite changes nothing: what is copied for that, and how the host learns of it."""
+"""An update that is not finite changes nothing: what is copied for that, and how the host learns about it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ Flag = Union[bool, paddle.Tensor]  # whether an update is finite; a tensor, bool
 
 
 class Kept:
-    """Copies of tensors, to go back to."""
+    """Copies of tensors, for restoring them."""
 
     def __init__(self, tensors: Iterable[paddle.Tensor]) -> None:
         self._pairs = [(tensor, tensor.detach().clone()) for tensor in tensors]
 
     @paddle.no_grad()
     def put_back_unless(self, finite: Flag) -> None:
-        """Give the tensors their earlier values, or leave them as they are now."""
+        """Restore the tensors' earlier values, or keep the present ones."""
         if finite is True:
             return
         for tensor, earlier in self._pairs:

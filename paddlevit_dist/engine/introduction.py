@@ -1,4 +1,4 @@
-"""The first lines of a run: which data, which model, which devices, how large an update."""
+"""The first lines of a run: which data, which model, which devices, the size of an update."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def _data(config: Any, task: Task, datasets: Dict[str, Any]) -> List[str]:
 
 
 def first_lines(config: Any, task: Task, datasets: Dict[str, Any]) -> List[str]:
-    """What a run is told by: data, model, devices and effective batch."""
+    """The lines that introduce a run: data, model, devices and effective batch."""
     return [*_data(config, task, datasets), f"model: {config.MODEL.NAME}", _devices(config)]
 
 
 def _devices(config: Any) -> str:
-    """Devices, the samples that they take at once, and the learning rates that follow."""
+    """Devices, the samples that they process at once, and the learning rates that follow."""
     size = world_size()
     kind = "GPU" if paddle.get_device().startswith("gpu") else "CPU process"
     devices = f"devices: {size} {kind}{'' if size == 1 else 's' if kind == 'GPU' else 'es'}"

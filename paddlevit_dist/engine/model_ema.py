@@ -16,7 +16,7 @@ class ModelEma:
     on the device and communicates nothing: equal weights on all ranks have equal averages.
 
     Args:
-        model: the inner model, whose present weights the average begins with.
+        model: the inner model, whose current weights initialise the average.
         decay: share that is kept; an average over about the last 1 / (1 - decay) updates.
     """
 
@@ -27,15 +27,15 @@ class ModelEma:
         self.restart()
 
     def restart(self) -> None:
-        """Begin again with the model's present weights."""
+        """Start again from the model's current weights."""
         self._averages = {name: tensor.detach().clone() for name, tensor in self.model.state_dict().items()}
 
     @paddle.no_grad()
     def update(self, finite: Union[bool, paddle.Tensor] = True) -> None:
-        """Take in the weights of one more update.
+        """Include the weights of one more update.
 
         Args:
-            finite: whether the update has counted; one that has not leaves the average as it is. A tensor, bool of
+            finite: whether the update was applied; if not, the average stays as it is. A tensor, bool of
                 shape (), where only the device knows.
         """
         if finite is False:
@@ -49,11 +49,11 @@ class ModelEma:
                 change = change.scale(1.0 - self.decay) if share is None else change * share.astype(change.dtype)
                 average.subtract_(change)
             else:
-                average.set_value(tensor)  # as it was before an update that has not counted
+                average.set_value(tensor)  # as it was before an update that was not applied
 
     @contextlib.contextmanager
     def in_place(self) -> Iterator[None]:
-        """The model has the averaged weights inside the block, and its own afterwards."""
+        """Inside the block the model has the averaged weights, afterwards its own."""
         self._exchange()
         try:
             yield
@@ -72,7 +72,7 @@ class ModelEma:
         return dict(self._averages)
 
     def load_state_dict(self, state: Dict[str, np.ndarray]) -> None:
-        """Put a saved ``state_dict`` back.
+        """Restore a saved ``state_dict``.
 
         Raises:
             ValueError: its names or shapes are not the model's.

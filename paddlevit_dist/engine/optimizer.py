@@ -27,12 +27,12 @@ def decay_groups(model: paddle.nn.Layer, weight_decay: float) -> List[Dict[str, 
 
 
 def freeze(model: paddle.nn.Layer, patterns: Sequence[str]) -> int:
-    """Let no gradient reach the parameters whose names fit one of ``patterns``; returns how many these are.
+    """Freeze the parameters whose names match one of ``patterns``; returns how many.
 
     Args:
         patterns: names with ``*`` for any part (TRAIN.FREEZE).
     Raises:
-        UserError: a pattern fits no parameter, or none is left to be trained.
+        UserError: a pattern matches no parameter, or none is left to train.
     """
     parameters = {name: p for name, p in model.named_parameters() if not p.stop_gradient}
     frozen = set()
@@ -42,7 +42,7 @@ def freeze(model: paddle.nn.Layer, patterns: Sequence[str]) -> int:
             parts = sorted({name.split(".")[0] for name in parameters})
             hint = closest(pattern.split(".")[0], parts)
             raise UserError(
-                f"TRAIN.FREEZE {pattern} fits no parameter: {hint}their names begin with {', '.join(parts)}"
+                f"TRAIN.FREEZE {pattern} matches no parameter: {hint}their names begin with {', '.join(parts)}"
             )
         frozen.update(fitting)
     if frozen and len(frozen) == len(parameters):
@@ -63,7 +63,7 @@ def layer_decay_groups(
         layers: see ``Model.layer_groups``.
 
     Raises:
-        UserError: there is but one layer.
+        UserError: there is only one layer.
     """
     if len(layers) < 2:
         raise UserError("TRAIN.LAYER_DECAY: this model's parameters show no numbered blocks; leave it out")
@@ -168,7 +168,7 @@ def build_optimizer(
 def optimizer_state(optimizer: Any, model: paddle.nn.Layer) -> Dict[str, np.ndarray]:
     """Copies of all accumulators, keyed ``accumulator/parameter`` by the model's structured names.
 
-    Paddle's own state is keyed by automatic names, which shift when another model was built before.
+    Paddle's own state is keyed by automatic names, which shift if another model was built earlier.
     """
     names = {p.name: name for name, p in model.named_parameters()}
     state = {}
@@ -179,7 +179,7 @@ def optimizer_state(optimizer: Any, model: paddle.nn.Layer) -> Dict[str, np.ndar
 
 
 def restore_optimizer(optimizer: Any, model: paddle.nn.Layer, state: Dict[str, np.ndarray]) -> None:
-    """Put a state of ``optimizer_state`` back.
+    """Restore a state from ``optimizer_state``.
 
     Raises:
         ValueError: the state's entries are not those of this optimizer and model.

@@ -17,7 +17,7 @@ class Precision:
     Paddle's CPU build accepts autocast and scaler but computes in float32: ``notice`` says so.
 
     Args:
-        requested: mixed precision is asked for.
+        requested: whether mixed precision was requested.
         dtype: "float16", or "bfloat16", whose range needs no scaler.
         level: "O1" for products and convolutions, "O2" for everything but what loses its meaning in half precision
             (Paddle's black list: softmax with cross-entropy, norms, sums).
@@ -55,7 +55,7 @@ class Precision:
         return paddle.amp.auto_cast(**self.options) if self.enabled else contextlib.nullcontext()
 
     def backward(self, loss: paddle.Tensor) -> None:
-        """Backward pass of the loss, scaled if need be. A loss that is not finite makes all gradients NaN."""
+        """Backward pass of the loss, scaled if necessary. A loss that is not finite makes all gradients NaN."""
         start = loss.detach() * 0.0 + 1.0  # 1, or NaN: with the gradients the other ranks learn of this rank's loss
         scaled = self.scaler.scale(loss) if self.scaler else loss
         scaled.backward(start.astype(scaled.dtype))
@@ -79,7 +79,7 @@ class Precision:
         return {key: value.tolist() if hasattr(value, "tolist") else value for key, value in state.items()}
 
     def load_state_dict(self, state: Dict[str, Any]) -> None:
-        """Put a state of ``state_dict`` back; a run without a scaler ignores one."""
+        """Restore a state from ``state_dict``; a run without a scaler ignores one."""
         if self.scaler and state:
             self.scaler.load_state_dict(state)
 

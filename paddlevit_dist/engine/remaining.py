@@ -1,4 +1,4 @@
-"""How fast a training is, and how long it will still take."""
+"""How fast training is, and how much time is left."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..loading.loader import Loader
 
 
 class RemainingTime:
-    """Estimated from the pace since the start of this process, evaluations apart.
+    """Estimated from the pace since the start of this process, excluding evaluations.
 
     Args:
         updates: still to do.
@@ -54,7 +54,7 @@ class RemainingTime:
 
 
 class Pace:
-    """Throughput of one epoch and waiting for its data, since the last report and in all.
+    """Throughput of one epoch and time spent waiting for data, since the last report and in total.
 
     Attributes:
         updates: since the start of the epoch, or of this process in its middle.
@@ -87,7 +87,7 @@ class Pace:
 
 
 def duration(seconds: float) -> str:
-    """In the unit that a person would say: 45 s, 3 min, 2 h 10 min, 3 d 4 h."""
+    """In the unit that a person would use: 45 s, 3 min, 2 h 10 min, 3 d 4 h."""
     if seconds < 60:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)

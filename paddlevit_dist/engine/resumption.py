@@ -1,4 +1,4 @@
-"""Where a training starts from: what -resume and -pretrained mean, and what is reported of it."""
+"""Where training starts from: what -resume and -pretrained mean, and what is reported of it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .checkpointer import Checkpointer
 
 
 class Start(NamedTuple):
-    """What a training begins with.
+    """What a training run starts with.
 
     Attributes:
         position: "epoch" and "consumed" of the sampler and "update", as they were saved.
@@ -35,7 +35,7 @@ class Start(NamedTuple):
 
 
 class Resumption:
-    """Finds and loads what a training starts from. Every rank has one and calls its methods.
+    """Finds and loads what training starts from. Every rank has one and calls its methods.
 
     Args:
         datasets: samples of each split.
@@ -51,7 +51,7 @@ class Resumption:
         self.checkpointer = checkpointer
 
     def load(self) -> Start:
-        """Put in place the weights, optimizer state and position that -resume and -pretrained ask for."""
+        """Load the weights, optimizer state and position that -resume and -pretrained ask for."""
         found = self._find_checkpoint()
         if found is not None and found.is_dir():
             return self._load_checkpoint(found)
@@ -72,7 +72,7 @@ class Resumption:
         return Start({"epoch": 0, "consumed": 0, "update": 0})
 
     def _find_checkpoint(self) -> Optional[Path]:
-        """What -resume means, found by the main process alone so that all ranks continue from the same one."""
+        """What -resume means, resolved by the main process alone so that all ranks continue from the same one."""
         source, folder = self.config.MODEL.RESUME, self.checkpointer.folder
         if not source:
             return None
@@ -118,7 +118,7 @@ class Resumption:
         return start
 
     def _require_same_run(self, directory: Path, state: checkpoints.RunState) -> List[Change]:
-        """Tell what this run does otherwise than the checkpoint's, and stop where that alters the training."""
+        """Report how this run differs from the checkpoint's, and stop if that alters the training."""
         for line in about.compare(str(directory), self.config, self.task, must_match=True):
             self.record.say(line)
         before = about.earlier_settings(directory)
@@ -144,8 +144,8 @@ class Resumption:
         return changes
 
     def tell(self, start: Start) -> None:
-        """Write down that a training continues or starts again, what happened to it and what it will do again; nothing
-        for a new one."""
+        """Record that training continues or starts again, what happened to it and what it will repeat; nothing
+        for a new run."""
         if not self.record.writes:
             return
         epoch, update = start.position["epoch"], start.position["update"]
@@ -170,7 +170,7 @@ class Resumption:
 
 
 def _place(position: Dict[str, int]) -> str:
-    """Where a checkpoint stands, in words."""
+    """The position of a checkpoint, in words."""
     if not position["consumed"]:
         return f"epoch {position['epoch']}"
     return f"update {position['update']}, {position['consumed']:,} samples into epoch {position['epoch'] + 1}"

@@ -74,11 +74,11 @@ class Schedule:
         self.update += 1
 
     def state_dict(self) -> Dict[str, int]:
-        """Where in its course it is; the course itself is the configuration's."""
+        """Its position; its shape comes from the configuration."""
         return {"update": self.update}
 
     def load_state_dict(self, state: Dict[str, int]) -> None:
-        """Take up the position of ``state_dict``."""
+        """Restore the position from ``state_dict``."""
         self.update = state["update"]
 
     def __call__(self, update: int) -> float:
@@ -142,7 +142,7 @@ def with_fitting_warmup(run, processes: int, datasets):
 
 
 def _course(train, rates: Rates) -> str:
-    """How the learning rate goes, in words: only what this run does."""
+    """The learning rate schedule in words: only what this run does."""
     others = {"constant": "constant", "step": f"times {train.LR_SCHEDULER.GAMMA:g} at each milestone"}
     end = others.get(train.LR_SCHEDULER.NAME, f"end {rates.end:g}")
     warms_up = train.WARMUP_EPOCHS if train.WARMUP_STEPS is None else train.WARMUP_STEPS

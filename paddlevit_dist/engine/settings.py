@@ -28,7 +28,7 @@ from ..config.key import (
 )
 from ..errors import UserError
 
-_LEAST_KEPT = 0.5  # a batch norm that keeps less in a step was hardly meant
+_LEAST_KEPT = 0.5  # a batch norm that keeps less in a step is probably a mistake
 
 _DATA = (
     Key("DATA.BATCH_SIZE", 256, "int", "training images per device and step", AT_LEAST_1),
@@ -60,9 +60,7 @@ _MODEL = (
 _TRAIN = (
     Key("TRAIN.LAST_EPOCH", 0, "int", "epochs already trained", AT_LEAST_0),
     Key("TRAIN.NUM_EPOCHS", 300, "int", "epochs of the whole training run", AT_LEAST_1),
-    optional(
-        "TRAIN.STOP_AFTER_EPOCH", "int", "stop after this epoch, on NUM_EPOCHS' schedule; resume later", AT_LEAST_1
-    ),
+    optional("TRAIN.STOP_AFTER_EPOCH", "int", "stop here, keeping NUM_EPOCHS' schedule, to resume later", AT_LEAST_1),
     Key("TRAIN.WARMUP_EPOCHS", 0, "number", "epochs of linear warm-up, fractions allowed", AT_LEAST_0),
     optional("TRAIN.WARMUP_STEPS", "int", "updates of linear warm-up, instead of WARMUP_EPOCHS", AT_LEAST_0),
     Key("TRAIN.WEIGHT_DECAY", 0.05, "float", "not on biases, norms, position embeddings and tokens", AT_LEAST_0),
@@ -187,7 +185,7 @@ _RUN = (
 
 
 def _shorten_warmup(values: CfgNode, settings: Mapping[str, Setting], all_settings: Sequence[Setting]) -> list[str]:
-    """A recipe's warm-up keeps its share of the run where something else made the run no longer than it."""
+    """A recipe's warm-up keeps its share of the run if other settings made the run no longer than the warm-up."""
     train = values.TRAIN
     warmup, epochs = settings.get("TRAIN.WARMUP_EPOCHS"), settings.get("TRAIN.NUM_EPOCHS")
     if values.EVAL or train.WARMUP_EPOCHS < train.NUM_EPOCHS or warmup is None or epochs is None:

@@ -44,8 +44,8 @@ class Updater:
     """Turns the micro-batches of one update into new weights.
 
     An update whose loss, on any rank, or gradients are not finite changes neither weights nor moments nor buffers.
-    The host of a GPU learns of it one update later, and waits for nothing before; that of a CPU knows at once. Where a
-    loss scaler finds gradients that overflow, it makes its scale smaller, and the training continues.
+    The host of a GPU learns of it one update later, and waits for nothing before; that of a CPU knows immediately. If a
+    loss scaler finds gradients that overflow, it lowers its scale, and the training continues.
 
     Args:
         model: the data-parallel wrapper, or the bare model of a single process.
@@ -89,13 +89,13 @@ class Updater:
         """Run one update and return the terms of its micro-batches. Every rank must call this.
 
         Raises:
-            UserError: the update before was not finite; this one changes nothing either.
+            UserError: the previous update was not finite; this one changes nothing either.
         """
         before = Kept(self.buffers)
         counts = self._global_counts(batches)
         outputs = []
         for micro, batch in enumerate(batches):
-            # Dropout and the like depend on this alone, so no generator's state needs to be saved.
+            # Dropout and the like depend only on this, so no generator's state needs to be saved.
             paddle.seed(step_seed(self.seed, step.update, rank(), micro))
             with synchronise_only_last(self.model, micro == len(batches) - 1):
                 with self.precision.autocast():
@@ -137,7 +137,7 @@ class Updater:
             yield from by_parameter.values()
 
     def require_finite(self) -> None:
-        """Wait for the last update, and see that it was finite.
+        """Wait for the last update, and check that it was finite.
 
         Raises:
             UserError: it was not.
@@ -169,7 +169,7 @@ class Updater:
                 continue
             if name in counts:
                 scale = term.weight * world_size() / counts[name]
-            else:  # known only after the forward pass: normalised for itself
+            else:  # known only after the forward pass: normalised separately
                 count = term.count
                 count = paddle.clip(count, min=1) if isinstance(count, paddle.Tensor) else max(count, 1)
                 scale = term.weight / (count * self.accumulation_steps)
@@ -205,7 +205,7 @@ def weights_digest(model: paddle.nn.Layer) -> str:
 
 
 def not_finite(model: paddle.nn.Layer) -> Optional[str]:
-    """The first parameter or buffer that holds a value which is not finite, or None."""
+    """The first parameter or buffer that is not finite everywhere, or None."""
     for name, tensor in model.state_dict().items():
         if not bool(np.isfinite(tensor.numpy()).all()):
             return name
@@ -231,7 +231,7 @@ def evaluate(
         on_batch: called after each batch, for a progress bar.
         writer, epoch: see ``EvaluationStep``.
     Returns:
-        Metric values, equal on every rank, and the line that tells them.
+        Metric values, equal on every rank, and the line that reports them.
     """
     was_training = model.training
     model.eval()

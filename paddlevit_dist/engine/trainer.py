@@ -1,4 +1,4 @@
-"""A run of one task: its model, its record, an evaluation alone or a training."""
+"""A run of one task: its model, its record, and either an evaluation or training."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Trainer:
         config: the frozen configuration.
         task: built in the parent, where its datasets were built too.
         datasets: "val", and "train" unless the run only evaluates.
-        notices: lines for the log beside those of the task and the data.
+        notices: lines for the log besides those of the task and the data.
     """
 
     def __init__(self, config: Any, task: Task, datasets: Dict[str, Any], notices: Sequence[str] = ()) -> None:
@@ -71,7 +71,7 @@ class Trainer:
         )
 
     def _start_record(self) -> None:
-        """Write configuration and run record: not before the run is sure to continue, lest it replaces another's."""
+        """Write configuration and run record: only once the run is sure to continue, so as not to replace another's."""
         tuned = tuning.check_product() if self.record.writes and self.config.CPU_TUNING else None
         facts = {
             "processes": world_size(),
@@ -141,7 +141,7 @@ class Trainer:
             return self.training().run()
 
     def training(self) -> Training:
-        """A training of the model, which stands where -resume and -pretrained put it."""
+        """A training run of the model, positioned by -resume and -pretrained."""
         return Training(
             self.config,
             self.task,

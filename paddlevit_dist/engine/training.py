@@ -1,4 +1,4 @@
-"""The course of a training: epochs, updates, reports, evaluations, checkpoints, resuming."""
+"""A training run: epochs, updates, reports, evaluations, checkpoints, resuming."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ Evaluate = Callable[..., Tuple[Dict[str, float], str]]  # label, epoch -> values
 
 
 class Training:
-    """Everything that a training has beside its model, and its course. Every rank makes one, with the same arguments.
+    """A training run, with everything it has besides its model. Every rank builds one, with the same arguments.
 
-    Made, it stands where -resume and -pretrained put it.
+    Once built, it is where -resume and -pretrained put it.
 
     Args:
         datasets: "train" and "val".
-        model: the inner model, with its first weights.
+        model: the inner model, with its initial weights.
         start_record: writes configuration and run record, once the run is sure to continue.
         make_loader: a loader of this run's settings.
         evaluate: evaluates the model as it is.
@@ -213,7 +213,7 @@ class Training:
                 self.heartbeat.at(f"in epoch {epoch}, {made} of {self.updates_per_epoch} updates done")
                 if made % self.config.REPORT_FREQ == 0 or is_last:
                     said = self._report(epoch, learning_rate, meters, pace, bar)
-                    if not is_last:  # the line about the epoch tells of its last updates
+                    if not is_last:  # the line about the epoch covers its last updates
                         self.record.say(f"epoch {epoch} update {made}/{self.updates_per_epoch} {said}")
                 if self.checkpointer.is_due():
                     self._save_update(evaluation_due=is_last and self._evaluates(epoch))
@@ -222,19 +222,19 @@ class Training:
         self._tell_epoch(epoch, meters.finish_epoch(), pace)
 
     def _empty_cache(self) -> None:
-        """Batches of very different sizes leave a GPU's memory cache in pieces that no later batch fits into."""
+        """Batches of very different sizes fragment a GPU's memory cache until no later batch fits."""
         every = self.config.TRAIN.EMPTY_CACHE_FREQ
         every = self.task.empty_cache_freq if every is None else every
         if every and self.schedule.update % every == 0 and paddle.get_device().startswith("gpu"):
             paddle.device.cuda.empty_cache()
 
     def _report(self, epoch: int, learning_rate: float, meters: Meters, pace: Pace, bar: Progress) -> str:
-        """Write down what happened since the last report; returns it for the log."""
+        """Record what happened since the last report; returns it for the log."""
         self.updater.require_finite()
-        means = meters.reduce()  # the only collective beside gradients and counts
+        means = meters.reduce()  # the only collective besides gradients and counts
         require_finite(means, f"in epoch {epoch} near update {self.schedule.update}")
         rate, waiting = pace.finish(self.sampler.global_batch_size)
-        norm = self.updater.gradient_norm.numpy().item()  # not finite where a loss scaler has left an update out
+        norm = self.updater.gradient_norm.numpy().item()  # not finite where a loss scaler has skipped an update
         self.record.event(
             "training",
             {
@@ -269,7 +269,7 @@ class Training:
     # ---- checkpoints and evaluations -------------------------------------------------------------------------
 
     def _is_saved(self, epoch: int) -> bool:
-        """Whether the checkpoint that this run continues from is its own of that epoch."""
+        """Whether the checkpoint that this run continues from is this run's own of that epoch."""
         own = self.checkpointer.folder / checkpoints.epoch_name(epoch)
         return self.start.directory is not None and own.resolve() == self.start.directory.resolve()
 
@@ -291,7 +291,7 @@ class Training:
             broadcast_statistics(self.model)  # each rank's are of its own rows
 
     def _evaluate_epoch(self, epoch: int) -> Tuple[Dict[str, float], str]:
-        """Evaluate the weights, and the averaged ones if there are any: then their values count."""
+        """Evaluate the weights, and the averaged ones if there are any, whose values then count."""
         with self.remaining.paused():
             started = time.perf_counter()
             values, line = self._evaluate_weights(epoch)
@@ -324,7 +324,7 @@ class Training:
 
 
 def require_finite(values: Dict[str, float], when: str) -> None:
-    """Nothing that comes from a diverged model is recorded or stays saved. The values must be equal on every rank.
+    """Nothing from a diverged model is recorded or stays saved. The values must be equal on every rank.
 
     Raises:
         UserError: one of them is not finite.

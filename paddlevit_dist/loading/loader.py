@@ -1,8 +1,8 @@
 """Batches from loader processes, with the real reason when one of them fails.
 
-Built on ``paddle.io.DataLoader``, in which an exception of a dataset hangs the run for ever (no worker processes) or
-shows only as ``SystemError: Blocking queue is killed``, and a worker that is stopped hangs it too. So an exception
-travels inside a batch as data, and a watchdog looks after workers that stay silent.
+Built on ``paddle.io.DataLoader``, in which an exception of a dataset hangs the run forever (no worker processes) or
+shows only as ``SystemError: Blocking queue is killed``, and a stopped worker hangs it too. So an exception
+travels inside a batch as data, and a watchdog watches for workers that stay silent.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from .sampler import SampleKey, TrainingSampler
 from .shared_arrays import new_prefix, remove_leftovers, require_room, share
 
 _FAILURE = "__failure__"
-_LARGE_BYTES = 32 << 20  # of a batch whose making leaves much unused memory behind: scenes and volumes, not images
-_SLOW_SECONDS = 20.0  # gloo ends a run whose gradients are waited for longer than 30
+_LARGE_BYTES = 32 << 20  # for batches whose creation leaves much unused memory behind: scenes and volumes, not images
+_SLOW_SECONDS = 20.0  # gloo ends a run that waits more than 30 for gradients
 
 
 class SampleFailure(RuntimeError):
@@ -98,7 +98,7 @@ class _Collate:
             is_large = sum(value.nbytes for value in batch.values() if isinstance(value, np.ndarray)) > _LARGE_BYTES
             readings.clear()
             if is_large:
-                tuning.give_back_memory()  # what the making has left, before there are copies
+                tuning.give_back_memory()  # what creation has left, before there are copies
             for name in list(batch):  # one by one: an array goes as soon as its copy is in shared memory
                 if isinstance(batch[name], np.ndarray):
                     batch[name] = share(batch[name], self.prefix)
@@ -110,7 +110,7 @@ class _Collate:
 
 
 class _Epochs(paddle.io.BatchSampler):
-    """The micro-batches of several epochs in one row, so that loader processes fetch across an epoch's end."""
+    """The micro-batches of several epochs in sequence, so that loader processes fetch across an epoch's end."""
 
     def __init__(self, sampler: TrainingSampler, first: int, last: int, consumed: int) -> None:
         self.sampler, self.first, self.last, self.consumed = sampler, first, last, consumed
@@ -133,7 +133,7 @@ class Loader:
         collate: list of samples -> dictionary; runs in the loader process. Numpy arrays become tensors on the device;
             text and bytes stay on the host as they are, for what a step must know without asking the device.
         num_workers: loader processes; 0 reads in a thread of this process.
-        prefetch: batches that each of them has ready or under way before they are due.
+        prefetch: batches that each of them has ready or in progress in advance.
         seed: of the run.
         timeout_seconds: give up when no batch arrives for this long.
     """
@@ -213,17 +213,17 @@ class _WorkerStart:
         self.parent = parent
 
     def __call__(self, worker_id: int) -> None:
-        # What was inherited is not this process's to collect: some of Paddle's objects, such as executors, wait
-        # at their end for threads that a fork does not take along (seen: for ever).
+        # This process must not collect what it inherited: some of Paddle's objects, such as executors, wait
+        # at their end for threads that a fork does not copy (observed: forever).
         gc.freeze()
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the main process's to handle
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process handles Ctrl-C
         die_with_parent(self.parent)
 
 
 @contextlib.contextmanager
 def _unchanged_child_handler() -> Iterator[None]:
-    """Take back the handler of SIGCHLD that Paddle sets: it raises wherever the main thread happens to be when a
-    loader process dies. The watchdog tells it instead."""
+    """Remove the SIGCHLD handler that Paddle installs: it raises wherever the main thread happens to be when a
+    loader process dies. The watchdog reports it instead."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -245,7 +245,7 @@ def _next(batches: Iterator[Any]) -> Optional[Dict[str, Any]]:
 
 
 def _describe_dead(workers: Sequence[Any]) -> str:
-    """What ended loader processes before their time; empty if all live."""
+    """What ended loader processes prematurely; empty if all are alive."""
     dead = [f"process {worker.pid} with exit code {worker.exitcode}" for worker in workers if worker.exitcode]
     if not dead:
         return ""
@@ -301,7 +301,7 @@ class _Watchdog:
                 )
 
     def _tell_slow(self, deadline: float) -> None:
-        """Say once that this rank keeps the others waiting, before their patience ends and hides the reason."""
+        """Say once that this rank keeps the others waiting, before their timeout hides the reason."""
         waited = self._seconds - (deadline - time.monotonic())
         if self._is_slow_told or waited < _SLOW_SECONDS or world_size() == 1:
             return
@@ -324,5 +324,5 @@ def _process_state(pid: int) -> str:
 
 
 def default_workers(processes: int, cores: int) -> int:
-    """Loader processes of each training process: what its share of the cores leaves beside itself, at most 8."""
+    """Loader processes of each training process: its share of the cores minus itself, at most 8."""
     return max(0, min(8, cores // processes - 1))

@@ -3,8 +3,8 @@
 Layout, little-endian: header of 128 bytes | paths, one after another | zeros up to a multiple of 8 |
 offsets int64 (entries + 1) | labels int32 (entries) | class names as a JSON list or null.
 
-The file name carries the key of its content. A changed source therefore makes another file, and an index that a
-running process has still to open never changes under it.
+The file name carries the key of its content. A changed source therefore yields another file, and an index that a
+running process has yet to open never changes under it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ HEADER_BYTES = 128
 
 
 class Batch(NamedTuple):
-    """A run of consecutive entries, in the form in which the file holds them."""
+    """A run of consecutive entries, in the form stored in the file."""
 
     blob: bytes  # the paths as the file system spells them, joined without separator
     lengths: np.ndarray  # (entries,) int64, bytes of each path
@@ -55,7 +55,7 @@ def ensure_path_index(
         name: beginning of the file name.
         key: SHA-256 of all that decides the content, class names included.
         batches: makes the entries in order; called only to build.
-        class_names: kept with the entries; where they are known only once these are made, a function that tells them.
+        class_names: kept with the entries; where they are known only afterwards, a function that returns them.
     """
     file = Path(folder) / f"{name}-{key.hex()[:16]}.index"
     try:
@@ -108,7 +108,7 @@ class PathIndex:
         """Map ``file``.
 
         Raises:
-            UserError: the file is missing, damaged, of another version, or not the one that ``key`` stands for.
+            UserError: the file is missing, damaged, of another version, or not the one that ``key`` identifies.
         """
         self.file = str(file)
         self._maps: Optional[_Maps] = _open(self.file, key)
@@ -153,7 +153,7 @@ class PathIndex:
 
     @property
     def key(self) -> bytes:
-        """The 32 bytes that stand for the source."""
+        """The 32 bytes that identify the source."""
         return self._opened().key
 
 

@@ -16,11 +16,11 @@ from tqdm import tqdm
 
 from ..errors import UserError
 
-_stopping: Any = None  # in a worker: an event that says to give up at the next item
+_stopping: Any = None  # in a worker: an event that says to stop at the next item
 
 
 class Stopped(Exception):
-    """The work was interrupted; what is half done is to be thrown away."""
+    """The work was interrupted; discard what is half done."""
 
 
 def check_stop() -> None:
@@ -68,7 +68,7 @@ def work(
         done = True
     except BrokenProcessPool as error:
         raise UserError(
-            "a process of the preparation was ended from outside, perhaps because the memory is full; use fewer "
+            "a preparation process was killed, perhaps because memory ran out; use fewer "
             "--workers; the same command continues"
         ) from error
     finally:

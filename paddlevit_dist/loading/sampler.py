@@ -12,7 +12,7 @@ from ..errors import UserError
 
 
 class SampleKey(NamedTuple):
-    """Names one reading of one sample; everything random about it follows from these three and the run's seed."""
+    """Identifies one reading of one sample; all its randomness follows from these three and the run's seed."""
 
     epoch: int
     index: int  # type: ignore[assignment]  # a method of tuples that nobody calls on this one
@@ -26,14 +26,14 @@ class TrainingSampler(DistributedBatchSampler):
     with ``G = batch_size * world_size * accumulation_steps``; rank ``r`` takes the ``r``-th of ``world_size`` equal
     slices of it, as ``accumulation_steps`` micro-batches. The last incomplete ``G`` of an epoch is dropped.
 
-    With ``repeats`` above 1 (repeated augmentation) each index of the permutation stands there that many times in a
+    With ``repeats`` above 1 (repeated augmentation) each index of the permutation occurs that many times in a
     row, each time with another repeat number, and rank ``r`` takes every ``world_size``-th position of ``G`` from
     ``r`` on, so that the repeats of a sample go to different ranks. An epoch keeps its length, so it sees about
     1 / ``repeats`` of the samples.
     Source: M. Berman et al., "MultiGrain", arXiv 1902.05509, section 3.2; length and ranks as in DeiT,
     arXiv 2012.12877.
 
-    Where ``Samples.draw_order`` returns indices, they take the place of the permutation: as many
+    Where ``Samples.draw_order`` returns indices, they replace the permutation: as many
     as there are samples, some perhaps several times. Each occurrence of an index then has its own repeat numbers.
 
     Paddle's own sampler ignores the user's seed and advances its epoch at each iteration; this one does neither.
@@ -91,7 +91,7 @@ class TrainingSampler(DistributedBatchSampler):
         return self.epoch * self.updates_per_epoch - self.updates_left
 
     def set_position(self, epoch: int, consumed: int) -> None:
-        """Be in ``epoch`` (from 1), after its first ``consumed`` samples over all ranks; iteration begins there.
+        """Move to ``epoch`` (from 1), after its first ``consumed`` samples over all ranks; iteration begins there.
 
         ``consumed`` counts what the trainer has used, not what a loader has fetched ahead, and may come from a run
         with another global batch.
@@ -108,7 +108,7 @@ class TrainingSampler(DistributedBatchSampler):
         return {"epoch": self.epoch - 1, "consumed": self.consumed}
 
     def load_state_dict(self, state: Dict[str, int]) -> None:
-        """Take up the position of ``state_dict``, also one of a run with another global batch: what is left of an
+        """Restore the position from ``state_dict``, also that of a run with another global batch: what is left of an
         epoch and fills no update is left out."""
         self.set_position(state["epoch"] + 1, state["consumed"])
         if not self.updates_left:
@@ -131,7 +131,7 @@ class TrainingSampler(DistributedBatchSampler):
                 yield [SampleKey(epoch, *key) for key in zip(order[places].tolist(), repeats.tolist())]
 
     def _draw_order(self, generator: np.random.Generator) -> Tuple[np.ndarray, np.ndarray]:
-        """Indices, and how often each of them was there before."""
+        """Indices, and how often each of them occurred before."""
         order = self.dataset.draw_order(generator) if isinstance(self.dataset, Samples) else None
         if order is None:
             order = generator.permutation(len(self.dataset))
@@ -144,7 +144,7 @@ class TrainingSampler(DistributedBatchSampler):
         return order, occurrences
 
     def _own_positions(self) -> np.ndarray:
-        """Where in a global batch this rank's samples are."""
+        """The positions of this rank's samples in a global batch."""
         positions = np.arange(self.global_batch_size)
         if self.repeats > 1:
             return positions[self.local_rank :: self.nranks]

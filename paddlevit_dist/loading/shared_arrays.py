@@ -1,6 +1,6 @@
 """Arrays that a loader process hands to the training process through shared memory, without Paddle's help.
 
-Paddle's own hand-over updates its memory statistics in the loader process, under a lock. A process that was forked
+Paddle's own transfer updates its memory statistics in the loader process, under a lock. A process that was forked
 while a thread of an earlier loader held that lock never gets it: it hangs, about one start in ten on a busy machine.
 Here the loader process touches no Paddle tensor. It writes an array to a file in shared memory; what is pickled is the
 file's name; unpickling, in the training process, removes the name and gives a tensor in the file's memory: no copy.
@@ -70,12 +70,12 @@ def share(array: np.ndarray, prefix: str) -> np.ndarray:
 
 
 def require_room(arrays: Iterable[Any], batches: int, prefix: str) -> None:
-    """Check that a loader's batches will fit, before a run has gone on until they do not.
+    """Check that a loader's batches will fit, before a run gets to the point where they do not.
 
     Args:
         arrays: the tensors of one batch.
-        batches: how many may be on their way at once.
-        prefix: the loader's; what it has written already counts as room.
+        batches: how many may be in flight at once.
+        prefix: the loader's; what it has already written counts as room.
     Raises:
         UserError: shared memory is too small.
     """
@@ -90,13 +90,13 @@ def require_room(arrays: Iterable[Any], batches: int, prefix: str) -> None:
     room = shutil.disk_usage(FOLDER).free + written
     if needed > room:
         raise UserError(
-            f"{FOLDER} has room for {room / 2**20:.0f} MiB, and the batches on their way from the loader processes "
+            f"{FOLDER} has room for {room / 2**20:.0f} MiB, and the batches in flight from the loader processes "
             f"need {needed / 2**20:.0f} MiB: {_REMEDY}"
         )
 
 
 def _map(path: str, shape: Tuple[int, ...], dtype: str) -> Any:
-    """A tensor of Paddle's core on the CPU that lies in the file's memory: in Paddle's reader, which would copy arrays,
+    """A tensor of Paddle's core on the CPU in the file's memory: in Paddle's reader, which would copy arrays,
     and by steps in its threads' heaps, where a hundred MB a batch add up to several batches."""
     from paddle.base import core
 

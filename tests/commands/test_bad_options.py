@@ -52,7 +52,7 @@ def test_a_wrong_value_in_a_file_is_named_with_its_line(tmp_path):
             ["TRAIN.DISTILLATION_TYPE", "hard", "TRAIN.TEACHER_MODEL", "./regnety_160"],
             ["./regnety_160 is neither a registered model nor an exported one"],
         ),
-        (["TRAIN.FREEZE", "[blocs.*]"], ["TRAIN.FREEZE blocs.*", "fits no parameter", "'blocks'"]),
+        (["TRAIN.FREEZE", "[blocs.*]"], ["TRAIN.FREEZE blocs.*", "matches no parameter", "'blocks'"]),
         (["-dataset=digit"], ["'digit'", "'digits'", "fashion_mnist, folder, imagenet2012"]),
         (["TASK", "classify"], ["'classify'", "valid names: classification"]),
         (["MODEL.NAME", "vit_base_patch16_225"], ["'vit_base_patch16_225'", "did you mean 'vit_base_patch16_224'"]),

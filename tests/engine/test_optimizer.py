@@ -151,7 +151,7 @@ def test_frozen_parameters_are_those_that_fit():
         "blocks.0.weight",
     ]
     assert freeze(Blocks(), []) == 0
-    with pytest.raises(UserError, match="TRAIN.FREEZE blocs.* fits no parameter"):
+    with pytest.raises(UserError, match="TRAIN.FREEZE blocs.* matches no parameter"):
         freeze(Blocks(), ["blocs.*"])
     with pytest.raises(UserError, match="leaves no parameter"):
         freeze(Blocks(), ["*"])

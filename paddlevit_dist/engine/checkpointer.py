@@ -200,7 +200,8 @@ class Checkpointer:
         position = {**self.sampler.state_dict(), **self.schedule.state_dict()}
         state = checkpoints.RunState(position, self.optimizer.state_dict(), extra)
         averages = None if self.ema is None else self.ema.state_dict()
-        directory = checkpoints.save(self.folder, name, self.model, state, averages, self.describe())
+        described = {**self.describe(), "weights": digest}
+        directory = checkpoints.save(self.folder, name, self.model, state, averages, described)
         checkpoints.link(self.folder, "last", directory)
         self._prune()
         self.say(f"saved {directory}")

@@ -9,6 +9,7 @@ import shutil
 import numpy as np
 import paddle
 import pytest
+import yaml
 from support.runs import DIGITS, contents, events, last_line, run_first_start, run_main, well
 
 import paddlevit_dist
@@ -130,10 +131,11 @@ def test_amp_on_the_cpu_says_so_once_and_changes_nothing(trained, tmp_path):
 
     assert numbers(output) == numbers(trained.output)
     digests = [
-        json.loads((last / "state.json").read_text())["extra"]["weights_digest"]
+        yaml.safe_load((last / "about.yaml").read_text())["weights"]
         for last in (output / "checkpoints" / "last", trained.last)
     ]
     assert digests[0] == digests[1]
+    assert digests[0] == json.loads((trained.last / "state.json").read_text())["extra"]["weights_digest"]
 
 
 def test_a_finished_run_that_is_resumed_has_nothing_to_do(copy, trained):

@@ -91,6 +91,7 @@ def agree(board):
             at.append(update)
         if paddlevit_dist.rank() == 0 and update > 1:
             agreement.announce(update)
+    paddlevit_dist.barrier()  # the store is gone once the main process has ended
     return at
 
 

@@ -8,12 +8,10 @@ from pathlib import Path
 
 import paddle
 import pytest
-from paddle.nn.initializer import Constant
 
 from paddlevit_dist.commands.inspect_model import listing, report, run
 from paddlevit_dist.errors import UserError
 from paddlevit_dist.images.models.counting import cost_of
-from paddlevit_dist.images.models.layers import TruncatedNormal
 from paddlevit_dist.models import create_model, list_models
 
 PUBLISHED_G = {  # the tables of the ViT, DeiT and Swin papers and of timm
@@ -29,12 +27,6 @@ def cost(name, **options):
     model = create_model(name, **options)
     model.eval()
     return cost_of(model, paddle.zeros([1, 3, *model.image_size]))
-
-
-@pytest.fixture
-def weights_of_zero(monkeypatch):
-    """Drawing a large model's weights would take longer than running it."""
-    monkeypatch.setattr(TruncatedNormal, "forward", lambda self, var, block=None: Constant(0.0)(var, block))
 
 
 @pytest.mark.parametrize("name", PUBLISHED_G)

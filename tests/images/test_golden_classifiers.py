@@ -5,11 +5,9 @@ from __future__ import annotations
 import numpy as np
 import paddle
 import pytest
-from paddle.nn.initializer import Constant
 from support import golden
 
 from paddlevit_dist.checkpoint.load import load_weights
-from paddlevit_dist.images.models.layers import TruncatedNormal
 from paddlevit_dist.models import create_model
 
 TOLERANCE = 5e-5  # reached: 4e-6 on each of them
@@ -19,12 +17,6 @@ FIXTURES = ("classifiers", "paddlevit_classifiers", "huggingface_classifiers")
 def entries():
     """(fixture, entry) of every golden model; an entry may end in ``:image size``."""
     return [(fixture, entry) for fixture in FIXTURES for entry in golden.description(fixture)["models"]]
-
-
-@pytest.fixture
-def weights_of_zero(monkeypatch):
-    """Drawing initial weights that are replaced at once would take most of the time."""
-    monkeypatch.setattr(TruncatedNormal, "forward", lambda self, var, block=None: Constant(0.0)(var, block))
 
 
 @pytest.mark.parametrize("fixture, entry", entries())

@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 import paddle
 import pytest
+from support.golden import FOLDER, description, recipe
 
 from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.errors import UserError
 from paddlevit_dist.models import create_model
-
-from .test_golden_classifiers import FOLDER, description, recipe, weights_of_zero  # noqa: F401
 
 GOLDEN = description("pyramid_features")
 TOLERANCE = 1e-4  # torch's own float32 run is off by up to 1e-5

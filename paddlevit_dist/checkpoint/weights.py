@@ -293,7 +293,7 @@ def _arrays(state: Mapping[str, Any], source: str) -> Dict[str, np.ndarray]:
     arrays = {str(name): as_array(value) for name, value in state.items()}
     arrays = {name: value for name, value in arrays.items() if value is not None}
     if not arrays:
-        raise UserError(f"{source} holds no weights: among its {len(state)} entries is no array")
+        raise UserError(f"{source} holds no weights: none of its {len(state)} entries is an array")
     return _without_prefix(arrays)
 
 

@@ -125,7 +125,7 @@ def with_our_names(weights: Weights) -> Converted:
     share, family, owner, state = max(candidates, key=lambda candidate: candidate[0])  # the first of equals
     if share < _LEAST_KNOWN:
         raise UserError(
-            f"convert: {weights.name} belongs to no known family of models: only {100 * share:.0f} % are "
+            f"convert: {weights.name} belongs to no known family of models: only {100 * share:.0f} % of its names are "
             f"among those of {family.name}, the closest"
         )
     linear = {name for name in state if _pattern(name) in family.linear and state[name].ndim == 2}

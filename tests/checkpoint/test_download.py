@@ -114,7 +114,7 @@ def test_errors_of_the_server_and_of_the_address_are_one_line(server):
         read_weights(server.address("missing.pth"))
     with pytest.raises(UserError, match="expected #sha256= and 64"):
         read_weights(server.address("w.safetensors#md5=1"))
-    with pytest.raises(UserError, match="sha256 'abc' is no SHA-256"):
+    with pytest.raises(UserError, match="sha256 'abc' is not a SHA-256"):
         read_weights(server.address("w.safetensors#sha256=abc"))
     with pytest.raises(UserError, match="cannot be fetched"):
         read_weights("http://127.0.0.1:1/w.safetensors")

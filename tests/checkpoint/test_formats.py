@@ -131,7 +131,7 @@ def entry(dtype="F32", shape=(2,), begin=0, end=8):
         ({"a": entry()}, b"12345678more", "belong to no tensor"),
         ({"a": entry(dtype="F8_E4M3", end=2)}, b"12", "unsupported type"),
         ({"a": 3}, b"", "file.safetensors is damaged"),
-        ([1], b"", "no table"),
+        ([1], b"", "not a table"),
         (b'{"a":1,"a":2}', b"", "a name twice"),
         (b"[" * 100_000, b"", "file.safetensors is damaged"),
     ],

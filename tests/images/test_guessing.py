@@ -275,7 +275,7 @@ def test_two_kinds_of_data_are_both_named(first, second, named, tmp_path):
     with pytest.raises(UserError) as caught:
         guess(str(tmp_path / "data"))
     assert all(name in str(caught.value) for name in named) and "\n" not in str(caught.value)
-    assert "name the one that is meant with -dataset" in str(caught.value)
+    assert "name the right one with -dataset" in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def test_structures_of_a_file_that_scipy_wrote(content):
 def test_other_and_damaged_files_are_refused():
     with pytest.raises(ValueError, match="no structure array 'classes'"):
         read_structures(META, "classes")
-    with pytest.raises(ValueError, match="no little-endian MATLAB file"):
+    with pytest.raises(ValueError, match="not a little-endian MATLAB file"):
         read_structures(b"words" * 100, "synsets")
     plain = inflated()
     for content in (META, plain):

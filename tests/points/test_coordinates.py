@@ -181,7 +181,7 @@ def test_a_text_file_with_a_label_that_its_type_cannot_hold_is_told(tmp_path):
         ]
         rows = "\n".join([*header, "1 7", f"2 {value}", ""])
         (tmp_path / "a.ply").write_text(rows)
-        with pytest.raises(UserError, match=rf"vertex 1 has label {value}, which is no uchar as its header says"):
+        with pytest.raises(UserError, match=rf"vertex 1 has label {value}, but its header declares it as uchar"):
             read_vertices(tmp_path / "a.ply")
 
 

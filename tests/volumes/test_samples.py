@@ -150,7 +150,7 @@ def test_interpolation_equals_a_loop_also_beyond_the_border():
 
 
 @pytest.mark.parametrize(
-    "pair, message", [("nose", "no pair"), ("nose:ear", "'ear' is no landmark"), ("nose:nose", "no pair")]
+    "pair, message", [("nose", "no pair"), ("nose:ear", "'ear' is not a landmark"), ("nose:nose", "no pair")]
 )
 def test_bad_mirror_pairs_are_told(pair, message):
     with pytest.raises(UserError, match=message):

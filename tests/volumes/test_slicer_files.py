@@ -127,7 +127,7 @@ def test_columns_stand_where_the_file_says(tmp_path):
     "name, text, message",
     [
         ("a.fcsv", fcsv(row("nose", (1, 2, 3)), space="3"), "line 2: the coordinate system is '3', expected RAS (0)"),
-        ("a.fcsv", fcsv(row("nose", (1, 2, 3)), row("nose", (1, 2, 4))), "line 5: landmark 'nose' comes twice"),
+        ("a.fcsv", fcsv(row("nose", (1, 2, 3)), row("nose", (1, 2, 4))), "line 5: landmark 'nose' appears twice"),
         ("a.fcsv", fcsv(row("nose", (1, "two", 3))), "line 4: y of landmark 'nose' is 'two', expected a number"),
         ("a.fcsv", fcsv(row("nose", (1, 2, "inf"))), "z of landmark 'nose' is infinite"),
         ("a.fcsv", fcsv(row("", (1, 2, 3))), "line 4: the landmark has no name"),

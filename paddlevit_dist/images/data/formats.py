@@ -94,7 +94,7 @@ def hint_of(suffix: str) -> Optional[str]:
 
 
 def picture_kind(head: bytes) -> Optional[str]:
-    """The kind of picture that a file is by its first 16 bytes, None where these are no picture's.
+    """The kind of picture that a file is by its first 16 bytes, None where these are not an image's.
 
     Only formats with an unmistakable beginning are told.
     """

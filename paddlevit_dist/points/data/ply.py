@@ -250,7 +250,7 @@ def _typed(values: np.ndarray, item: Property) -> np.ndarray:
     if wrong.any():
         row = int(wrong.argmax())
         raise Damaged(
-            f"vertex {row} has {item.name} {values[row]:g}, which is no {_NAMES[item.dtype]} as its header says"
+            f"vertex {row} has {item.name} {values[row]:g}, but its header declares it as {_NAMES[item.dtype]}"
         )
     return typed
 

@@ -1,4 +1,4 @@
-"""Files that are complete or absent, also when several runs write the same one at once."""
+"""Files that are complete or absent, also when several runs write the same one at once, and arrays in files."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import contextlib
 import errno
 import os
 import secrets
+import threading
 from pathlib import Path
-from typing import BinaryIO, Iterator
+from typing import BinaryIO, Iterator, Union
+
+import numpy as np
 
 from .errors import UserError
 
@@ -36,3 +39,16 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
     finally:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
+
+
+_one_thread = threading.Lock()
+
+
+def map_array(path: Union[str, os.PathLike]) -> np.ndarray:
+    """The array in a ``.npy`` file, read-only and mapped, as a plain array: indexing a ``memmap`` object is slow.
+
+    numpy parses the header as Python, and CPython 3.11 fails with "AST constructor recursion depth mismatch" when two
+    threads do that at once and one of them is interrupted by a garbage collection.
+    """
+    with _one_thread:
+        return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))

@@ -17,7 +17,7 @@ from PIL import Image
 
 from ...checkpoint.unpickling import restricted_load
 from ...errors import UserError
-from ...files import atomic_file
+from ...files import atomic_file, map_array
 from .image_dataset import ImageDataset
 from .reading import check_labels, check_split
 
@@ -230,7 +230,7 @@ class _Cifar(ImageDataset):
 
     def _mapped(self) -> np.ndarray:
         if self._records is None:
-            self._records = np.asarray(np.load(self.file, mmap_mode="r", allow_pickle=False))
+            self._records = map_array(self.file)
         return self._records
 
     def _is_intact(self) -> bool:

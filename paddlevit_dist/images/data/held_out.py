@@ -11,7 +11,7 @@ from PIL import Image
 
 from ...contracts.dataset import dataset_class
 from ...errors import UserError
-from ...files import atomic_file
+from ...files import atomic_file, map_array
 from .image_dataset import ImageDataset
 from .reading import Reading, check_split
 
@@ -56,7 +56,7 @@ class Part(ImageDataset):
     def rows(self) -> np.ndarray:
         """Rows of the whole dataset, rising, int64, memory mapped."""
         if self._rows is None:
-            self._rows = np.asarray(np.load(self.rows_file, mmap_mode="r", allow_pickle=False))
+            self._rows = map_array(self.rows_file)
         return self._rows
 
     @property

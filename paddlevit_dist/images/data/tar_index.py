@@ -15,7 +15,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 import numpy as np
 
 from ...errors import UserError
-from ...files import atomic_file
+from ...files import atomic_file, map_array
 from ...loading.path_index import Batch, ensure_path_index, make_batch
 from .formats import readable_suffixes
 from .image_dataset import FILE as CLASSES_FILE
@@ -80,7 +80,7 @@ class TarIndex:
     def location(self, index: int) -> Tuple[int, int, int]:
         """Number of the tar file, offset and size in bytes of picture ``index``."""
         if self._locations is None:
-            self._locations = np.asarray(np.load(self._locations_file, mmap_mode="r", allow_pickle=False))
+            self._locations = map_array(self._locations_file)
         return tuple(self._locations[index].tolist())
 
     def shard(self, number: int) -> str:

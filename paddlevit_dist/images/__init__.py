@@ -1,1 +1,1 @@
-"""Pictures: ``data``, ``transforms``, ``models``, ``classification`` (the task), ``prepare`` and ``settings``."""
+"""Images: ``data``, ``transforms``, ``models``, ``classification`` (the task), ``prepare`` and ``settings``."""

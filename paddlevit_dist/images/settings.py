@@ -1,4 +1,4 @@
-"""The keys that classification of pictures reads: pictures, augmentation, mixing, labels, teachers and the dimensions
+"""The keys that classification of images reads: images, augmentation, mixing, labels, teachers and the dimensions
 of its models.
 
 None means "not set": the dataset, the variant that MODEL.NAME stands for, or the rule named in the meaning decides.

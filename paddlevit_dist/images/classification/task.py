@@ -38,7 +38,7 @@ _MOST_CLASSES_TOLD = 20
 
 
 class ImageSamples(Samples):
-    """A dataset of pictures with its transform: what a loader process reads."""
+    """A dataset of images with its transform: what a loader process reads."""
 
     def __init__(self, dataset: ImageDataset, transform: Any, erasing: Optional[RandomErasing] = None) -> None:
         self.dataset = dataset
@@ -46,7 +46,7 @@ class ImageSamples(Samples):
         self.transform = transform
         self.erasing = erasing
         self.reader: Any = dataset.read
-        self.replacements: Optional[Replacements] = None  # what takes the place of an unreadable picture
+        self.replacements: Optional[Replacements] = None  # what takes the place of an unreadable image
         self.is_balanced = False
 
     def __len__(self) -> int:
@@ -159,7 +159,7 @@ class Classification(Task):
         return {**{f"DATA.{name}": data[name] for name in names}, "interpolation": "bicubic"}
 
     def _apply_training_policies(self, samples: ImageSamples) -> None:
-        """Class weights, class-balanced reading and the replacement of unreadable pictures; never in an evaluation."""
+        """Class weights, class-balanced reading and the replacement of unreadable images; never in an evaluation."""
         data = self.config.DATA
         labels = samples.dataset.labels
         if labels is None and (data.CLASS_BALANCED or self.config.TRAIN.CLASS_WEIGHTS is not None):
@@ -183,7 +183,7 @@ class Classification(Task):
         samples.notices.append(f"training pictures are read with OpenCV {cv2.__version__} (DATA.DECODER fast)")
 
     def finish_epoch(self) -> List[str]:
-        """Bring the unreadable pictures that all ranks have met into one list; every rank must call this."""
+        """Bring the unreadable images that all ranks have met into one list; every rank must call this."""
         if self.replacements is None:
             return []
         found = sorted({line for lines in all_gather(self.replacements.collect()) for line in lines})
@@ -268,8 +268,8 @@ class Classification(Task):
         logits, taught = (head.astype("float32") for head in heads)
         count = labels.shape[0]
         with paddle.no_grad():
-            # A mixed picture counts as right when its label with the larger share comes first; the training score is
-            # therefore lower than that of whole pictures.
+            # A mixed image counts as right when its label with the larger share comes first; the training score is
+            # therefore lower than that of whole images.
             shown = labels if mix is None else mix.dominant(labels)
             correct = (logits.argmax(axis=-1) == shown).astype("float32").sum()
         shown_accuracy = Term(100.0 * correct, count, weight=0.0)
@@ -294,7 +294,7 @@ class Classification(Task):
         return (images if mix is None else mix.images(images)), mix
 
     def pictures(self, samples: ImageSamples, batch: Dict[str, np.ndarray], epoch: int) -> List[Tuple[np.ndarray, str]]:
-        """A collated training batch as the model sees it: uint8 (height, width[, 3]) pictures with captions."""
+        """A collated training batch as the model sees it: uint8 (height, width[, 3]) images with captions."""
         tensors = {name: paddle.to_tensor(array) for name, array in batch.items()}
         images, mix = self._training_images(tensors, Step(epoch, epoch, epoch + 1))
         targets = F.one_hot(tensors["labels"], self.num_classes)
@@ -302,7 +302,7 @@ class Classification(Task):
         return list(zip(self._as_pixels(images), (self._caption(row, samples.class_names) for row in shares)))
 
     def evaluation_pictures(self, samples: ImageSamples, indices: Sequence[int]) -> List[Tuple[np.ndarray, str]]:
-        """The same pictures as an evaluation would see them."""
+        """The same images as an evaluation would see them."""
         data = self.config.DATA
         transform = EvaluationTransform(data.IMAGE_SIZE, data.CROP_PCT, data.IMAGE_CHANNELS)
         if samples.dataset.kind == "glyph":
@@ -353,7 +353,7 @@ class Classification(Task):
         step.metrics.update(model(self.normalise(batch["images"])), batch["labels"])
 
     def predict_step(self, model: paddle.nn.Layer, batch: Dict[str, paddle.Tensor]) -> List[np.ndarray]:
-        """The probability of each class, float32 (classes,), for each picture."""
+        """The probability of each class, float32 (classes,), for each image."""
         return list(F.softmax(model(self.normalise(batch["images"])).astype("float32"), axis=-1).numpy())
 
     def export_parts(self) -> ExportParts:

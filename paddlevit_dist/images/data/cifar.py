@@ -35,7 +35,7 @@ class Publication(NamedTuple):
         archive, folder: names; the archive holds the folder.
         files: of each split, in order.
         binary: records of bytes, not pickles.
-        label_bytes: binary: labels before each picture, the last one counts.
+        label_bytes: binary: labels before each image, the last one counts.
     """
 
     archive: str
@@ -180,7 +180,7 @@ _HOME = "https://www.cs.toronto.edu/~kriz/cifar.html"
 
 
 class _Cifar(ImageDataset):
-    """Colour pictures of 32 x 32; the published test set is "val"."""
+    """Colour images of 32 x 32; the published test set is "val"."""
 
     name: str
     class_names: List[str]
@@ -215,12 +215,12 @@ class _Cifar(ImageDataset):
         return len(self._mapped())
 
     def read(self, index: int) -> Tuple[Image.Image, int]:
-        """Picture ``index`` in mode "RGB", and its label."""
+        """Image ``index`` in mode "RGB", and its label."""
         record = self._mapped()[index]
         return Image.fromarray(record["image"]), int(record["label"])
 
     def describe(self, index: int) -> str:
-        """Position of picture ``index`` among those of its split, and the source."""
+        """Position of image ``index`` among those of its split, and the source."""
         return f"sample {index} of the {'test' if self.split == 'val' else 'training'} set in {self.source}"
 
     @property
@@ -259,7 +259,7 @@ class _Cifar(ImageDataset):
 
 
 class Cifar10(_Cifar):
-    """60,000 pictures of ten classes, 50,000 for training.
+    """60,000 images of ten classes, 50,000 for training.
 
     Source: A. Krizhevsky, "Learning multiple layers of features from tiny images", 2009.
     """
@@ -284,7 +284,7 @@ class Cifar10(_Cifar):
 
 
 class Cifar100(_Cifar):
-    """60,000 pictures of 100 classes (the fine labels), 50,000 for training.
+    """60,000 images of 100 classes (the fine labels), 50,000 for training.
 
     Source: A. Krizhevsky, "Learning multiple layers of features from tiny images", 2009.
     """

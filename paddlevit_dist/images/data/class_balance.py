@@ -67,7 +67,7 @@ def weighted_cross_entropy(
 
     Args:
         logits: (batch, classes).
-        shares: share of each class in a sample (batch, classes): one for its label, or two in a mixed picture.
+        shares: share of each class in a sample (batch, classes): one for its label, or two in a mixed image.
         targets: the distribution that the loss compares with, shares with label smoothing.
         weights: (classes,).
     """

@@ -24,17 +24,17 @@ _FolderId = Tuple[int, int]  # device and inode
 
 
 class Listing(NamedTuple):
-    """The pictures of a split, and the files beside them that are none."""
+    """The images of a split, and the files beside them that are none."""
 
     index: PathIndex
     left_out: LeftOut
 
 
 def index_class_folders(root: str, split: str, val_folders: Sequence[str], cache_folder: Path, name: str) -> Listing:
-    """List the pictures of ``split`` below ``root`` and open the index of that list, built first if it has changed.
+    """List the images of ``split`` below ``root`` and open the index of that list, built first if it has changed.
 
-    Classes are the sorted sub-folders of ``train``, or of the validation folder where there is no ``train``. A picture
-    is a file with a suffix of a format that can be opened here; other files are counted. Pictures may lie deeper in a
+    Classes are the sorted sub-folders of ``train``, or of the validation folder where there is no ``train``. An image
+    is a file with a suffix of a format that can be opened here; other files are counted. Images may lie deeper in a
     class folder and are sorted by path. Symbolic links are followed, hidden names skipped.
 
     Args:
@@ -112,7 +112,7 @@ def _check_known(present: List[str], classes: List[str], root: str, folder: str)
 
 
 def _count_beside(left_out: LeftOut) -> None:
-    """Count the pictures that lie in the folder itself; the folders in it are the classes."""
+    """Count the images that lie in the folder itself; the folders in it are the classes."""
     suffixes = readable_suffixes()
     with _naming(left_out.place), os.scandir(os.fsencode(left_out.place)) as entries:
         for entry in entries:
@@ -172,7 +172,7 @@ VAL_FOLDERS = ("val", "valid", "validation", "test")
 
 
 class ClassFolders(IndexedImages):
-    """Pictures in one folder per class, ``data_path/train/<class>/`` and ``data_path/val/<class>/``.
+    """Images in one folder per class, ``data_path/train/<class>/`` and ``data_path/val/<class>/``.
 
     Labels are the positions of the sorted class folders of ``train``. ``valid``, ``validation`` and ``test`` are
     accepted in place of ``val``; where there is no ``train`` at all, the classes are those of the validation folder.
@@ -181,7 +181,7 @@ class ClassFolders(IndexedImages):
     layout = "with train/<class>/ and val/<class>/ that hold pictures of any format that Pillow opens"
 
     def __init__(self, data_path: Optional[str], split: str, cache_folder: Path, whole: bool = False) -> None:
-        """List the pictures of ``split`` ("train" or "val"); their index goes to ``cache_folder``.
+        """List the images of ``split`` ("train" or "val"); their index goes to ``cache_folder``.
 
         Raises:
             UserError: the folder has another layout, or a class is empty.
@@ -195,10 +195,10 @@ class ClassFolders(IndexedImages):
 
     @classmethod
     def whole(cls, data_path: Optional[str], cache_folder: Path) -> ClassFolders:
-        """All pictures of a dataset that is to be split: of ``train``, or without it of ``data_path/<class>/``."""
+        """All images of a dataset that is to be split: of ``train``, or without it of ``data_path/<class>/``."""
         return cls(data_path, "train", cache_folder, whole=True)
 
     @staticmethod
     def has_validation(data_path: str) -> bool:
-        """Whether there is a folder of validation pictures."""
+        """Whether there is a folder of validation images."""
         return any(os.path.isdir(os.path.join(data_path, name)) for name in VAL_FOLDERS)

@@ -23,7 +23,7 @@ class _Samples(NamedTuple):
 
 
 class Digits(ImageDataset):
-    """1,797 grey pictures of 8 x 8; every fifth (360) is held out as "val", the other 1,437 are "train".
+    """1,797 gray images of 8 x 8; every fifth (360) is held out as "val", the other 1,437 are "train".
 
     Source: E. Alpaydin and C. Kaynak, "Optical Recognition of Handwritten Digits", UCI Machine Learning Repository,
     1998, doi 10.24432/C50P49, CC BY 4.0: its test set of 13 writers.
@@ -46,12 +46,12 @@ class Digits(ImageDataset):
         return len(self.labels)
 
     def read(self, index: int) -> Tuple[Image.Image, int]:
-        """Picture ``index`` in mode "L", and its label."""
+        """Image ``index`` in mode "L", and its label."""
         samples = self._loaded()
         return Image.fromarray(samples.images[index]), int(samples.labels[index])
 
     def describe(self, index: int) -> str:
-        """Position of picture ``index`` among the published samples, and the file."""
+        """Position of image ``index`` among the published samples, and the file."""
         return f"sample {self._loaded().rows[index]} of {FILE}"
 
     @property

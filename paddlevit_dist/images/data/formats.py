@@ -1,4 +1,4 @@
-"""Which files are pictures: what this Pillow opens decides, not our own list; and what else looks like a picture."""
+"""Which files are images: what this Pillow opens decides, not our own list; and what else looks like an image."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _AVIF_HINT = "pip install -U pillow"
 _CONVERT_HINT = "convert to PNG or JPEG"
 _RAW = ".3fr .arw .cr2 .cr3 .dng .erf .iiq .kdc .mrw .nef .nrw .orf .pef .raf .raw .rw2 .sr2 .srf .srw .x3f"
 _OTHERS = ".jxl .jxr .wdp .hdp .exr .hdr .svg .svgz .eps .ps .wmf .emf .dcm .xcf .webp .jp2 .j2k .jpx .tif .tiff"
-# Suffixes of pictures that some Pillow cannot open, and what to do about them.
+# Suffixes of images that some Pillow cannot open, and what to do about them.
 _PICTURE_HINTS: Dict[str, str] = {
     **dict.fromkeys(f"{_RAW} {_OTHERS}".split(), _CONVERT_HINT),
     **dict.fromkeys(_AVIF_SUFFIXES, _AVIF_HINT),
     **dict.fromkeys(_HEIF_SUFFIXES, HEIF_HINT),
 }
 
-# What operating systems and storage boxes put beside pictures, in lower case; names with a leading dot aside.
+# What operating systems and storage boxes put beside images, in lower case; names with a leading dot aside.
 _SYSTEM_NAMES = frozenset((b"thumbs.db", b"ehthumbs.db", b"desktop.ini", b"__macosx", b"@eadir", b"$recycle.bin"))
 
 _PLAIN_SUFFIX = re.compile(rb"\.[a-z0-9_~-]{1,12}")
@@ -51,7 +51,7 @@ def readable_formats() -> Tuple[str, ...]:
 
 @functools.lru_cache(maxsize=None)
 def readable_suffixes() -> FrozenSet[bytes]:
-    """Lower-case suffixes of the pictures that can be opened here, such as ``b".jpg"``."""
+    """Lower-case suffixes of the images that can be opened here, such as ``b".jpg"``."""
     formats = readable_formats()
     registered = Image.registered_extensions()
     return frozenset(
@@ -89,12 +89,12 @@ def suffix_of(name: bytes) -> bytes:
 
 
 def hint_of(suffix: str) -> Optional[str]:
-    """What to do about a picture with this suffix that cannot be opened here; None where it is not an image suffix."""
+    """What to do about an image with this suffix that cannot be opened here; None where it is not an image suffix."""
     return _PICTURE_HINTS.get(suffix)
 
 
 def picture_kind(head: bytes) -> Optional[str]:
-    """The kind of picture that a file is by its first 16 bytes, None where these are not an image's.
+    """The kind of image that a file is by its first 16 bytes, None where these are not an image's.
 
     Only formats with an unmistakable beginning are told.
     """

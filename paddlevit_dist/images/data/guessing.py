@@ -20,7 +20,7 @@ from .left_out import printable
 from .tar_scan import find_shards
 
 _MOST_ENTRIES = 2_000  # looked at in a folder
-_DEEPEST = 4  # folders below a class folder that are searched for a picture
+_DEEPEST = 4  # folders below a class folder that are searched for an image
 # A folder of this name is a split or a part of another task's data, never a class.
 _NO_CLASS = re.compile(
     r"(train|training|val|valid|validation|test|testing|images?|imgs?|jpegimages|masks?|labels?|annotations?|scenes?"
@@ -75,7 +75,7 @@ def guess(path: str) -> Optional[Guess]:
 
 
 def _pictures(root: str, shown: str) -> Optional[Guess]:
-    """Pictures in class folders, by PaddleViT's lists, or in tar files: what names the pictures more closely wins."""
+    """Images in class folders, by PaddleViT's lists, or in tar files: what names the images more closely wins."""
     lists = [name for name in LISTS.values() if os.path.isfile(os.path.join(root, name))]
     class_folders = _class_folders(root, shown)
     tars = _tars(root, shown, or_packed=class_folders is None and not lists)
@@ -109,7 +109,7 @@ def _has_class_folders(folder: str) -> bool:
 
 
 def _has_picture(folder: str, deepest: int) -> bool:
-    """Whether pictures lie in a folder or up to ``deepest`` folders below, also in formats not opened here."""
+    """Whether images lie in a folder or up to ``deepest`` folders below, also in formats not opened here."""
     names = _entries(folder)
     for entry in names:
         suffix = suffix_of(os.fsencode(entry.name))
@@ -134,7 +134,7 @@ def _tars(root: str, shown: str, or_packed: bool) -> Optional[Guess]:
 
 
 def _lists_files(list_file: str, root: str) -> bool:
-    """Whether the first picture that a list names lies in the folder."""
+    """Whether the first image that a list names lies in the folder."""
     with open(list_file, "rb") as stream:
         fields = stream.readline(4096).removeprefix(b"\xef\xbb\xbf").strip().rsplit(None, 1)
     return bool(fields) and os.path.isfile(os.path.join(os.fsencode(root), fields[0]))

@@ -1,4 +1,4 @@
-"""The pictures of a run: a split as it lies there, or a part of one dataset, divided class by class."""
+"""The images of a run: a split as it lies there, or a part of one dataset, divided class by class."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ class Part(ImageDataset):
         return len(self.rows)
 
     def read(self, index: int) -> Tuple[Image.Image, int]:
-        """Picture ``index`` of the part, and its label."""
+        """Image ``index`` of the part, and its label."""
         return self.dataset.read(int(self.rows[index]))
 
     def encoded(self, index: int) -> bytes:
-        """The file of picture ``index`` as it is."""
+        """The file of image ``index`` as it is."""
         return self.dataset.encoded(int(self.rows[index]))
 
     def num_bytes(self, index: int) -> int:
-        """Size of the file of picture ``index``."""
+        """Size of the file of image ``index``."""
         return self.dataset.num_bytes(int(self.rows[index]))
 
     def describe(self, index: int) -> str:
-        """Names picture ``index`` as the whole dataset does."""
+        """Names image ``index`` as the whole dataset does."""
         return self.dataset.describe(int(self.rows[index]))
 
     @property
@@ -80,7 +80,7 @@ class Part(ImageDataset):
 def hold_out(dataset: Any, split: str, fraction: float, seed: int, cache_folder: Path) -> Part:
     """The "train" or "val" part of ``dataset``, of which ``fraction`` of each class is held out as "val".
 
-    The same labels, fraction and seed always give the same parts. A class keeps at least one picture for training,
+    The same labels, fraction and seed always give the same parts. A class keeps at least one image for training,
     and gives at least one to validation if it has two.
 
     Raises:
@@ -112,7 +112,7 @@ def choose_held_out(labels: np.ndarray, fraction: float, seed: int) -> np.ndarra
 
 
 def list_held_out(part: Part) -> List[str]:
-    """A line for each picture of ``part``, relative to the folder of the data where it lies below it."""
+    """A line for each image of ``part``, relative to the folder of the data where it lies below it."""
     root = part.dataset.root
     prefix = "" if root is None else f"{root.rstrip('/')}/"
     described = (part.describe(index) for index in range(len(part)))

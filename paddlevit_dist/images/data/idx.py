@@ -150,7 +150,7 @@ _PREFIXES = {"train": "train", "val": "t10k"}
 
 
 class _IdxImages(ImageDataset):
-    """Grey pictures and labels of one split, mapped from a pair of IDX files."""
+    """Gray images and labels of one split, mapped from a pair of IDX files."""
 
     name: str
     class_names: List[str]
@@ -189,11 +189,11 @@ class _IdxImages(ImageDataset):
         return self._labels.shape[0]
 
     def read(self, index: int) -> Tuple[Image.Image, int]:
-        """Picture ``index`` in mode "L", and its label."""
+        """Image ``index`` in mode "L", and its label."""
         return Image.fromarray(self._images.values[index]), int(self.labels[index])
 
     def describe(self, index: int) -> str:
-        """Position and file of picture ``index``."""
+        """Position and file of image ``index``."""
         return f"sample {index} of {self._images.source}"
 
     @property
@@ -226,7 +226,7 @@ def _file_name(split: str, part: str) -> str:
 
 
 class Mnist(_IdxImages):
-    """Handwritten digits, 60,000 and 10,000 grey pictures of 28 x 28.
+    """Handwritten digits, 60,000 and 10,000 gray images of 28 x 28.
 
     Source: Y. LeCun, L. Bottou, Y. Bengio, P. Haffner, "Gradient-based learning applied to document recognition", 1998.
     """
@@ -237,7 +237,7 @@ class Mnist(_IdxImages):
 
 
 class FashionMnist(_IdxImages):
-    """Pieces of clothing, 60,000 and 10,000 grey pictures of 28 x 28; without a data path Debian's package is used.
+    """Pieces of clothing, 60,000 and 10,000 gray images of 28 x 28; without a data path Debian's package is used.
 
     Source: H. Xiao, K. Rasul, R. Vollgraf, "Fashion-MNIST", arXiv:1708.07747.
     """

@@ -1,4 +1,4 @@
-"""What all datasets of pictures have in common, and those of single picture files among them."""
+"""What all datasets of images have in common, and those of single image files among them."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ FILE = "classes.txt"
 
 
 class ImageDataset(Dataset):
-    """Pictures with a class each: ``read(index)`` gives ``(PIL picture, label)``."""
+    """Images with a class each: ``read(index)`` gives ``(PIL picture, label)``."""
 
     holds = "pictures"
     #: "photo": cropped and resized at random in training; "glyph": small signs, shifted and turned
     kind: str = "photo"
-    #: of Pillow, that pictures come in
+    #: of Pillow, that images come in
     image_mode: str = "RGB"
     #: folder that its files lie below; None: they are not in one
     root: Optional[str] = None
-    #: how picture files are decoded; None: its images are not files, and were checked as a whole when it was opened
+    #: how image files are decoded; None: its images are not files, and were checked as a whole when it was opened
     reading: Optional[Reading] = None
-    #: what lies beside the pictures and is not read; None: nothing was looked for
+    #: what lies beside the images and is not read; None: nothing was looked for
     left_out: Optional[LeftOut] = None
 
     @classmethod
     def whole(cls, data_path: Optional[str], cache_folder: Path) -> ImageDataset:
-        """All pictures that may be divided into training and validation (DATA.VAL_FRACTION)."""
+        """All images that may be divided into training and validation (DATA.VAL_FRACTION)."""
         return cls(data_path, "train", cache_folder)
 
     def read_with(self, reading: Reading) -> None:
-        """Decode picture files in this way from now on; without effect on any other pictures."""
+        """Decode image files in this way from now on; without effect on any other images."""
         if self.reading is not None:
             self.reading = reading
 
     def encoded(self, index: int) -> bytes:
-        """Of a dataset of picture files: the file of picture ``index`` as it is.
+        """Of a dataset of image files: the file of image ``index`` as it is.
 
         Raises:
             UnreadablePicture: it is missing or may not be read.
@@ -52,12 +52,12 @@ class ImageDataset(Dataset):
         raise NotImplementedError
 
     def num_bytes(self, index: int) -> int:
-        """Of a dataset of picture files: the size of that of picture ``index``; -1 where it is missing."""
+        """Of a dataset of image files: the size of that of image ``index``; -1 where it is missing."""
         raise NotImplementedError
 
 
 class IndexedImages(ImageDataset):
-    """Pictures named by a path index; nothing is known about a picture until it is read."""
+    """Images named by a path index; nothing is known about an image until it is read."""
 
     reading = Reading()
 
@@ -75,7 +75,7 @@ class IndexedImages(ImageDataset):
         return len(self._index)
 
     def read(self, index: int) -> Tuple[Image.Image, int]:
-        """Decode picture ``index``: (RGB picture, label).
+        """Decode image ``index``: (RGB image, label).
 
         Raises:
             UnreadablePicture: the file is missing or cannot be decoded; the message names it.
@@ -87,7 +87,7 @@ class IndexedImages(ImageDataset):
         return read_file(self.describe(index))
 
     def describe(self, index: int) -> str:
-        """The file of picture ``index``."""
+        """The file of image ``index``."""
         return os.path.join(self.root, self._index.path(index))
 
     def num_bytes(self, index: int) -> int:
@@ -108,7 +108,7 @@ class IndexedImages(ImageDataset):
 
     @property
     def fingerprint(self) -> str:
-        """Changes with the list of pictures and labels, not with where they lie."""
+        """Changes with the list of images and labels, not with where they lie."""
         return self._index.key.hex()
 
 

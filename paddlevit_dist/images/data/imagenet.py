@@ -101,11 +101,11 @@ FIRST_OF_KIT = "ILSVRC2012_val_00000001.JPEG"
 
 
 class ImageNet2012(IndexedImages):
-    """Pictures listed in ``train_list.txt`` and ``val_list.txt`` (``path label``, 1000 classes), or in class folders.
+    """Images listed in ``train_list.txt`` and ``val_list.txt`` (``path label``, 1000 classes), or in class folders.
 
     ``classes.txt`` names the classes of the lists, and then says how many there are. Where neither list exists, labels
     are the positions of the sorted folders ``train/<wnid>``, and their count is the number of classes. Validation
-    pictures may then lie in ``val`` without class folders, with the development kit beside it.
+    images may then lie in ``val`` without class folders, with the development kit beside it.
     """
 
     layout = (
@@ -114,7 +114,7 @@ class ImageNet2012(IndexedImages):
     )
 
     def __init__(self, data_path: Optional[str], split: str, cache_folder: Path) -> None:
-        """List the pictures of ``split`` ("train" or "val"); their index goes to ``cache_folder``.
+        """List the images of ``split`` ("train" or "val"); their index goes to ``cache_folder``.
 
         Raises:
             UserError: neither layout is found, or a list has a wrong line.
@@ -122,7 +122,7 @@ class ImageNet2012(IndexedImages):
         self.split = check_split(split)
         root = existing_folder(data_path, "imagenet2012", self.layout)
         name = f"imagenet2012-{split}"
-        left_out: Optional[LeftOut] = None  # lists and the development kit name each picture
+        left_out: Optional[LeftOut] = None  # lists and the development kit name each image
         if any(os.path.exists(os.path.join(root, list_name)) for list_name in LISTS.values()):
             list_file = Path(root, LISTS[split])
             names = read_class_names(root)
@@ -141,7 +141,7 @@ class ImageNet2012(IndexedImages):
 
 
 def _index_by_kit(root: str, cache_folder: Path, name: str) -> PathIndex:
-    """The validation pictures in one folder, with the labels of the development kit."""
+    """The validation images in one folder, with the labels of the development kit."""
     labels = kit_labels(root)
     if labels is None:
         raise UserError(

@@ -1,4 +1,4 @@
-"""What is looked at before a run starts: files left out, pictures that cannot be read, classes without pictures."""
+"""What is looked at before a run starts: files left out, images that cannot be read, classes without images."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ SECONDS = 10.0
 
 
 class Identical(NamedTuple):
-    """Which pictures are in both sets.
+    """Which images are in both sets.
 
     Attributes:
         pictures: of "val", indices, that have an identical one in "train".
         example: a pair of indices, of "val" and of "train".
-        compared: pictures of "train" that were compared.
+        compared: images of "train" that were compared.
     """
 
     pictures: List[int]
@@ -30,7 +30,7 @@ class Identical(NamedTuple):
 
 
 def find_identical(train: Any, opened_train: Opened, opened_val: Opened, seconds: float = SECONDS) -> Identical:
-    """Compare the opened pictures of "val" with those of "train", by size first, as many as the time allows.
+    """Compare the opened images of "val" with those of "train", by size first, as many as the time allows.
 
     Args:
         train: offers ``num_bytes(index)`` and ``encoded(index)``.
@@ -66,7 +66,7 @@ def find_identical(train: Any, opened_train: Opened, opened_val: Opened, seconds
 
 
 def tell_identical(found: Identical, train: Any, val: Any, opened_val: Opened) -> List[str]:
-    """The line about ``found``, if there is something to tell: identical pictures, or that not all were compared."""
+    """The line about ``found``, if there is something to tell: identical images, or that not all were compared."""
     whole = len(opened_val.looks) == opened_val.total and found.compared == len(train)
     scope = "" if whole else f" (compared: {opened_val.amount} with {found.compared:,} of {len(train):,})"
     if found.example:
@@ -94,7 +94,7 @@ class Inspection:
 
     Args:
         is_evaluation: the run evaluates only: what is left out would make it a result on another set.
-        replaces_bad: a training takes the next picture for an unreadable one.
+        replaces_bad: a training takes the next image for an unreadable one.
     """
 
     def __init__(self, is_evaluation: bool, replaces_bad: bool) -> None:
@@ -106,11 +106,11 @@ class Inspection:
         """Lines about ``split`` ("train" or "val") for the log.
 
         Raises:
-            UserError: a picture cannot be read, or an evaluation would leave pictures out.
+            UserError: an image cannot be read, or an evaluation would leave images out.
         """
         lines = self._left_out(dataset.left_out)
         lines += classes_without_pictures(dataset, split, num_classes)
-        if dataset.reading is not None:  # of picture files; others were checked as a whole when they were opened
+        if dataset.reading is not None:  # of image files; others were checked as a whole when they were opened
             opened = open_split(dataset, split)
             refuse_bad(opened, self.replaces_bad and split == "train")
             lines += findings(opened, dataset)

@@ -1,4 +1,4 @@
-"""Files beside the pictures of a dataset that it does not take: counted by suffix, so that none vanishes unsaid."""
+"""Files beside the images of a dataset that it does not take: counted by suffix, so that none vanishes unsaid."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any, Callable, Dict, List, Optional
 from .formats import HEAD_BYTES, hint_of, picture_kind, suffix_of
 
 _SHOWN_SUFFIXES = 8
-# Text that lies beside pictures by the thousand: nobody need look into it to see that it is not an image.
+# Text that lies beside images by the thousand: nobody need look into it to see that it is not an image.
 _TEXT_SUFFIXES = frozenset((b".txt", b".json", b".csv", b".tsv", b".xml", b".yaml", b".yml", b".md", b".cls", b".html"))
 
 
 class LeftOut:
     """What is left out below one folder.
 
-    A file counts as a picture if its suffix is one of a picture format that cannot be opened here, or if it begins as
-    picture files do and has no suffix of one.
+    A file counts as an image if its suffix is one of an image format that cannot be opened here, or if it begins as
+    image files do and has no suffix of one.
 
     Args:
         place: the folder or the tar files, for messages.
@@ -25,9 +25,9 @@ class LeftOut:
     def __init__(self, place: str) -> None:
         self.place = place
         self.counts: Dict[str, int] = {}  # suffix ("" for none) -> files
-        self.pictures: Dict[str, int] = {}  # of these, pictures
-        self.example: Optional[str] = None  # one of the pictures
-        self.beside = 0  # pictures that lie beside the class folders
+        self.pictures: Dict[str, int] = {}  # of these, images
+        self.example: Optional[str] = None  # one of the images
+        self.beside = 0  # images that lie beside the class folders
         self.beside_example: Optional[str] = None
 
     def add(self, name: bytes, path: bytes, read_head: Callable[[], bytes]) -> None:
@@ -40,7 +40,7 @@ class LeftOut:
             self.example = min(self.example or os.fsdecode(path), os.fsdecode(path))
 
     def add_beside(self, path: bytes) -> None:
-        """Count a picture that lies beside the class folders and therefore has no class."""
+        """Count an image that lies beside the class folders and therefore has no class."""
         self.beside += 1
         self.beside_example = min(self.beside_example or os.fsdecode(path), os.fsdecode(path))
 
@@ -53,7 +53,7 @@ class LeftOut:
 
     @property
     def num_pictures(self) -> int:
-        """Files left out that are pictures."""
+        """Files left out that are images."""
         return sum(self.pictures.values())
 
     def lines(self) -> List[str]:
@@ -72,7 +72,7 @@ class LeftOut:
     def summary(self) -> str:
         """``left out below my_data/train: 12 .heic (pip install pillow-heif), 3 .txt, 1 without suffix``."""
         order = sorted(self.counts, key=lambda suffix: (-self.pictures.get(suffix, 0), -self.counts[suffix], suffix))
-        shown = max(_SHOWN_SUFFIXES, sum(bool(self.pictures.get(suffix)) for suffix in order))  # every one of pictures
+        shown = max(_SHOWN_SUFFIXES, sum(bool(self.pictures.get(suffix)) for suffix in order))  # every one of images
         parts = [self._part(suffix) for suffix in order[:shown]]
         rest = order[shown:]
         if rest:

@@ -1,4 +1,4 @@
-"""Labels of pictures that are given beside them: in a list, or in ImageNet's development kit."""
+"""Labels of images that are given beside them: in a list, or in ImageNet's development kit."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def label_files(root: str, split: str) -> List[str]:
 
 
 def listed_labels(root: str, split: str) -> Optional[Dict[bytes, int]]:
-    """Label of each picture of ``split`` by the last part of its path, None where nothing tells them.
+    """Label of each image of ``split`` by the last part of its path, None where nothing tells them.
 
     ``<split>_list.txt`` has lines ``path label``. The development kit, extracted or as ``.tar.gz``, has the labels of
-    ImageNet's 50,000 validation pictures; classes are numbered by their sorted WordNet ids, as everywhere.
+    ImageNet's 50,000 validation images; classes are numbered by their sorted WordNet ids, as everywhere.
 
     Raises:
         UserError: a list or the kit is damaged.

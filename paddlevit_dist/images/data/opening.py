@@ -1,4 +1,4 @@
-"""Open pictures before a run relies on them: an unreadable one is named before the first epoch, not after the last.
+"""Open images before a run relies on them: an unreadable one is named before the first epoch, not after the last.
 
 Threads suffice, for Pillow decodes without holding Python's lock; no process has to be started, and none forks while
 they run. Each has its own copy of the dataset, as loader processes have.
@@ -22,17 +22,17 @@ from ...parallel.devices import cpu_cores
 from .formats import readable_formats
 from .reading import UnreadablePicture, examine_image
 
-ALL_UP_TO = 5_000  # a split of more pictures is judged by a sample
+ALL_UP_TO = 5_000  # a split of more images is judged by a sample
 SAMPLE = 2_000
 WITHOUT_LIMIT = 500  # so many are opened however long it takes
 SECONDS = 20.0
 _MOST_THREADS = 16
-_NAMED = 3  # unreadable pictures in a message
+_NAMED = 3  # unreadable images in a message
 _T = TypeVar("_T")
 
 
 class Look(NamedTuple):
-    """What opening a picture told.
+    """What opening an image told.
 
     Attributes:
         index: in the dataset.
@@ -52,7 +52,7 @@ class Look(NamedTuple):
 
 
 class Opened(NamedTuple):
-    """The pictures of a split that were opened, in the order in which it was done."""
+    """The images of a split that were opened, in the order in which it was done."""
 
     split: str
     total: int
@@ -76,11 +76,11 @@ class Opened(NamedTuple):
 
 
 def open_split(dataset: Any, split: str, seconds: float = SECONDS) -> Opened:
-    """Decode all pictures of a small dataset, or a fixed sample of a large one, as many as the time allows.
+    """Decode all images of a small dataset, or a fixed sample of a large one, as many as the time allows.
 
     Args:
         dataset: offers ``encoded(index)``, ``describe(index)``, ``image_mode`` and ``reading``.
-        seconds: time after the first ``WITHOUT_LIMIT`` pictures were opened beyond which no more are.
+        seconds: time after the first ``WITHOUT_LIMIT`` images were opened beyond which no more are.
     """
     total = len(dataset)
     # A fixed order at random: what the time leaves room for is then a fair sample, and the same in every run.
@@ -90,7 +90,7 @@ def open_split(dataset: Any, split: str, seconds: float = SECONDS) -> Opened:
 
 
 def refuse_bad(opened: Opened, is_replaced: bool) -> None:
-    """Stop over unreadable pictures, unless a training replaces them.
+    """Stop over unreadable images, unless a training replaces them.
 
     Raises:
         UserError: names the first of them.
@@ -111,7 +111,7 @@ def refuse_bad(opened: Opened, is_replaced: bool) -> None:
 
 
 def findings(opened: Opened, dataset: Any) -> List[str]:
-    """What to tell of the pictures that were opened, a line for each finding."""
+    """What to tell of the images that were opened, a line for each finding."""
     said = opened.summary
     bad = opened.bad
     if bad:
@@ -179,7 +179,7 @@ def in_threads(
                 yield pending.popleft().result()
                 bar.update()
     finally:
-        pool.shutdown(wait=True, cancel_futures=True)  # also on Ctrl-C: what is begun ends within a picture
+        pool.shutdown(wait=True, cancel_futures=True)  # also on Ctrl-C: what is begun ends within an image
 
 
 def digest_of(encoded: bytes) -> bytes:

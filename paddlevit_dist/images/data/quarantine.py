@@ -1,4 +1,4 @@
-"""The list of pictures that cannot be read, and what a training does when it meets one."""
+"""The list of images that cannot be read, and what a training does when it meets one."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def read_quarantine(file: Path) -> List[Unreadable]:
 
 
 class Replacements:
-    """Reads a picture, or in place of an unreadable one the next that can be read, and notes what was unreadable.
+    """Reads an image, or in place of an unreadable one the next that can be read, and notes what was unreadable.
 
     The replacement depends on the index alone, so it is the same for any number of processes. Each process appends to
     a file of its own in ``folder``; ``collect`` brings them together.
@@ -60,7 +60,7 @@ class Replacements:
         """``read`` of ``index`` or of the next readable index of ``dataset``.
 
         Raises:
-            UserError: too many pictures in a row are unreadable: then it is not the pictures.
+            UserError: too many images in a row are unreadable: then it is not the images.
         """
         tried = index
         for _ in range(min(len(dataset), _LONGEST_ROW_OF_BAD)):
@@ -87,6 +87,6 @@ class Replacements:
             raise UserError(f"cannot write {folder}: {error.strerror}; free space or choose another -output") from error
 
     def collect(self) -> List[Unreadable]:
-        """What all processes that share the folder have noted so far, each picture once, sorted."""
+        """What all processes that share the folder have noted so far, each image once, sorted."""
         parts = sorted(Path(self.folder, _PARTS_FOLDER).glob("*.tsv"))
         return sorted({found for part in parts for found in read_quarantine(part)})

@@ -1,4 +1,4 @@
-"""Decode one picture, whatever kind of file it is, or say which file it is and why not."""
+"""Decode one image, whatever kind of file it is, or say which file it is and why not."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
 
 
 class Reading(NamedTuple):
-    """How picture files are read.
+    """How image files are read.
 
     Attributes:
-        exif_rotate: turn the picture as its EXIF orientation says. Off by default, as in the reference pipelines:
-            ImageNet holds pictures whose orientation tag is wrong.
-        max_pixels: a larger picture is refused before it is decoded; the default is where Pillow refuses it.
+        exif_rotate: turn the image as its EXIF orientation says. Off by default, as in the reference pipelines:
+            ImageNet holds images whose orientation tag is wrong.
+        max_pixels: a larger image is refused before it is decoded; the default is where Pillow refuses it.
     """
 
     exif_rotate: bool = False
@@ -33,7 +33,7 @@ class Reading(NamedTuple):
 
 
 class UnreadablePicture(UserError):
-    """A picture file that cannot be decoded.
+    """An image file that cannot be decoded.
 
     Args:
         path: of the file, or of the archive and the member.
@@ -51,7 +51,7 @@ class UnreadablePicture(UserError):
 
 
 def read_file(path: str) -> bytes:
-    """The bytes of a picture file.
+    """The bytes of an image file.
 
     Raises:
         UnreadablePicture: the file is missing or may not be read.
@@ -64,11 +64,11 @@ def read_file(path: str) -> bytes:
 
 
 def _open_at_once(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK)  # a pipe among the pictures would be waited for without an end
+    return os.open(path, flags | os.O_NONBLOCK)  # a pipe among the images would be waited for without an end
 
 
 def decode_image(encoded: bytes, path: str, mode: str, reading: Reading = Reading()) -> Image.Image:  # noqa: B008
-    """The picture in ``encoded``, the first frame of an animated one, converted to ``mode`` as Pillow converts.
+    """The image in ``encoded``, the first frame of an animated one, converted to ``mode`` as Pillow converts.
 
     Args:
         encoded: the file's bytes in any format that Pillow reads.
@@ -76,7 +76,7 @@ def decode_image(encoded: bytes, path: str, mode: str, reading: Reading = Readin
         mode: "RGB" or "L".
 
     Raises:
-        UnreadablePicture: empty, truncated, damaged, too large, or no picture.
+        UnreadablePicture: empty, truncated, damaged, too large, or no image.
     """
     try:
         with open_image(encoded, path, reading) as image:
@@ -88,7 +88,7 @@ def decode_image(encoded: bytes, path: str, mode: str, reading: Reading = Readin
 
 
 def examine_image(encoded: bytes, path: str, mode: str, reading: Reading) -> Tuple[int, str]:
-    """Decode the picture in ``encoded`` as ``decode_image`` does; its EXIF orientation and Pillow's mode of the file.
+    """Decode the image in ``encoded`` as ``decode_image`` does; its EXIF orientation and Pillow's mode of the file.
 
     Raises:
         UnreadablePicture: as ``decode_image`` does.
@@ -113,10 +113,10 @@ def _converted(image: Image.Image, mode: str, reading: Reading) -> Image.Image:
 
 
 def open_image(encoded: bytes, path: str, reading: Reading = Reading()) -> Image.Image:  # noqa: B008
-    """The picture in ``encoded`` before its pixels are decoded.
+    """The image in ``encoded`` before its pixels are decoded.
 
     Raises:
-        UnreadablePicture: empty, too large, or no picture; damage beyond the header shows only when it is decoded.
+        UnreadablePicture: empty, too large, or no image; damage beyond the header shows only when it is decoded.
     """
     if not encoded:
         raise UnreadablePicture(path, "the file is empty")
@@ -138,7 +138,7 @@ def open_image(encoded: bytes, path: str, reading: Reading = Reading()) -> Image
 
 
 def orientation(image: Image.Image) -> int:
-    """The EXIF orientation of an opened picture, 1 where there is none or its EXIF data are damaged."""
+    """The EXIF orientation of an opened image, 1 where there is none or its EXIF data are damaged."""
     try:
         value = image.getexif().get(0x0112, 1)
     except Exception:
@@ -159,7 +159,7 @@ def _too_large(path: str, size: str, reading: Reading) -> UnreadablePicture:
 
 
 def _missing_reader(encoded: bytes) -> Optional[str]:
-    """What to say of a picture whose format only a further package reads, whatever its suffix is."""
+    """What to say of an image whose format only a further package reads, whatever its suffix is."""
     if picture_kind(encoded[:HEAD_BYTES]) == "HEIC" and "HEIF" not in readable_formats():
         return f"it is a HEIC picture, which Pillow reads with pillow-heif ({HEIF_HINT})"
     return None

@@ -1,4 +1,4 @@
-"""Pictures read straight out of uncompressed tar files."""
+"""Images read straight out of uncompressed tar files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OPEN_FILES = 64
 
 
 class TarImages(ImageDataset):
-    """Pictures in tar files that stay packed: an index holds file, offset and size of each.
+    """Images in tar files that stay packed: an index holds file, offset and size of each.
 
     The tar files of a split are those in ``data_path`` with the split in their name (``train-00000.tar``,
     ``ILSVRC2012_img_train.tar``, ``imagenet-val-03.tar``), or else all in the folder ``train`` or ``val``. What a class
@@ -44,7 +44,7 @@ class TarImages(ImageDataset):
         """Index the tar files of ``split`` ("train" or "val"), unless ``cache_folder`` has their index.
 
         Raises:
-            UserError: no tar files, a compressed, truncated or damaged one, or a picture without a class.
+            UserError: no tar files, a compressed, truncated or damaged one, or an image without a class.
         """
         self.split = check_split(split)
         self.root = existing_folder(data_path, "tar", self.layout)
@@ -61,7 +61,7 @@ class TarImages(ImageDataset):
         return len(self._index)
 
     def read(self, index: int) -> Tuple[Image.Image, int]:
-        """Decode picture ``index``: (RGB picture, label).
+        """Decode image ``index``: (RGB image, label).
 
         Raises:
             UnreadablePicture: it cannot be decoded; the message names tar file and member.
@@ -70,7 +70,7 @@ class TarImages(ImageDataset):
         return image, self._index.label(index)
 
     def encoded(self, index: int) -> bytes:
-        """The bytes of picture ``index`` as they are packed.
+        """The bytes of image ``index`` as they are packed.
 
         Raises:
             UserError: the tar file is gone or has become shorter.
@@ -85,11 +85,11 @@ class TarImages(ImageDataset):
         return content
 
     def num_bytes(self, index: int) -> int:
-        """Size of picture ``index`` as it is packed."""
+        """Size of image ``index`` as it is packed."""
         return self._index.location(index)[2]
 
     def describe(self, index: int) -> str:
-        """Tar file and member of picture ``index``, as one path."""
+        """Tar file and member of image ``index``, as one path."""
         return os.path.join(self._shard_path(self._index.location(index)[0]), self._index.name(index))
 
     @property
@@ -104,7 +104,7 @@ class TarImages(ImageDataset):
 
     @property
     def left_out(self) -> LeftOut:
-        """What the tar files hold beside pictures and labels."""
+        """What the tar files hold beside images and labels."""
         return self._index.left_out
 
     @property

@@ -1,4 +1,4 @@
-"""The index of the pictures in a split's tar files: three memory-mapped files in the cache folder.
+"""The index of the images in a split's tar files: three memory-mapped files in the cache folder.
 
 Names and labels are a path index, so are the tar files; offsets and sizes are a ``.npy`` array. All carry the key of
 their source: size and time of change of the tar files, content of the lists beside them.
@@ -26,13 +26,13 @@ from .tar_scan import Scan, find_shards, scan
 
 
 class TarIndex:
-    """Where each picture of a split lies. The pickle holds file names."""
+    """Where each image of a split lies. The pickle holds file names."""
 
     def __init__(self, root: str, split: str, cache_folder: Path) -> None:
         """Open the index of the tar files of ``split`` below ``root``, built first if they have changed.
 
         Raises:
-            UserError: no tar files, a compressed, truncated or damaged one, or a picture without a class.
+            UserError: no tar files, a compressed, truncated or damaged one, or an image without a class.
         """
         self._locations: Optional[np.ndarray] = None
         shards = find_shards(root, split)
@@ -70,15 +70,15 @@ class TarIndex:
         return len(self._samples)
 
     def name(self, index: int) -> str:
-        """The member that holds picture ``index``."""
+        """The member that holds image ``index``."""
         return self._samples.path(index)
 
     def label(self, index: int) -> int:
-        """The class of picture ``index``."""
+        """The class of image ``index``."""
         return self._samples.label(index)
 
     def location(self, index: int) -> Tuple[int, int, int]:
-        """Number of the tar file, offset and size in bytes of picture ``index``."""
+        """Number of the tar file, offset and size in bytes of image ``index``."""
         if self._locations is None:
             self._locations = map_array(self._locations_file)
         return tuple(self._locations[index].tolist())
@@ -99,7 +99,7 @@ class TarIndex:
 
     @property
     def left_out(self) -> LeftOut:
-        """The members that are neither pictures nor labels."""
+        """The members that are neither images nor labels."""
         return LeftOut.of_json(self.classes["left_out"])
 
     @property
@@ -116,7 +116,7 @@ class TarIndex:
 
 
 def _key(root: str, split: str, shards: List[str], training_shards: List[str]) -> bytes:
-    # Which members are pictures depends on what Pillow opens here; 2 is the version of what the index says.
+    # Which members are images depends on what Pillow opens here; 2 is the version of what the index says.
     key = hashlib.sha256(f"tar 2 {split} {sorted(readable_suffixes())}\n".encode())
     for shard in [*shards, *training_shards]:
         status = os.stat(os.path.join(root, shard))
@@ -172,13 +172,13 @@ class Preparation(NamedTuple):
 
     Attributes:
         source: absolute path of the data that were read.
-        shorter_side: pixels; larger pictures were made this large.
+        shorter_side: pixels; larger images were made this large.
         quality: of the JPEG files that were written.
-        shard_size: pictures in each tar file.
+        shard_size: images in each tar file.
         num_classes: of the source.
         fingerprints: of the source, by split.
         complete: False until all tar files are there.
-        left_out: unreadable pictures that are missing.
+        left_out: unreadable images that are missing.
     """
 
     source: str

@@ -1,4 +1,4 @@
-"""The pictures of one split in tar files, with the labels or the class names that the archives give them."""
+"""The images of one split in tar files, with the labels or the class names that the archives give them."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _PACKED = (".tar.gz", ".tgz", ".tar.bz2", ".tbz", ".tar.xz", ".txz", ".tar.zst")
 
 
 class Scan(NamedTuple):
-    """All pictures of a split in order.
+    """All images of a split in order.
 
     Attributes:
         batches: names, one batch per tar file; their labels are 0.
         locations: (samples, 3) int64: number of the tar file, offset, size.
         labels: (samples,) int64 from label files, or the positions of ``groups``.
         groups: class names that the archives give; None where labels come from label files.
-        left_out: members that are neither pictures nor labels.
+        left_out: members that are neither images nor labels.
     """
 
     batches: List[Batch]
@@ -74,10 +74,10 @@ def scan(root: str, shards: List[str], split: str, listed: Optional[Dict[bytes, 
     """Go through the headers of all ``shards``.
 
     Args:
-        listed: labels by the last part of a picture's name, where a list beside the archives gives them.
+        listed: labels by the last part of an image's name, where a list beside the archives gives them.
 
     Raises:
-        UserError: a tar file is damaged, or a picture has no label.
+        UserError: a tar file is damaged, or an image has no label.
     """
     total = sum(os.path.getsize(os.path.join(root, shard)) for shard in shards)
     pages: List[_Page] = []
@@ -107,11 +107,11 @@ class _Page:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self.members: List[Member] = []  # pictures
+        self.members: List[Member] = []  # images
         self.labels: Dict[bytes, int] = {}  # from label files, by key
 
     def keep_labelled(self, left_out: LeftOut) -> None:
-        """Of ``key.jpg``, ``key.cls`` and what else a sample may have, keep the picture; each has exactly one."""
+        """Of ``key.jpg``, ``key.cls`` and what else a sample may have, keep the image; each has exactly one."""
         suffixes = readable_suffixes()
         kept = [member for member in self.members if b"." + _key(member.name)[1].lower() in suffixes]
         seen = set()
@@ -204,7 +204,7 @@ def _read_label(tar: TarFile, member: Member, page: _Page) -> None:
 
 
 def _group_labels(root: str, shards: List[str], pages: List[_Page]) -> Tuple[List[np.ndarray], List[str]]:
-    """Classes from the tar file or the folder that each picture lies in."""
+    """Classes from the tar file or the folder that each image lies in."""
     found: Dict[str, int] = {}
     labels = []
     for shard, page in zip(shards, pages):

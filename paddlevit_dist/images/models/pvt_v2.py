@@ -1,4 +1,4 @@
-"""PVTv2: a pyramid of four stages with overlapping patches; keys and values are taken from a smaller picture.
+"""PVTv2: a pyramid of four stages with overlapping patches; keys and values are taken from a smaller image.
 
 Source: Wang et al., PVT v2: Improved Baselines with Pyramid Vision Transformer, 2022 (section 3, table 1).
 Parameter names are timm's; Linear weights are (in, out) as Paddle stores them.
@@ -17,7 +17,7 @@ from . import key_names
 from .layers import DropPath, MatrixProduct, as_pair, convolution, head_dim, linear, rates_of_stages
 from .variants import PVT_V2
 
-_POOLED = 7  # side of the picture that keys and values are taken from in the linear form
+_POOLED = 7  # side of the image that keys and values are taken from in the linear form
 
 
 def _fan_out_convolution(in_channels: int, out_channels: int, kernel_size: int, **geometry: int) -> nn.Conv2D:
@@ -27,11 +27,11 @@ def _fan_out_convolution(in_channels: int, out_channels: int, kernel_size: int, 
 
 
 class SpatialReductionAttention(nn.Layer):
-    """Multi-head attention whose keys and values come from a smaller picture.
+    """Multi-head attention whose keys and values come from a smaller image.
 
     Args:
         reduction: by how much each side shrinks, by a convolution of that stride; 1 is ordinary attention.
-        is_linear: the picture is averaged to 7 x 7 instead, whatever its size: cost linear in the number of tokens.
+        is_linear: the image is averaged to 7 x 7 instead, whatever its size: cost linear in the number of tokens.
     """
 
     def __init__(

@@ -24,7 +24,7 @@ _MASKED = -100.0  # the value of the authors' code: exp(-100) is 3.7e-44
 
 
 def split_into_windows(x, grid: Size, window: Size):
-    """Windows of a picture, filled with zeros below and at the right where they do not divide it.
+    """Windows of an image, filled with zeros below and at the right where they do not divide it.
 
     Args:
         x: (batch, height, width, channels), ``grid`` is (height, width).
@@ -58,7 +58,7 @@ def relative_position_index(height: int, width: int) -> np.ndarray:
 
 
 def attention_mask(grid: Size, window: Size, shift: Size) -> np.ndarray:
-    """float32 (windows, tokens, tokens): 0 where two tokens of a shifted picture were neighbours before, else -100.
+    """float32 (windows, tokens, tokens): 0 where two tokens of a shifted image were neighbours before, else -100.
 
     Source: section 3.2, "Efficient batch computation for shifted configuration"; padded positions belong to the last
     region, as in timm.
@@ -205,7 +205,7 @@ class Stage(nn.Layer):
 
 
 class NormalisedPatches(PatchEmbedding):
-    """Patches as a normalised picture of vectors."""
+    """Patches as a normalised image of vectors."""
 
     def __init__(self, image_size: Union[int, Size], patch_size: int, in_channels: int, embed_dim: int):
         super().__init__(image_size, patch_size, in_channels, embed_dim)

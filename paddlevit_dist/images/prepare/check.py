@@ -1,4 +1,4 @@
-"""Decode every picture of a dataset once, to know those that cannot be read."""
+"""Decode every image of a dataset once, to know those that cannot be read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PICTURES_PER_JOB = 128
 
 
 def check_pictures(datasets: Dict[str, Any], workers: int) -> List[Unreadable]:
-    """The pictures of all ``datasets`` that cannot be read, in their order."""
+    """The images of all ``datasets`` that cannot be read, in their order."""
     jobs = [
         (end - first, (number, dataset, first, end))
         for number, dataset in enumerate(datasets.values())

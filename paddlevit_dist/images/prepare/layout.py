@@ -22,10 +22,10 @@ def open_input(root: str, layout: Optional[str], max_pixels: int, cache: Path) -
 
     Args:
         layout: one of READABLE; None: found out.
-        max_pixels: a larger picture counts as unreadable.
+        max_pixels: a larger image counts as unreadable.
 
     Raises:
-        UserError: there are no pictures in any of these layouts.
+        UserError: there are no images in any of these layouts.
     """
     if not os.path.isdir(root):
         raise UserError(
@@ -42,7 +42,7 @@ def open_input(root: str, layout: Optional[str], max_pixels: int, cache: Path) -
 
 
 def layout_of(root: str) -> str:
-    """Which dataset reads ``root``: a list of training pictures decides, then tar files, then validation's form."""
+    """Which dataset reads ``root``: a list of training images decides, then tar files, then validation's form."""
     lists = {split for split, name in LISTS.items() if os.path.exists(os.path.join(root, name))}
     if "train" not in lists and any(find_shards(root, split) for split in LISTS):
         return "tar"

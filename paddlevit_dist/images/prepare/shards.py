@@ -1,7 +1,7 @@
 """Rewrite a dataset as tar files of smaller JPEGs, in parallel; what is finished stays when the work is interrupted.
 
 Beside the tar files lie ``prepared.json`` with the settings, ``classes.txt`` where the classes have names, and
-``quarantine.tsv`` where pictures were left out. In a tar file ``000000017.jpg`` is followed by ``000000017.json`` with
+``quarantine.tsv`` where images were left out. In a tar file ``000000017.jpg`` is followed by ``000000017.json`` with
 its label and the path of its source.
 """
 
@@ -27,7 +27,7 @@ from ..data.tar_index import Preparation, read_preparation, write_preparation
 
 
 class Settings(NamedTuple):
-    """What decides the tar files: pixels, JPEG quality, pictures in each, and whether unreadable ones are left out."""
+    """What decides the tar files: pixels, JPEG quality, images in each, and whether unreadable ones are left out."""
 
     shorter_side: int
     quality: int
@@ -41,7 +41,7 @@ def prepare_shards(
     """Write ``datasets`` (by split) to ``output`` and return the record of it.
 
     Raises:
-        UserError: ``output`` holds something else, a picture is unreadable and not to be skipped, or the disk is full.
+        UserError: ``output`` holds something else, an image is unreadable and not to be skipped, or the disk is full.
     """
     first = next(iter(datasets.values()))
     num_classes = max(dataset.num_classes for dataset in datasets.values())
@@ -90,7 +90,7 @@ def _begin(output: Path, preparation: Preparation) -> None:
 
 
 def _write_shard(dataset: Any, first: int, end: int, base: str, source: str, settings: Settings) -> None:
-    """Write the pictures ``first`` to ``end - 1`` to ``base.tar``; the unreadable ones to ``base.unreadable``."""
+    """Write the images ``first`` to ``end - 1`` to ``base.tar``; the unreadable ones to ``base.unreadable``."""
     bad: List[Unreadable] = []
     with atomic_file(Path(f"{base}.tar")) as out:
         with tarfile.open(fileobj=out, mode="w", format=tarfile.USTAR_FORMAT) as tar:
@@ -121,7 +121,7 @@ def _add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
 
 
 def _smaller(encoded: bytes, path: str, reading: Reading, settings: Settings) -> bytes:
-    """The picture as a JPEG whose shorter side is at most the setting; a JPEG that is already is not touched.
+    """The image as a JPEG whose shorter side is at most the setting; a JPEG that is already is not touched.
 
     Raises:
         UnreadablePicture: it cannot be decoded.
@@ -130,7 +130,7 @@ def _smaller(encoded: bytes, path: str, reading: Reading, settings: Settings) ->
         try:
             turned = orientation(image)
             kind = image.format
-            image.load()  # finds damage in a picture that is only copied, too
+            image.load()  # finds damage in an image that is only copied, too
             shorter = min(image.size)
             if kind == "JPEG" and shorter <= settings.shorter_side:
                 return encoded
@@ -151,7 +151,7 @@ def _smaller(encoded: bytes, path: str, reading: Reading, settings: Settings) ->
 
 
 def _gather_bad(output: Path, names: List[str]) -> int:
-    """Bring the lists of the tar files together; returns how many pictures are left out."""
+    """Bring the lists of the tar files together; returns how many images are left out."""
     parts = [output / f"{name}.unreadable" for name in names]
     found = [line for part in parts if part.exists() for line in read_quarantine(part)]
     if found:

@@ -1,4 +1,4 @@
-"""From a picture to the array that a network takes; everything random comes from the sample's generator.
+"""From an image to the array that a network takes; everything random comes from the sample's generator.
 
 - ``crops``: sizes, crops, flips: the transforms as a whole, of training and evaluation
 - ``policies``, ``policy_tables``, ``operations``: RandAugment, AutoAugment, colour jitter and what they are made of

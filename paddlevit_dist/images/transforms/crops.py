@@ -1,7 +1,7 @@
-"""From a picture to the uint8 array that goes to the device; normalisation happens there, on whole batches.
+"""From an image to the uint8 array that goes to the device; normalisation happens there, on whole batches.
 
 Every transform is called as ``transform(image, generator)`` and draws all that is random from ``generator``. Each
-returns (channels, size, size) uint8, C-contiguous. An ``augment`` of a training transform changes the picture between
+returns (channels, size, size) uint8, C-contiguous. An ``augment`` of a training transform changes the image between
 its scaling to the image size and the array (``augment.py``).
 """
 
@@ -74,7 +74,7 @@ class EvaluationTransform:
         return to_array(image.crop((left, top, left + self.image_size, top + self.image_size)), self.channels)
 
     def resized(self, size: Tuple[int, int]) -> Tuple[int, int]:
-        """(width, height) after the resize of a picture of ``size``."""
+        """(width, height) after the resize of an image of ``size``."""
         width, height = size
         shorter = math.floor(self.image_size / self.crop_pct)
         if width <= height:
@@ -136,7 +136,7 @@ class GlyphTransform:
     """Whole signs: scaled to the image size without a crop, in training under a small random affine map.
 
     Never mirrored: the other way round it would be another sign. What the map brings in from outside is black, the
-    background of the datasets of this kind. Meant for pictures not larger than ``image_size``: the affine map
+    background of the datasets of this kind. Meant for images not larger than ``image_size``: the affine map
     interpolates and does not average.
     """
 
@@ -183,7 +183,7 @@ class GlyphTransform:
 
 
 def to_array(image: Picture, channels: int, flip: bool = False) -> np.ndarray:
-    """The picture as the model's layout has it, (channels, height, width), mirrored if ``flip``."""
+    """The image as the model's layout has it, (channels, height, width), mirrored if ``flip``."""
     pixels = np.asarray(image)  # (height, width) or (height, width, 3)
     pixels = np.broadcast_to(pixels, (channels, *pixels.shape)) if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
     return np.array(pixels[:, :, ::-1] if flip else pixels, order="C")  # (channels, height, width), its own memory
@@ -201,13 +201,13 @@ def finish(
 
 
 def _convert(image: Image.Image, channels: int) -> Image.Image:
-    """Grey stays grey until the array is made: its three channels would be equal at three times the work."""
+    """Gray stays gray until the array is made: its three channels would be equal at three times the work."""
     mode = "L" if channels == 1 or image.mode == "L" else "RGB"
     return image if image.mode == mode else image.convert(mode)
 
 
 def _augment(image: Picture, augment: Optional[Augmentation], channels: int, generator: np.random.Generator) -> Picture:
-    """Apply ``augment``; it may bring in colour, so a grey picture of a coloured set becomes RGB first."""
+    """Apply ``augment``; it may bring in colour, so a gray image of a coloured set becomes RGB first."""
     if augment is None:
         return image
     if isinstance(image, Image.Image) and channels == 3 and image.mode == "L":

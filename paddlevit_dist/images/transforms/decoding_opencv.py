@@ -24,11 +24,11 @@ _END_OF_JPEG = b"\xff\xd9"
 
 @dataclass(frozen=True)
 class FastReader:
-    """Reads a training picture of a dataset that offers its encoded files.
+    """Reads a training image of a dataset that offers its encoded files.
 
     Args:
         dataset: has ``encoded(index)``, ``describe(index)``, ``labels`` and ``reading``.
-        channels: 3 for RGB, 1 for grey.
+        channels: 3 for RGB, 1 for gray.
     """
 
     dataset: Any
@@ -44,7 +44,7 @@ class FastReader:
         label = int(self.dataset.labels[index])
         pixels = None
         with open_image(encoded, path, reading) as header:
-            # A JPEG without its end marker is truncated: OpenCV would fill it up with grey.
+            # A JPEG without its end marker is truncated: OpenCV would fill it up with gray.
             plain = header.format == "JPEG" and header.mode in ("RGB", "L") and encoded[-2:] == _END_OF_JPEG
             if plain and not (reading.exif_rotate and orientation(header) != 1):
                 pixels = _decode(encoded, self.channels)
@@ -55,7 +55,7 @@ class FastReader:
 
 def _decode(encoded: bytes, channels: int) -> Any:
     cv2 = require_opencv()
-    # Without the last flag OpenCV would turn pictures by their EXIF orientation, which the exact way does not.
+    # Without the last flag OpenCV would turn images by their EXIF orientation, which the exact way does not.
     flag = (cv2.IMREAD_GRAYSCALE if channels == 1 else cv2.IMREAD_COLOR_RGB) | cv2.IMREAD_IGNORE_ORIENTATION
     return cv2.imdecode(np.frombuffer(encoded, dtype=np.uint8), flag)
 

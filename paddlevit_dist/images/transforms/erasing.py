@@ -18,17 +18,17 @@ ROWS, BOXES, COLOURS = "erase_rows", "erase_boxes", "erase_colours"  # keys of a
 
 @dataclass(frozen=True)
 class RandomErasing:
-    """Fills random boxes of a normalised picture.
+    """Fills random boxes of a normalised image.
 
     The boxes, and the colours of "rand", come from the sample's generator. The noise of "pixel" is made on the device
     from the step's seed: a value for each pixel would double what a loader process hands over.
 
     Args:
-        probability: of erasing anything in a picture.
+        probability: of erasing anything in an image.
         mode: "const" fills with 0, the mean of the data; "rand" each box with one normal number per channel; "pixel"
             with one per pixel and channel.
-        max_count: a picture gets 1 to this many boxes, which share the area.
-        area: fractions of the picture, of all its boxes together.
+        max_count: an image gets 1 to this many boxes, which share the area.
+        area: fractions of the image, of all its boxes together.
         aspect: height to width, drawn log-uniformly.
 
     Source: Z. Zhong et al., "Random erasing data augmentation", arXiv 1708.04896, section 3; the modes are timm's.
@@ -41,7 +41,7 @@ class RandomErasing:
     aspect: Tuple[float, float] = (0.3, 1 / 0.3)
 
     def draw(self, shape: Tuple[int, int, int], generator: np.random.Generator) -> Dict[str, np.ndarray]:
-        """What to erase from a picture of ``shape`` (channels, height, width).
+        """What to erase from an image of ``shape`` (channels, height, width).
 
         Returns:
             boxes int32 (max_count, 4): top, left, bottom, right, zeros where there is none; with "rand" also colours
@@ -58,7 +58,7 @@ class RandomErasing:
         return {BOXES: boxes, COLOURS: generator.standard_normal((self.max_count, channels), dtype=np.float32)}
 
     def collate(self, drawn: Sequence[Dict[str, np.ndarray]]) -> Dict[str, np.ndarray]:
-        """Entries of a batch: the draws of those pictures that lose something, and in ROWS, int64, which these are.
+        """Entries of a batch: the draws of those images that lose something, and in ROWS, int64, which these are.
 
         So the device works on these alone, and their number is known without asking it. There is always one.
         """
@@ -69,7 +69,7 @@ class RandomErasing:
     def _draw_box(
         self, height: int, width: int, count: int, generator: np.random.Generator
     ) -> Optional[Tuple[int, int, int, int]]:
-        """A box smaller than the picture both ways; None if ten draws are larger."""
+        """A box smaller than the image both ways; None if ten draws are larger."""
         for _ in range(_ATTEMPTS):
             area = generator.uniform(*self.area) * height * width / count
             aspect = math.exp(generator.uniform(*np.log(self.aspect)))

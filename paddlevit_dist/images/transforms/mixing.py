@@ -16,11 +16,11 @@ from .crops import box_masks, replace
 
 
 class Mix(NamedTuple):
-    """How each picture is mixed with its partner; one row for all pictures, or one for each.
+    """How each image is mixed with its partner; one row for all images, or one for each.
 
     Attributes:
-        share: float64 (rows,), the picture's own share in its label: exactly that of its pixels.
-        weight: float64 (rows,), of the picture's own pixels outside its box.
+        share: float64 (rows,), the image's own share in its label: exactly that of its pixels.
+        weight: float64 (rows,), of the image's own pixels outside its box.
         boxes: int64 (rows, 4): top, left, bottom, right of the pixels that are the partner's; zeros: none.
     """
 
@@ -45,7 +45,7 @@ class Mix(NamedTuple):
         return targets * share + targets.flip(axis=[0]) * (1.0 - share)
 
     def dominant(self, labels: paddle.Tensor) -> paddle.Tensor:
-        """The label with the larger share in each picture, int64 (batch,)."""
+        """The label with the larger share in each image, int64 (batch,)."""
         own = (self._device_share() >= 0.5).astype("int64")
         return labels * own + labels.flip(axis=[0]) * (1 - own)
 
@@ -57,15 +57,15 @@ class Mix(NamedTuple):
 class Mixing:
     """Mixup (H. Zhang et al., arXiv 1710.09412, section 2) and cutmix (S. Yun et al., arXiv 1905.04899, section 3.1).
 
-    Picture ``i`` of ``n`` is mixed with ``n - 1 - i``; the middle one of an odd batch with itself.
+    Image ``i`` of ``n`` is mixed with ``n - 1 - i``; the middle one of an odd batch with itself.
 
     Args:
         mixup_alpha, cutmix_alpha: of the Beta(alpha, alpha) distribution of the own share; 0: not done.
-        cutmix_minmax: sides of the box as fractions of the picture's, instead of a square from the share; switches
+        cutmix_minmax: sides of the box as fractions of the image's, instead of a square from the share; switches
             cutmix on.
-        probability: of mixing a batch, pair or picture at all.
+        probability: of mixing a batch, pair or image at all.
         switch_probability: of cutmix where both are on.
-        mode: "batch" draws once for all pictures, "pair" once for two partners, "elem" for each picture.
+        mode: "batch" draws once for all images, "pair" once for two partners, "elem" for each image.
     """
 
     mixup_alpha: float = 0.0
@@ -115,7 +115,7 @@ class Mixing:
 
 
 def _mirror(mix: Mix, batch: int) -> Mix:
-    """Rows of the first half of a batch, given to their partners in the second; a picture in the middle is alone."""
+    """Rows of the first half of a batch, given to their partners in the second; an image in the middle is alone."""
     alone = batch % 2
     share, weight = (np.concatenate([rows, np.ones(alone), rows[::-1]]) for rows in (mix.share, mix.weight))
     nothing = np.zeros((alone, 4), dtype=mix.boxes.dtype)

@@ -1,7 +1,7 @@
-"""Single changes to a picture, each with the range of its parameter: what the augmentation policies are made of.
+"""Single changes to an image, each with the range of its parameter: what the augmentation policies are made of.
 
 Names, ranges and their roundings are those of timm's strings, so that a recipe written for it means the same here. All
-operations take RGB and grey ("L") pictures; those that only change colour leave a grey one as it is.
+operations take RGB and gray ("L") images; those that only change colour leave a gray one as it is.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, NamedTuple, Tuple, Union
 import numpy as np
 from PIL import Image, ImageEnhance, ImageFilter, ImageOps
 
-Fill = Union[int, Tuple[int, ...]]  # what a map brings in from outside the picture: a grey value or a colour
+Fill = Union[int, Tuple[int, ...]]  # what a map brings in from outside the image: a gray value or a colour
 
 FULL_MAGNITUDE = 10.0  # the magnitude at which the ranges end
 BLUR_RADIUS_PX = (0.1, 2.0)
@@ -60,12 +60,12 @@ def _none(strength: float, generator: np.random.Generator) -> None:
 
 
 def _enhancement(strength: float, generator: np.random.Generator) -> float:
-    """From nearly nothing of the property over the picture as it is to nearly twice as much."""
+    """From nearly nothing of the property over the image as it is to nearly twice as much."""
     return _SMALLEST_ENHANCEMENT + 2 * _ENHANCEMENT * strength
 
 
 def _enhancement_away(strength: float, generator: np.random.Generator) -> float:
-    """Less or more of the property, further from the picture as it is with more strength."""
+    """Less or more of the property, further from the image as it is with more strength."""
     return max(_SMALLEST_ENHANCEMENT, 1.0 + _either_sign(_ENHANCEMENT * strength, generator))
 
 

@@ -1,9 +1,9 @@
 """Random changes of colour and shape between the crop and the array: RandAugment, AutoAugment, 3-Augment, colour
 jitter, grayscale, blur, solarize.
 
-Each is called as ``augmentation(image, generator)`` on an RGB or grey ("L") Pillow picture and returns one of the same
+Each is called as ``augmentation(image, generator)`` on an RGB or gray ("L") Pillow image and returns one of the same
 mode and size; all that is random comes from ``generator``. Given an array (height, width[, 3]) uint8, as the fast
-decoder does, they use OpenCV where they can, with the same draws, and return an array or a Pillow picture.
+decoder does, they use OpenCV where they can, with the same draws, and return an array or a Pillow image.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class RandAugment:
     Args:
         names: operations to choose from.
         weights: their probabilities; with them no operation is chosen twice. None: equal, and repeats may happen.
-        fill: what comes in from outside the picture.
+        fill: what comes in from outside the image.
 
     Source: E. Cubuk et al., "RandAugment", arXiv 1909.13719, section 3.
     """
@@ -71,7 +71,7 @@ class RandAugment:
         return image
 
     def choose(self, generator: np.random.Generator) -> Iterator[str]:
-        """Names of the operations of one picture, in their order."""
+        """Names of the operations of one image, in their order."""
         if self.weights is None:
             chosen = generator.integers(len(self.names), size=self.layers)
         else:
@@ -108,7 +108,7 @@ def _apply(name: str, image: Picture, magnitude: float, generator: np.random.Gen
 
 
 def as_pillow(image: Picture) -> Image.Image:
-    """The same picture as Pillow has it."""
+    """The same image as Pillow has it."""
     return Image.fromarray(image) if isinstance(image, np.ndarray) else image
 
 
@@ -118,7 +118,7 @@ _JITTERED = (ImageEnhance.Brightness, ImageEnhance.Contrast, ImageEnhance.Color)
 @dataclass(frozen=True)
 class ColorJitter:
     """Brightness, contrast and saturation, in random order, each times a factor within ``strength`` of 1, not
-    below 0. Saturation does nothing to a grey picture."""
+    below 0. Saturation does nothing to a gray image."""
 
     strength: float
 
@@ -185,7 +185,7 @@ def build_augmentation(train: Any, mean: Sequence[float]) -> Optional[Augmentati
 
     Args:
         train: the section TRAIN of the configuration.
-        mean: of pixels from 0 to 1, per channel; it fills what comes in from outside the picture.
+        mean: of pixels from 0 to 1, per channel; it fills what comes in from outside the image.
     Raises:
         UserError: a text of one of these keys is not understood.
     """
@@ -213,7 +213,7 @@ def build_augmentation(train: Any, mean: Sequence[float]) -> Optional[Augmentati
 
 
 def fill_of(mean: Sequence[float]) -> Fill:
-    """The mean as a pixel: one number for grey pictures, a colour for others."""
+    """The mean as a pixel: one number for gray images, a colour for others."""
     pixel = tuple(min(255, round(255 * value)) for value in mean)
     return pixel[0] if len(pixel) == 1 else pixel
 
@@ -224,7 +224,7 @@ _UNIFORM_ABOVE = 100.0  # a deviation larger than this stands for uniform magnit
 def parse_rand_augment(text: str, fill: Fill = 128) -> RandAugment:
     """RandAugment from timm's notation, such as ``rand-m9-mstd0.5-inc1``.
 
-    Behind ``rand`` come, in any order: ``m`` magnitude (10), ``n`` operations per picture (2), ``p`` probability of
+    Behind ``rand`` come, in any order: ``m`` magnitude (10), ``n`` operations per image (2), ``p`` probability of
     each (0.5), ``mstd`` standard deviation of the magnitude (0; uniform from 0 to it if above 100 or ``inf``),
     ``mmax`` largest magnitude (10), ``inc1`` operations that grow stronger with it, ``t`` a named set of operations
     (3a, 3aw, weights).

@@ -62,7 +62,7 @@ class Step(NamedTuple):
     magnitude: float
 
 
-Policy = Tuple[Tuple[Step, ...], ...]  # one row is chosen for a picture, its steps are done in order
+Policy = Tuple[Tuple[Step, ...], ...]  # one row is chosen for an image, its steps are done in order
 
 # E. Cubuk et al., "AutoAugment", arXiv 1805.09501, table 9 (ImageNet).
 _ORIGINAL = """

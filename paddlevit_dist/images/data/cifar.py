@@ -23,19 +23,19 @@ from .reading import check_labels, check_split
 
 SIDE = 32
 PICTURE_BYTES = 3 * SIDE * SIDE
-RECORD = np.dtype([("image", "u1", (SIDE, SIDE, 3)), ("label", "u1")])  # as the converted file holds a sample
-_LARGEST_BATCH_BYTES = 1 << 28  # the largest published one has 150 MB
+RECORD = np.dtype([("image", "u1", (SIDE, SIDE, 3)), ("label", "u1")])  # layout of a sample in the converted file
+_LARGEST_BATCH_BYTES = 1 << 28  # the largest published one is 150 MB
 _DAMAGE = (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError)
 
 
 class Publication(NamedTuple):
-    """One of the two forms in which a dataset is published.
+    """One of the two published forms of a dataset.
 
     Attributes:
-        archive, folder: names; the archive holds the folder.
-        files: of each split, in order.
-        binary: records of bytes, not pickles.
-        label_bytes: binary: labels before each image, the last one counts.
+        archive, folder: names; the archive contains the folder.
+        files: files of each split, in order.
+        binary: whether files hold raw byte records rather than pickles.
+        label_bytes: for binary files, labels before each image; the last one is used.
     """
 
     archive: str
@@ -52,7 +52,7 @@ class Source(NamedTuple):
     publication: Publication
 
     def stamps(self, split: str) -> str:
-        """Path, size and time of change of every file that ``split`` is read from."""
+        """Path, size and modification time of every file that ``split`` is read from."""
         files = [self.path]
         if self.path.is_dir():
             files = [self.path / name for name in self.publication.files[split]]
@@ -61,10 +61,10 @@ class Source(NamedTuple):
 
 
 def find_source(data_path: Path, publications: Tuple[Publication, ...]) -> Source:
-    """What ``data_path`` holds: it may be the archive, the extracted folder, or the folder that has one of them.
+    """Find the source at ``data_path``: the archive, the extracted folder, or a folder containing either.
 
     Raises:
-        UserError: none of them is there.
+        UserError: none of them exists.
     """
     for publication in publications:
         first = publication.files["train"][0]
@@ -83,7 +83,7 @@ def read_batches(source: Source, split: str, label_key: str, where_to_get: str) 
     """The batches of ``split`` in order, each an array of ``RECORD``.
 
     Raises:
-        UserError: a batch is missing, damaged or not as published.
+        UserError: a batch is missing, corrupt or not as published.
     """
     names = source.publication.files[split]
     contents = _from_folder if source.path.is_dir() else _from_archive
@@ -108,7 +108,7 @@ def _from_folder(source: Source, names: List[str], where_to_get: str) -> Iterato
 
 
 def _from_archive(source: Source, names: List[str], where_to_get: str) -> Iterator[Tuple[str, bytes]]:
-    """Read straight through, as the archive is compressed; batches that come early wait for their turn."""
+    """Read sequentially, since the archive is compressed; batches found early are held until their turn."""
     waiting: Dict[str, bytes] = {}
     due = list(names)
     with tarfile.open(source.path, "r|*") as archive:
@@ -135,7 +135,7 @@ def _told_as_damage(path: Path, where_to_get: str) -> Iterator[None]:
         yield
     except _DAMAGE as error:
         raise UserError(f"{path} is damaged or truncated: {error}; get it again from {where_to_get}") from error
-    except OSError as error:  # BadGzipFile is one without a number
+    except OSError as error:  # includes BadGzipFile, which has no errno
         reason = error.strerror or f"{error}; get it again from {where_to_get}"
         raise UserError(f"{path} cannot be read: {reason}") from error
 
@@ -172,7 +172,7 @@ def _state(file: Path) -> Tuple[int, int]:
     try:
         status = file.stat()
     except OSError:
-        return 0, 0  # a missing batch is named when it is read
+        return 0, 0  # a missing batch is reported when it is read
     return status.st_size, status.st_mtime_ns
 
 
@@ -180,7 +180,7 @@ _HOME = "https://www.cs.toronto.edu/~kriz/cifar.html"
 
 
 class _Cifar(ImageDataset):
-    """Colour images of 32 x 32; the published test set is "val"."""
+    """32 x 32 colour images; the published test set is "val"."""
 
     name: str
     class_names: List[str]
@@ -188,15 +188,15 @@ class _Cifar(ImageDataset):
     publications: Tuple[Publication, ...]
 
     def __init__(self, data_path: Optional[str], split: str, cache_folder: Path) -> None:
-        """Find the archive or its extracted folder and convert ``split``, "train" or "val", unless that was done.
+        """Find the archive or its extracted folder and convert ``split``, "train" or "val", unless already done.
 
         Args:
-            data_path: the archive, the extracted folder, or the folder that has one of them.
+            data_path: the archive, the extracted folder, or a folder containing either.
             split: "train" or "val".
-            cache_folder: receives the converted file; its name carries path, size and time of change of the source.
+            cache_folder: where to put the converted file, named by the source's path, size and modification time.
 
         Raises:
-            UserError: nothing is found, or the files are damaged or not as published.
+            UserError: nothing is found, or the files are corrupt or not as published.
         """
         self.split = check_split(split)
         self.num_classes = len(self.class_names)
@@ -220,7 +220,7 @@ class _Cifar(ImageDataset):
         return Image.fromarray(record["image"]), int(record["label"])
 
     def describe(self, index: int) -> str:
-        """Position of image ``index`` among those of its split, and the source."""
+        """Position of image ``index`` in its split, and the source."""
         return f"sample {index} of the {'test' if self.split == 'val' else 'training'} set in {self.source}"
 
     @property

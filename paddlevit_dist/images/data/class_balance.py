@@ -1,4 +1,4 @@
-"""Two ways to make up for rare classes: reading them more often, or giving them more weight in the loss."""
+"""Two ways to compensate for rare classes: sampling them more often, or weighting them more in the loss."""
 
 from __future__ import annotations
 

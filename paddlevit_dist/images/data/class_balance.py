@@ -12,10 +12,10 @@ from ...errors import UserError
 
 
 def draw_balanced_order(labels: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-    """An epoch in which every class occurs equally often: as many indices as there are labels, int64.
+    """Draw an epoch in which every class occurs equally often: int64 indices, as many as there are labels.
 
-    A class that is too small is gone through several times, each time in another order, and of one that is too large a
-    random part is read; the readings of two samples of a class differ by at most one.
+    Small classes are repeated, reshuffled each time, and large ones randomly subsampled; two samples of the same class
+    are drawn equally often, give or take one.
     """
     by_class = np.argsort(labels, kind="stable")
     sizes = np.unique(labels, return_counts=True)[1]
@@ -37,10 +37,10 @@ def class_weights(
 
     Args:
         setting: "balanced" (inverse to the frequency), a weight for each class, or None for no weights.
-        labels: of all training samples.
+        labels: labels of all training samples.
 
     Raises:
-        UserError: not one weight for each class, or all samples have weight 0.
+        UserError: the number of weights is not the number of classes, or all samples have weight 0.
     """
     if setting is None:
         return None
@@ -63,12 +63,12 @@ def weighted_cross_entropy(
     """Sum over the batch of each sample's weight times its loss.
 
     The engine divides by the number of samples, not by the sum of the weights: their mean over the training set is 1,
-    so the gradient of a batch does not depend on which classes happen to be in it.
+    so the scale of a batch's gradient does not depend on which classes happen to be in it.
 
     Args:
         logits: (batch, classes).
-        shares: share of each class in a sample (batch, classes): one for its label, or two in a mixed image.
-        targets: the distribution that the loss compares with, shares with label smoothing.
+        shares: share of each class in a sample (batch, classes): one for its label, or two for a mixed image.
+        targets: target distribution of the loss, i.e. shares with label smoothing.
         weights: (classes,).
     """
     losses = -(targets * F.log_softmax(logits, axis=-1)).sum(axis=-1)  # (batch,)

@@ -18,29 +18,29 @@ from .left_out import LeftOut, head_of
 from .reading import check_split, existing_folder
 
 TRAIN_FOLDER = "train"
-WHOLE = ""  # no split: the class folders lie in the data path itself
+WHOLE = ""  # no split: the class folders are directly in the data path
 
 _FolderId = Tuple[int, int]  # device and inode
 
 
 class Listing(NamedTuple):
-    """The images of a split, and the files beside them that are none."""
+    """The images of a split, and the other files found alongside them."""
 
     index: PathIndex
     left_out: LeftOut
 
 
 def index_class_folders(root: str, split: str, val_folders: Sequence[str], cache_folder: Path, name: str) -> Listing:
-    """List the images of ``split`` below ``root`` and open the index of that list, built first if it has changed.
+    """List the images of ``split`` under ``root`` and open the index of that list, rebuilding it if it has changed.
 
-    Classes are the sorted sub-folders of ``train``, or of the validation folder where there is no ``train``. An image
-    is a file with a suffix of a format that can be opened here; other files are counted. Images may lie deeper in a
-    class folder and are sorted by path. Symbolic links are followed, hidden names skipped.
+    Classes are the sorted subfolders of ``train``, or of the validation folder if there is no ``train``. An image is a
+    file with the suffix of a format this installation can open; other files are counted. Images may be nested inside
+    a class folder and are sorted by path. Symbolic links are followed, hidden names skipped.
 
     Args:
         root: absolute path of the dataset.
         split: "train", "val", or ``WHOLE``.
-        val_folders: accepted names of the validation folder, the first that exists is taken.
+        val_folders: accepted names of the validation folder; the first that exists is used.
 
     Raises:
         UserError: a folder or its classes are missing, a validation class is not a training class, a training class is
@@ -88,10 +88,10 @@ def _split_folder(root: str, split: str, val_folders: Sequence[str]) -> str:
 
 
 def list_classes(root: str, folder: str) -> List[str]:
-    """The sorted names of the class folders in ``folder`` below ``root``.
+    """The sorted names of the class folders in ``folder`` under ``root``.
 
     Raises:
-        UserError: there are none, or it cannot be listed.
+        UserError: there are none, or the folder cannot be listed.
     """
     path = os.path.join(root, folder) if folder else root
     with _naming(path), os.scandir(path) as entries:
@@ -112,7 +112,7 @@ def _check_known(present: List[str], classes: List[str], root: str, folder: str)
 
 
 def _count_beside(left_out: LeftOut) -> None:
-    """Count the images that lie in the folder itself; the folders in it are the classes."""
+    """Count the images directly in the folder; its subfolders are the classes."""
     suffixes = readable_suffixes()
     with _naming(left_out.place), os.scandir(os.fsencode(left_out.place)) as entries:
         for entry in entries:
@@ -125,7 +125,7 @@ def _count_beside(left_out: LeftOut) -> None:
 def _pictures_of_class(root: str, folder: str, class_name: str, left_out: LeftOut) -> List[bytes]:
     relative = os.fsencode(os.path.join(folder, class_name))
     top = os.path.join(os.fsencode(root), relative)
-    # Bytes throughout: what the file system holds is what the index stores, without a million conversions.
+    # Bytes throughout: the index stores what the file system returns, which saves a million conversions.
     return sorted(_pictures_below(top, relative, left_out))
 
 
@@ -172,10 +172,10 @@ VAL_FOLDERS = ("val", "valid", "validation", "test")
 
 
 class ClassFolders(IndexedImages):
-    """Images in one folder per class, ``data_path/train/<class>/`` and ``data_path/val/<class>/``.
+    """Images stored in one folder per class, ``data_path/train/<class>/`` and ``data_path/val/<class>/``.
 
     Labels are the positions of the sorted class folders of ``train``. ``valid``, ``validation`` and ``test`` are
-    accepted in place of ``val``; where there is no ``train`` at all, the classes are those of the validation folder.
+    accepted in place of ``val``; without ``train``, the classes are those of the validation folder.
     """
 
     layout = "with train/<class>/ and val/<class>/ that hold pictures of any format that Pillow opens"
@@ -184,7 +184,7 @@ class ClassFolders(IndexedImages):
         """List the images of ``split`` ("train" or "val"); their index goes to ``cache_folder``.
 
         Raises:
-            UserError: the folder has another layout, or a class is empty.
+            UserError: the folder has a different layout, or a class is empty.
         """
         self.split = check_split(split)
         root = existing_folder(data_path, "folder", self.layout)
@@ -195,7 +195,7 @@ class ClassFolders(IndexedImages):
 
     @classmethod
     def whole(cls, data_path: Optional[str], cache_folder: Path) -> ClassFolders:
-        """All images of a dataset that is to be split: of ``train``, or without it of ``data_path/<class>/``."""
+        """All images of a dataset to be split: those in ``train`` or, without it, in ``data_path/<class>/``."""
         return cls(data_path, "train", cache_folder, whole=True)
 
     @staticmethod

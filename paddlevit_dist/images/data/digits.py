@@ -1,4 +1,4 @@
-"""Handwritten digits inside the package, so that a first training needs no download."""
+"""Handwritten digits bundled with the package, so that a first training run needs no download."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .reading import check_split
 
 FILE = Path(__file__).with_name("digits.npz")
 HELD_OUT_EVERY = 5
-LARGEST_VALUE = 16  # each pixel counts the set points of a 4 x 4 block
+LARGEST_VALUE = 16  # each pixel is the number of set pixels in a 4 x 4 block
 
 
 class _Samples(NamedTuple):
@@ -23,7 +23,7 @@ class _Samples(NamedTuple):
 
 
 class Digits(ImageDataset):
-    """1,797 gray images of 8 x 8; every fifth (360) is held out as "val", the other 1,437 are "train".
+    """1,797 gray 8 x 8 images; every fifth (360) is held out as "val", the other 1,437 are "train".
 
     Source: E. Alpaydin and C. Kaynak, "Optical Recognition of Handwritten Digits", UCI Machine Learning Repository,
     1998, doi 10.24432/C50P49, CC BY 4.0: its test set of 13 writers.
@@ -35,7 +35,7 @@ class Digits(ImageDataset):
     class_names = [str(digit) for digit in range(10)]
 
     def __init__(self, data_path: Optional[str], split: str, cache_folder: Optional[Path]) -> None:
-        """Serve ``split``, "train" or "val"; the samples are in the package, so the two paths have no effect."""
+        """Load ``split``, "train" or "val"; the samples are in the package, so both paths are ignored."""
         self.split = check_split(split)
         self._samples: Optional[_Samples] = None
 

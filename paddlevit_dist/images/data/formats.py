@@ -1,4 +1,4 @@
-"""Which files are images: what this Pillow opens decides, not our own list; and what else looks like an image."""
+"""Which files are images, as decided by the installed Pillow rather than a fixed list, and what else looks like one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from PIL import Image, ImageFile, features
 
 # Registered with Pillow, but not read from datasets: EPS starts Ghostscript on the file, MPEG has no decoder.
 _NEVER_READ = ("EPS", "MPEG")
-_OPENED_AS = {"MPO": "JPEG"}  # registered under a name that another format's reader opens
+_OPENED_AS = {"MPO": "JPEG"}  # registered as a separate format, but opened by another format's reader
 
 _HEIF_SUFFIXES = (".heic", ".heics", ".heif", ".heifs", ".hif")
 _AVIF_SUFFIXES = (".avif", ".avifs")
@@ -21,14 +21,14 @@ _AVIF_HINT = "pip install -U pillow"
 _CONVERT_HINT = "convert to PNG or JPEG"
 _RAW = ".3fr .arw .cr2 .cr3 .dng .erf .iiq .kdc .mrw .nef .nrw .orf .pef .raf .raw .rw2 .sr2 .srf .srw .x3f"
 _OTHERS = ".jxl .jxr .wdp .hdp .exr .hdr .svg .svgz .eps .ps .wmf .emf .dcm .xcf .webp .jp2 .j2k .jpx .tif .tiff"
-# Suffixes of images that some Pillow cannot open, and what to do about them.
+# Suffixes of images that some Pillow versions cannot open, and what to do about them.
 _PICTURE_HINTS: Dict[str, str] = {
     **dict.fromkeys(f"{_RAW} {_OTHERS}".split(), _CONVERT_HINT),
     **dict.fromkeys(_AVIF_SUFFIXES, _AVIF_HINT),
     **dict.fromkeys(_HEIF_SUFFIXES, HEIF_HINT),
 }
 
-# What operating systems and storage boxes put beside images, in lower case; names with a leading dot aside.
+# Files that operating systems and NAS devices leave next to images, in lower case, besides those with a leading dot.
 _SYSTEM_NAMES = frozenset((b"thumbs.db", b"ehthumbs.db", b"desktop.ini", b"__macosx", b"@eadir", b"$recycle.bin"))
 
 _PLAIN_SUFFIX = re.compile(rb"\.[a-z0-9_~-]{1,12}")
@@ -39,9 +39,9 @@ HEAD_BYTES = 16
 
 @functools.lru_cache(maxsize=None)
 def readable_formats() -> Tuple[str, ...]:
-    """Pillow's names of the formats that are read from datasets, the usual ones first.
+    """Pillow's names for the formats that are read from datasets, the common ones first.
 
-    Formats that Pillow only recognises (stubs) or hands to another program are left out. HEIF is among them where
+    Formats that Pillow only recognises (stubs) or hands to another program are excluded. HEIF is included if
     pillow-heif is installed.
     """
     _register_heif()
@@ -51,7 +51,7 @@ def readable_formats() -> Tuple[str, ...]:
 
 @functools.lru_cache(maxsize=None)
 def readable_suffixes() -> FrozenSet[bytes]:
-    """Lower-case suffixes of the images that can be opened here, such as ``b".jpg"``."""
+    """Lower-case suffixes of the images that this installation can open, such as ``b".jpg"``."""
     formats = readable_formats()
     registered = Image.registered_extensions()
     return frozenset(
@@ -73,30 +73,32 @@ def _decodes(name: str) -> bool:
         return False
     if name == "JPEG2000":
         return features.check_codec("jpg_2000")
-    return name != "WEBP" or name in Image.SAVE  # recognised by every Pillow, saved only where its library is there
+    return (
+        name != "WEBP" or name in Image.SAVE
+    )  # every Pillow recognises it, but only those built with its library can save it
 
 
 def is_hidden(name: bytes) -> bool:
-    """Whether a file or folder of this name is silently ignored, as ``.DS_Store``, ``._1.jpg``, ``Thumbs.db``."""
+    """Whether a file or folder of this name is silently ignored, e.g. ``.DS_Store``, ``._1.jpg``, ``Thumbs.db``."""
     return name.startswith(b".") or name.lower() in _SYSTEM_NAMES
 
 
 def suffix_of(name: bytes) -> bytes:
-    """The lower-case suffix of a file name with its dot; empty where there is none, or nothing like one."""
+    """The lower-case suffix of a file name including the dot; empty if it has none, or nothing that looks like one."""
     at = name.rfind(b".")
     suffix = name[at:].lower()
     return suffix if at > 0 and _PLAIN_SUFFIX.fullmatch(suffix) else b""
 
 
 def hint_of(suffix: str) -> Optional[str]:
-    """What to do about an image with this suffix that cannot be opened here; None where it is not an image suffix."""
+    """What to do about an image with this suffix that cannot be opened; None if it is not an image suffix."""
     return _PICTURE_HINTS.get(suffix)
 
 
 def picture_kind(head: bytes) -> Optional[str]:
-    """The kind of image that a file is by its first 16 bytes, None where these are not an image's.
+    """The image type of a file according to its first 16 bytes, None if they are not those of an image.
 
-    Only formats with an unmistakable beginning are told.
+    Only formats with an unambiguous signature are recognised.
     """
     if head[4:8] == b"ftyp":
         return "HEIC" if head[8:12] in _HEIF_BRANDS else "AVIF" if head[8:12] in _AVIF_BRANDS else None

@@ -1,4 +1,4 @@
-"""Which dataset a folder holds, by what is in it; without Paddle, and without reading more than a few names."""
+"""Guess from its contents which dataset a folder holds, without Paddle and reading only a few names."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from .imagenet import FIRST_OF_KIT, LISTS
 from .left_out import printable
 from .tar_scan import find_shards
 
-_MOST_ENTRIES = 2_000  # looked at in a folder
-_DEEPEST = 4  # folders below a class folder that are searched for an image
-# A folder of this name is a split or a part of another task's data, never a class.
+_MOST_ENTRIES = 2_000  # examined per folder
+_DEEPEST = 4  # levels below a class folder that are searched for an image
+# A folder with one of these names is a split or part of another task's data, never a class.
 _NO_CLASS = re.compile(
     r"(train|training|val|valid|validation|test|testing|images?|imgs?|jpegimages|masks?|labels?|annotations?|scenes?"
     r"|scans)[\W\d_]*",
     re.IGNORECASE,
 )
 _VOLUME_SUFFIXES = (".nii", ".nii.gz", ".mha", ".mhd", ".nrrd", ".nhdr")
-_ARRAY_SUFFIXES = (".npy", ".npz")  # volumes only where landmarks lie beside them
+_ARRAY_SUFFIXES = (".npy", ".npz")  # volumes only if there are landmarks next to them
 _LANDMARK_SUFFIXES = (".csv", ".json", ".fcsv")
 _DICOM_SUFFIXES = (".dcm", ".dicom", ".ima")
-# The first labels of the published files, by which the two datasets of one form can be told apart.
+# The first labels of the published files, which distinguish the two datasets that share a format.
 _FIRST_LABELS = {
     bytes((5, 0, 4, 1, 9, 2, 1, 3, 1, 4)): "mnist",
     bytes((7, 2, 1, 0, 4, 1, 4, 9, 5, 9)): "mnist",
@@ -41,11 +41,11 @@ _FIRST_LABELS = {
 
 
 class Guess(NamedTuple):
-    """A dataset that a path seems to hold.
+    """A dataset that a path appears to hold.
 
     Attributes:
         dataset: its registered name.
-        reason: what was found, to be told: ``my_data has class folders below train and val``.
+        reason: what was found, for the message: ``my_data has class folders below train and val``.
     """
 
     dataset: str
@@ -53,10 +53,10 @@ class Guess(NamedTuple):
 
 
 def guess(path: str) -> Optional[Guess]:
-    """The dataset at ``path``, None where nothing is recognised.
+    """The dataset at ``path``, None if nothing is recognised.
 
     Raises:
-        UserError: nothing is there, or several kinds of data, which the message names with their datasets.
+        UserError: the path does not exist, or holds several kinds of data; the message lists them with their datasets.
     """
     root = os.path.abspath(os.path.expanduser(os.fspath(path)))
     if not os.path.exists(root):
@@ -75,7 +75,7 @@ def guess(path: str) -> Optional[Guess]:
 
 
 def _pictures(root: str, shown: str) -> Optional[Guess]:
-    """Images in class folders, by PaddleViT's lists, or in tar files: what names the images more closely wins."""
+    """Images in class folders, PaddleViT's lists or tar files: the most specific description of the images wins."""
     lists = [name for name in LISTS.values() if os.path.isfile(os.path.join(root, name))]
     class_folders = _class_folders(root, shown)
     tars = _tars(root, shown, or_packed=class_folders is None and not lists)
@@ -109,7 +109,7 @@ def _has_class_folders(folder: str) -> bool:
 
 
 def _has_picture(folder: str, deepest: int) -> bool:
-    """Whether images lie in a folder or up to ``deepest`` folders below, also in formats not opened here."""
+    """Whether a folder holds images up to ``deepest`` levels down, including formats that cannot be opened."""
     names = _entries(folder)
     for entry in names:
         suffix = suffix_of(os.fsencode(entry.name))
@@ -125,7 +125,7 @@ def _tars(root: str, shown: str, or_packed: bool) -> Optional[Guess]:
     for split in LISTS:
         try:
             found += find_shards(root, split)[:1]
-        except UserError:  # compressed ones: the answer where there is nothing else
+        except UserError:  # compressed ones: the answer only if there is nothing else
             if or_packed:
                 raise
     if not found:
@@ -134,7 +134,7 @@ def _tars(root: str, shown: str, or_packed: bool) -> Optional[Guess]:
 
 
 def _lists_files(list_file: str, root: str) -> bool:
-    """Whether the first image that a list names lies in the folder."""
+    """Whether the first image on a list exists in the folder."""
     with open(list_file, "rb") as stream:
         fields = stream.readline(4096).removeprefix(b"\xef\xbb\xbf").strip().rsplit(None, 1)
     return bool(fields) and os.path.isfile(os.path.join(os.fsencode(root), fields[0]))
@@ -145,7 +145,7 @@ def _cifar(root: str, shown: str) -> Optional[Guess]:
     for dataset in (Cifar10, Cifar100):
         try:
             source = find_source(Path(root), dataset.publications)
-        except UserError:  # it is not there
+        except UserError:  # it does not exist
             continue
         publication = source.publication
         name = publication.archive if source.path.is_file() else publication.folder
@@ -155,7 +155,7 @@ def _cifar(root: str, shown: str) -> Optional[Guess]:
 
 
 def _idx(root: str, shown: str) -> Optional[Guess]:
-    """MNIST and Fashion-MNIST have files of the same names: their first labels tell which it is, else the folder's."""
+    """MNIST and Fashion-MNIST share file names: tell them apart by their first labels, else by the path."""
     labels = _idx_files(root, "labels-idx1")
     if not (labels or _idx_files(root, "images-idx3")):
         return None
@@ -178,7 +178,7 @@ def _first_labels(file: str) -> bytes:
     try:
         with gzip.open(file) if file.endswith(".gz") else open(file, "rb") as stream:
             return stream.read(18)[8:]
-    except (OSError, EOFError, zlib.error):  # the dataset tells the damage
+    except (OSError, EOFError, zlib.error):  # the dataset reports the damage
         return b""
 
 
@@ -187,7 +187,7 @@ def _scenes(root: str, shown: str) -> Optional[Guess]:
         return None
     try:
         kind = json.loads(Path(root, "prepared.json").read_text(encoding="utf-8"))["kind"]
-    except (OSError, ValueError, KeyError, TypeError):  # the dataset tells the damage
+    except (OSError, ValueError, KeyError, TypeError):  # the dataset reports the damage
         kind = None
     return Guess(
         "scannet" if kind in ("scannet", "pth") else "scenes",
@@ -209,7 +209,7 @@ def _volumes(root: str, shown: str) -> Optional[Guess]:
 
 
 def _is_series(*folder: str) -> bool:
-    """Whether the first file of a folder is a slice of a DICOM series, by its suffix or its first bytes."""
+    """Whether the first file in a folder is a slice of a DICOM series, by its suffix or first bytes."""
     files = [entry for entry in _entries(os.path.join(*folder)) if entry.is_file()]
     if not files:
         return False
@@ -219,12 +219,12 @@ def _is_series(*folder: str) -> bool:
     try:
         with open(first.path, "rb") as stream:
             return stream.read(132)[128:] == b"DICM"
-    except OSError:  # the dataset tells the damage
+    except OSError:  # the dataset reports the damage
         return False
 
 
 def _refuse_point_clouds(root: str, shown: str) -> None:
-    """Say which command turns raw point clouds into a dataset."""
+    """Raise an error naming the command that turns raw point clouds into a dataset."""
     for folder in (root, *(os.path.join(root, name) for name in _sub_folders(root))):
         names = sorted(entry.name for entry in _entries(folder))
         for suffix, command in (
@@ -253,7 +253,7 @@ def _sub_folders(folder: str) -> List[str]:
 
 
 def _entries(folder: str) -> List[os.DirEntry]:
-    """The first entries of a folder that are not hidden; none where it is not a folder or cannot be listed."""
+    """The first entries of a folder that are not hidden; empty if it is not a folder or cannot be listed."""
     try:
         with os.scandir(folder) as entries:
             return [entry for entry in islice(entries, _MOST_ENTRIES) if not is_hidden(os.fsencode(entry.name))]

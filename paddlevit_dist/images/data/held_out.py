@@ -1,4 +1,4 @@
-"""The images of a run: a split as it lies there, or a part of one dataset, divided class by class."""
+"""The images of a run: an existing split, or part of a single dataset split class by class."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ VAL_FILES = "val_files.txt"
 
 
 class Part(ImageDataset):
-    """Some rows of another dataset. Its pickle holds the other dataset and the name of a memory-mapped file."""
+    """A subset of another dataset, pickled as that dataset and the name of a memory-mapped file."""
 
     def __init__(self, dataset: ImageDataset, rows_file: Path) -> None:
-        """Serve the rows of ``dataset`` that ``rows_file`` lists, int64."""
+        """Select the rows of ``dataset`` listed in ``rows_file``, int64."""
         self.dataset = dataset
         self.rows_file = str(rows_file)
         self._rows: Optional[np.ndarray] = None
@@ -37,11 +37,11 @@ class Part(ImageDataset):
         return len(self.rows)
 
     def read(self, index: int) -> Tuple[Image.Image, int]:
-        """Image ``index`` of the part, and its label."""
+        """Image ``index`` of the subset, and its label."""
         return self.dataset.read(int(self.rows[index]))
 
     def encoded(self, index: int) -> bytes:
-        """The file of image ``index`` as it is."""
+        """The raw file contents of image ``index``."""
         return self.dataset.encoded(int(self.rows[index]))
 
     def num_bytes(self, index: int) -> int:
@@ -49,12 +49,12 @@ class Part(ImageDataset):
         return self.dataset.num_bytes(int(self.rows[index]))
 
     def describe(self, index: int) -> str:
-        """Names image ``index`` as the whole dataset does."""
+        """Describe image ``index`` as the whole dataset does."""
         return self.dataset.describe(int(self.rows[index]))
 
     @property
     def rows(self) -> np.ndarray:
-        """Rows of the whole dataset, rising, int64, memory mapped."""
+        """Rows of the whole dataset, ascending, int64, memory-mapped."""
         if self._rows is None:
             self._rows = map_array(self.rows_file)
         return self._rows
@@ -66,22 +66,22 @@ class Part(ImageDataset):
 
     @property
     def class_names(self) -> Optional[List[str]]:
-        """Name of each class, as the whole dataset has them."""
+        """Name of each class, as in the whole dataset."""
         return self.dataset.class_names
 
     @property
     def labels(self) -> np.ndarray:
-        """The labels of the part."""
+        """The labels of the subset."""
         if self._labels is None:
             self._labels = self.dataset.labels[self.rows]
         return self._labels
 
 
 def hold_out(dataset: Any, split: str, fraction: float, seed: int, cache_folder: Path) -> Part:
-    """The "train" or "val" part of ``dataset``, of which ``fraction`` of each class is held out as "val".
+    """The "train" or "val" part of ``dataset``, with ``fraction`` of each class held out as "val".
 
-    The same labels, fraction and seed always give the same parts. A class keeps at least one image for training,
-    and gives at least one to validation if it has two.
+    The same labels, fraction and seed always give the same parts. Each class keeps at least one image for training
+    and contributes at least one to validation if it has two.
 
     Raises:
         UserError: nothing would be held out.
@@ -100,7 +100,7 @@ def hold_out(dataset: Any, split: str, fraction: float, seed: int, cache_folder:
 
 
 def choose_held_out(labels: np.ndarray, fraction: float, seed: int) -> np.ndarray:
-    """Which samples are held out, bool (samples,): in each class a random ``fraction``, rounded."""
+    """Which samples are held out, bool (samples,): a random ``fraction`` of each class, rounded."""
     order = np.lexsort((np.random.default_rng(seed).random(len(labels)), labels))  # by class, random within
     sizes = np.unique(labels, return_counts=True)[1]
     quotas = np.clip(np.round(sizes * fraction).astype(np.int64), np.minimum(1, sizes - 1), sizes - 1)
@@ -112,7 +112,7 @@ def choose_held_out(labels: np.ndarray, fraction: float, seed: int) -> np.ndarra
 
 
 def list_held_out(part: Part) -> List[str]:
-    """A line for each image of ``part``, relative to the folder of the data where it lies below it."""
+    """One line per image of ``part``, relative to the data folder if it is inside it."""
     root = part.dataset.root
     prefix = "" if root is None else f"{root.rstrip('/')}/"
     described = (part.describe(index) for index in range(len(part)))
@@ -120,10 +120,10 @@ def list_held_out(part: Part) -> List[str]:
 
 
 def open_pictures(config: Any, split: str, cache_folder: Path) -> Tuple[ImageDataset, List[str]]:
-    """The dataset of DATA.DATASET for ``split``, and what the record should say of it.
+    """The dataset of DATA.DATASET for ``split``, and notes on it for the run's record.
 
     Raises:
-        UserError: the data are missing or damaged.
+        UserError: the data are missing or corrupt.
     """
     data = config.DATA
     kind = dataset_class(config, ImageDataset)

@@ -1,4 +1,4 @@
-"""MNIST and Fashion-MNIST from the four files that their authors publish."""
+"""MNIST and Fashion-MNIST from the four files published by their authors."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from .reading import check_labels, check_split, existing_folder
 
 _UNSIGNED_BYTE = 0x08
 _CHUNK_BYTES = 1 << 20
-_LONGEST_HEADER = 16  # of a file in 3 dimensions
+_LONGEST_HEADER = 16  # of a 3-dimensional file
 
 
 class IdxFile:
     """The bytes of an IDX file as a memory-mapped array.
 
-    A ``.gz`` file is decompressed once into the cache folder; the copy's name carries path, size and time of change of
-    its source. The pickle holds file names and the shape; the map is made on first use.
+    A ``.gz`` file is decompressed once into the cache folder, under a name derived from its path, size and modification
+    time. Only file names and the shape are pickled; the file is mapped on first use.
     """
 
     def __init__(self, source: Path, rank: int, cache_folder: Path) -> None:
@@ -36,11 +36,11 @@ class IdxFile:
 
         Args:
             source: the file, compressed if its name ends in ``.gz``.
-            rank: number of dimensions it must have.
+            rank: required number of dimensions.
             cache_folder: existing writable folder for the decompressed copy.
 
         Raises:
-            UserError: the file is truncated, damaged, or not of that rank.
+            UserError: the file is truncated, corrupt, or not of that rank.
         """
         self.source = str(source)
         self._values: Optional[np.ndarray] = None
@@ -57,7 +57,7 @@ class IdxFile:
 
     @property
     def values(self) -> np.ndarray:
-        """The array, uint8, read-only, in the file's shape."""
+        """The array in the file's shape, uint8, read-only."""
         if self._values is None:
             mapped = np.memmap(self.plain, np.uint8, "r", offset=_header_bytes(len(self.shape)), shape=self.shape)
             self._values = np.asarray(mapped)  # a plain view: indexing a memmap object is slow
@@ -69,7 +69,7 @@ def _header_bytes(rank: int) -> int:
 
 
 def _checked_shape(plain: Path, rank: int, source: str) -> Tuple[int, ...]:
-    """Shape that the header of ``plain`` announces; errors name ``source``."""
+    """Shape declared in the header of ``plain``; errors name ``source``."""
     try:
         with open(plain, "rb") as file:
             header = file.read(_header_bytes(rank))
@@ -117,7 +117,7 @@ def _decompress(source: Path, target: Path) -> None:
     with _open_compressed(source) as compressed, atomic_file(target) as out:
         beginning = b""
         try:
-            # read1 gives what there is before it meets the damage, so that the bytes found can be told.
+            # read1 returns what precedes the damage, so that the error can quote the bytes found.
             for chunk in iter(lambda: compressed.read1(_CHUNK_BYTES), b""):
                 beginning = beginning if len(beginning) >= _LONGEST_HEADER else (beginning + chunk)[:_LONGEST_HEADER]
                 out.write(chunk)
@@ -135,7 +135,7 @@ def _open_compressed(source: Path) -> gzip.GzipFile:
 
 
 def _announced(header: bytes) -> str:
-    """Length that the first bytes of an IDX file announce, as far as they are there."""
+    """Length declared by the first bytes of an IDX file, as far as they are present."""
     rank = header[3] if len(header) >= 4 else 0
     if not 1 <= rank <= 3 or len(header) < _header_bytes(rank):
         return f"at least {_LONGEST_HEADER}"
@@ -150,7 +150,7 @@ _PREFIXES = {"train": "train", "val": "t10k"}
 
 
 class _IdxImages(ImageDataset):
-    """Gray images and labels of one split, mapped from a pair of IDX files."""
+    """Gray images and labels of one split, memory-mapped from a pair of IDX files."""
 
     name: str
     class_names: List[str]
@@ -160,15 +160,15 @@ class _IdxImages(ImageDataset):
     image_mode = "L"
 
     def __init__(self, data_path: Optional[str], split: str, cache_folder: Path) -> None:
-        """Find and check the two files of ``split``: "train", or "val" which is the published test set.
+        """Find and check the two files of ``split``: "train", or "val", which is the published test set.
 
         Args:
             data_path: folder of the files, each plain or ``.gz``.
             split: "train" or "val".
-            cache_folder: receives what has to be decompressed.
+            cache_folder: where decompressed files go.
 
         Raises:
-            UserError: a file is missing, truncated or damaged, the two do not fit, or a label is not a class.
+            UserError: a file is missing, truncated or corrupt, the two do not match, or a label is not a class.
         """
         self.split = check_split(split)
         self.num_classes = len(self.class_names)
@@ -226,7 +226,7 @@ def _file_name(split: str, part: str) -> str:
 
 
 class Mnist(_IdxImages):
-    """Handwritten digits, 60,000 and 10,000 gray images of 28 x 28.
+    """Handwritten digits, 60,000 and 10,000 gray 28 x 28 images.
 
     Source: Y. LeCun, L. Bottou, Y. Bengio, P. Haffner, "Gradient-based learning applied to document recognition", 1998.
     """
@@ -237,7 +237,7 @@ class Mnist(_IdxImages):
 
 
 class FashionMnist(_IdxImages):
-    """Pieces of clothing, 60,000 and 10,000 gray images of 28 x 28; without a data path Debian's package is used.
+    """Clothing items, 60,000 and 10,000 gray 28 x 28 images; without a data path, Debian's package is used.
 
     Source: H. Xiao, K. Rasul, R. Vollgraf, "Fashion-MNIST", arXiv:1708.07747.
     """

@@ -1,4 +1,4 @@
-"""What all datasets of images have in common, and those of single image files among them."""
+"""Base classes of all image datasets, and of those made of individual image files."""
 
 from __future__ import annotations
 
@@ -19,53 +19,53 @@ FILE = "classes.txt"
 
 
 class ImageDataset(Dataset):
-    """Images with a class each: ``read(index)`` gives ``(PIL picture, label)``."""
+    """Labelled images: ``read(index)`` returns ``(PIL image, label)``."""
 
     holds = "pictures"
     #: "photo": cropped and resized at random in training; "glyph": small signs, shifted and turned
     kind: str = "photo"
     #: of Pillow, that images come in
     image_mode: str = "RGB"
-    #: folder that its files lie below; None: they are not in one
+    #: folder that contains its files; None: they are not in one
     root: Optional[str] = None
-    #: how image files are decoded; None: its images are not files, and were checked as a whole when it was opened
+    #: how image files are decoded; None: its images are not files, and were all checked when it was opened
     reading: Optional[Reading] = None
-    #: what lies beside the images and is not read; None: nothing was looked for
+    #: other files found alongside the images, not read; None: not searched for
     left_out: Optional[LeftOut] = None
 
     @classmethod
     def whole(cls, data_path: Optional[str], cache_folder: Path) -> ImageDataset:
-        """All images that may be divided into training and validation (DATA.VAL_FRACTION)."""
+        """All images that may be split into training and validation (DATA.VAL_FRACTION)."""
         return cls(data_path, "train", cache_folder)
 
     def read_with(self, reading: Reading) -> None:
-        """Decode image files in this way from now on; without effect on any other images."""
+        """Decode image files this way from now on; no effect on images that are not files."""
         if self.reading is not None:
             self.reading = reading
 
     def encoded(self, index: int) -> bytes:
-        """Of a dataset of image files: the file of image ``index`` as it is.
+        """The raw file contents of image ``index``, for datasets of image files.
 
         Raises:
-            UnreadablePicture: it is missing or may not be read.
+            UnreadablePicture: the file is missing or may not be read.
         """
         raise NotImplementedError
 
     def num_bytes(self, index: int) -> int:
-        """Of a dataset of image files: the size of that of image ``index``; -1 where it is missing."""
+        """File size of image ``index``, for datasets of image files; -1 if it is missing."""
         raise NotImplementedError
 
 
 class IndexedImages(ImageDataset):
-    """Images named by a path index; nothing is known about an image until it is read."""
+    """Images listed in a path index; nothing is known about an image until it is read."""
 
     reading = Reading()
 
     def __init__(self, root: str, index: PathIndex, num_classes: int, left_out: Optional[LeftOut] = None) -> None:
-        """Serve the entries of ``index``, whose relative paths start at ``root``; ``left_out`` is what lies beside."""
+        """Use the entries of ``index``, with paths relative to ``root``; ``left_out`` holds the other files found."""
         self.root = root
         self.num_classes = num_classes
-        self.left_out = left_out  # known where the data were listed; other processes have no use for it
+        self.left_out = left_out  # known only where the data were listed; other processes do not need it
         self._index = index
 
     def __getstate__(self) -> Any:
@@ -103,20 +103,20 @@ class IndexedImages(ImageDataset):
 
     @property
     def class_names(self) -> Optional[List[str]]:
-        """Name of each class, None for a bare list of paths and labels."""
+        """Name of each class, None for a plain list of paths and labels."""
         return self._index.class_names
 
     @property
     def fingerprint(self) -> str:
-        """Changes with the list of images and labels, not with where they lie."""
+        """Changes with the list of images and labels, not with their location."""
         return self._index.key.hex()
 
 
 def read_class_names(root: str) -> Optional[List[str]]:
-    """The lines of ``root/classes.txt``, None where there is no such file.
+    """The lines of ``root/classes.txt``, None if there is no such file.
 
     Raises:
-        UserError: it cannot be read, is empty, or has a blank line or a name twice.
+        UserError: it cannot be read, is empty, or has a blank line or a duplicate name.
     """
     path = os.path.join(root, FILE)
     if not os.path.exists(path):
@@ -139,13 +139,13 @@ def read_class_names(root: str) -> Optional[List[str]]:
 
 
 def name_folders(root: str, folders: Sequence[str]) -> List[str]:
-    """What to call the classes that are sorted ``folders``: by ``classes.txt`` if there is one, else as the folders.
+    """Class names for the sorted ``folders``: from ``classes.txt`` if it exists, else the folder names.
 
-    Lines that begin with a folder's name, as in ``n01440764 tench``, name that folder, in any order; otherwise line by
-    line in the order of the sorted folders.
+    Lines that begin with a folder's name, as in ``n01440764 tench``, name that folder, in any order; otherwise lines
+    correspond to the sorted folders one by one.
 
     Raises:
-        UserError: the file has another number of lines than there are classes, or is damaged.
+        UserError: the number of lines differs from the number of classes, or the file is corrupt.
     """
     names = read_class_names(root)
     if names is None:
@@ -155,7 +155,7 @@ def name_folders(root: str, folders: Sequence[str]) -> List[str]:
             f"{os.path.join(root, FILE)} has {len(names)} names, but there are {len(folders)} classes "
             f"({folders[0]} … {folders[-1]}); give one line per class or delete it"
         )
-    named = dict((name.split(None, 1) * 2)[:2] for name in names)  # a bare folder name stands for itself
+    named = dict((name.split(None, 1) * 2)[:2] for name in names)  # a bare folder name is its own class name
     if sorted(named) == sorted(folders):
         return [named[folder] for folder in folders]
     if set(names) == set(folders):

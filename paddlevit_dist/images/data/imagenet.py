@@ -1,4 +1,4 @@
-"""ImageNet as ILSVRC 2012 published it, by PaddleViT's lists or as class folders."""
+"""ImageNet as published for ILSVRC 2012, read from PaddleViT's lists or class folders."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 def index_path_list(
     list_file: Path, num_classes: int, cache_folder: Path, name: str, class_names: Optional[List[str]] = None
 ) -> PathIndex:
-    """Open the index of ``list_file``, built first if its content has changed.
+    """Open the index of ``list_file``, rebuilding it if the file's content has changed.
 
-    The label is the last field of a line, so a path may contain spaces; blank lines do not count.
+    The label is the last field of a line, so paths may contain spaces; blank lines are ignored.
 
     Raises:
         UserError: names the first line that is malformed or has a label outside ``0 .. num_classes - 1``.
@@ -73,7 +73,7 @@ def _parse(lines: List[bytes], first_line: int, list_file: Path, num_classes: in
 
 
 def _first_mistake(lines: List[bytes], first_line: int, list_file: Path, num_classes: int) -> UserError:
-    """Go through the lines of a bad batch one by one, to name the first that is wrong."""
+    """Go through a bad batch line by line to report the first that is wrong."""
     for number, line in enumerate(lines, first_line):
         pair = line.strip().rsplit(None, 1)
         if not pair:
@@ -103,9 +103,9 @@ FIRST_OF_KIT = "ILSVRC2012_val_00000001.JPEG"
 class ImageNet2012(IndexedImages):
     """Images listed in ``train_list.txt`` and ``val_list.txt`` (``path label``, 1000 classes), or in class folders.
 
-    ``classes.txt`` names the classes of the lists, and then says how many there are. Where neither list exists, labels
-    are the positions of the sorted folders ``train/<wnid>``, and their count is the number of classes. Validation
-    images may then lie in ``val`` without class folders, with the development kit beside it.
+    ``classes.txt``, if present, names the classes of the lists and determines their number. If neither list exists,
+    labels are the positions of the sorted folders ``train/<wnid>``, whose count is the number of classes. Validation
+    images may then be in ``val`` without class folders, with the development kit next to it.
     """
 
     layout = (
@@ -117,12 +117,12 @@ class ImageNet2012(IndexedImages):
         """List the images of ``split`` ("train" or "val"); their index goes to ``cache_folder``.
 
         Raises:
-            UserError: neither layout is found, or a list has a wrong line.
+            UserError: neither layout is found, or a list has an invalid line.
         """
         self.split = check_split(split)
         root = existing_folder(data_path, "imagenet2012", self.layout)
         name = f"imagenet2012-{split}"
-        left_out: Optional[LeftOut] = None  # lists and the development kit name each image
+        left_out: Optional[LeftOut] = None  # lists and the development kit name every image
         if any(os.path.exists(os.path.join(root, list_name)) for list_name in LISTS.values()):
             list_file = Path(root, LISTS[split])
             names = read_class_names(root)
@@ -141,7 +141,7 @@ class ImageNet2012(IndexedImages):
 
 
 def _index_by_kit(root: str, cache_folder: Path, name: str) -> PathIndex:
-    """The validation images in one folder, with the labels of the development kit."""
+    """Validation images in a single folder, with labels from the development kit."""
     labels = kit_labels(root)
     if labels is None:
         raise UserError(

@@ -35,7 +35,7 @@ class FastReader:
     channels: int
 
     def __call__(self, index: int) -> Tuple[Picture, int]:
-        """``(picture, label)``; pixels (height, width[, 3]) uint8, or a Pillow image where OpenCV will not do.
+        """``(image, label)``; pixels (height, width[, 3]) uint8, or a Pillow image if OpenCV cannot handle the file.
 
         Raises:
             UnreadablePicture: as the exact way does.

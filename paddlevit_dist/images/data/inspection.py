@@ -1,4 +1,4 @@
-"""What is looked at before a run starts: files left out, images that cannot be read, classes without images."""
+"""Checks before a run starts: files left out, images that cannot be read, classes without images."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ SECONDS = 10.0
 
 
 class Identical(NamedTuple):
-    """Which images are in both sets.
+    """Images that are in both sets.
 
     Attributes:
         pictures: of "val", indices, that have an identical one in "train".
-        example: a pair of indices, of "val" and of "train".
+        example: a pair of indices, into "val" and "train".
         compared: images of "train" that were compared.
     """
 
@@ -30,11 +30,11 @@ class Identical(NamedTuple):
 
 
 def find_identical(train: Any, opened_train: Opened, opened_val: Opened, seconds: float = SECONDS) -> Identical:
-    """Compare the opened images of "val" with those of "train", by size first, as many as the time allows.
+    """Compare the opened images of "val" with those of "train", by size first, as many as time allows.
 
     Args:
-        train: offers ``num_bytes(index)`` and ``encoded(index)``.
-        opened_train: of it; these are not read again.
+        train: dataset with ``num_bytes(index)`` and ``encoded(index)``.
+        opened_train: its opened images; these are not read again.
     """
     wanted: Dict[bytes, List[int]] = {}
     for look in opened_val.looks:
@@ -66,7 +66,7 @@ def find_identical(train: Any, opened_train: Opened, opened_val: Opened, seconds
 
 
 def tell_identical(found: Identical, train: Any, val: Any, opened_val: Opened) -> List[str]:
-    """The line about ``found``, if there is something to tell: identical images, or that not all were compared."""
+    """The line about ``found``, if there is anything to report: identical images, or that not all were compared."""
     whole = len(opened_val.looks) == opened_val.total and found.compared == len(train)
     scope = "" if whole else f" (compared: {opened_val.amount} with {found.compared:,} of {len(train):,})"
     if found.example:
@@ -90,11 +90,11 @@ class _Split(NamedTuple):
 
 
 class Inspection:
-    """Looks at one split after the other, in the process that builds them.
+    """Inspects the splits one by one, in the process that builds them.
 
     Args:
-        is_evaluation: the run evaluates only: what is left out would make it a result on another set.
-        replaces_bad: a training takes the next image for an unreadable one.
+        is_evaluation: whether the run only evaluates: leaving images out would make it a result on a different set.
+        replaces_bad: whether training replaces an unreadable image with the next one.
     """
 
     def __init__(self, is_evaluation: bool, replaces_bad: bool) -> None:
@@ -106,11 +106,11 @@ class Inspection:
         """Lines about ``split`` ("train" or "val") for the log.
 
         Raises:
-            UserError: an image cannot be read, or an evaluation would leave images out.
+            UserError: an image cannot be read, or an evaluation would skip images.
         """
         lines = self._left_out(dataset.left_out)
         lines += classes_without_pictures(dataset, split, num_classes)
-        if dataset.reading is not None:  # of image files; others were checked as a whole when they were opened
+        if dataset.reading is not None:  # image files; other datasets were checked in full when they were opened
             opened = open_split(dataset, split)
             refuse_bad(opened, self.replaces_bad and split == "train")
             lines += findings(opened, dataset)
@@ -134,7 +134,7 @@ class Inspection:
 
 
 def classes_without_pictures(dataset: Any, split: str, num_classes: int) -> List[str]:
-    """A line if the dataset has classes of which ``split`` shows none."""
+    """A line if the dataset has classes without any image in ``split``."""
     labels = dataset.labels
     if labels is None:
         return []

@@ -1,4 +1,4 @@
-"""Files beside the images of a dataset that it does not take: counted by suffix, so that none vanishes unsaid."""
+"""Files in a dataset's folders that it does not use: counted by suffix, so that none is dropped silently."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from typing import Any, Callable, Dict, List, Optional
 from .formats import HEAD_BYTES, hint_of, picture_kind, suffix_of
 
 _SHOWN_SUFFIXES = 8
-# Text that lies beside images by the thousand: nobody need look into it to see that it is not an image.
+# Text files that accompany images by the thousand: no need to open them to see that they are not images.
 _TEXT_SUFFIXES = frozenset((b".txt", b".json", b".csv", b".tsv", b".xml", b".yaml", b".yml", b".md", b".cls", b".html"))
 
 
 class LeftOut:
-    """What is left out below one folder.
+    """The files left out under one folder.
 
-    A file counts as an image if its suffix is one of an image format that cannot be opened here, or if it begins as
-    image files do and has no suffix of one.
+    A file counts as an image if it has the suffix of an image format that cannot be opened here, or if it starts like
+    an image file but has no image suffix.
 
     Args:
-        place: the folder or the tar files, for messages.
+        place: the folder or tar files, for messages.
     """
 
     def __init__(self, place: str) -> None:
         self.place = place
         self.counts: Dict[str, int] = {}  # suffix ("" for none) -> files
-        self.pictures: Dict[str, int] = {}  # of these, images
+        self.pictures: Dict[str, int] = {}  # images among them
         self.example: Optional[str] = None  # one of the images
-        self.beside = 0  # images that lie beside the class folders
+        self.beside = 0  # images next to the class folders
         self.beside_example: Optional[str] = None
 
     def add(self, name: bytes, path: bytes, read_head: Callable[[], bytes]) -> None:
-        """Count a file; ``read_head`` returns its first 16 bytes and is called where the name leaves it open."""
+        """Count a file; ``read_head`` returns its first 16 bytes and is called if the name is inconclusive."""
         suffix = suffix_of(name)
         shown = suffix.decode("ascii")
         self.counts[shown] = self.counts.get(shown, 0) + 1
@@ -40,12 +40,12 @@ class LeftOut:
             self.example = min(self.example or os.fsdecode(path), os.fsdecode(path))
 
     def add_beside(self, path: bytes) -> None:
-        """Count an image that lies beside the class folders and therefore has no class."""
+        """Count an image that is next to the class folders and therefore has no class."""
         self.beside += 1
         self.beside_example = min(self.beside_example or os.fsdecode(path), os.fsdecode(path))
 
     def merge(self, other: LeftOut) -> None:
-        """Add what was counted in a part of this place."""
+        """Add the counts of a part of this place."""
         for mine, more in ((self.counts, other.counts), (self.pictures, other.pictures)):
             for suffix, number in more.items():
                 mine[suffix] = mine.get(suffix, 0) + number
@@ -53,7 +53,7 @@ class LeftOut:
 
     @property
     def num_pictures(self) -> int:
-        """Files left out that are images."""
+        """Number of images among the files left out."""
         return sum(self.pictures.values())
 
     def lines(self) -> List[str]:
@@ -72,7 +72,7 @@ class LeftOut:
     def summary(self) -> str:
         """``left out below my_data/train: 12 .heic (pip install pillow-heif), 3 .txt, 1 without suffix``."""
         order = sorted(self.counts, key=lambda suffix: (-self.pictures.get(suffix, 0), -self.counts[suffix], suffix))
-        shown = max(_SHOWN_SUFFIXES, sum(bool(self.pictures.get(suffix)) for suffix in order))  # every one of images
+        shown = max(_SHOWN_SUFFIXES, sum(bool(self.pictures.get(suffix)) for suffix in order))  # all image suffixes
         parts = [self._part(suffix) for suffix in order[:shown]]
         rest = order[shown:]
         if rest:
@@ -91,7 +91,7 @@ class LeftOut:
         return f"{named} ({which} by their content: rename them, as to .jpg)"
 
     def as_json(self) -> Dict[str, Any]:
-        """Plain values from which ``of_json`` makes the same object."""
+        """Plain values from which ``of_json`` recreates the object."""
         return dict(self.__dict__)
 
     @classmethod
@@ -102,7 +102,7 @@ class LeftOut:
 
 
 def head_of(path: bytes) -> bytes:
-    """The first bytes of a file; none where it cannot be read, as what is left out need not be readable."""
+    """The first bytes of a file; empty if it cannot be read, since files left out need not be readable."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | getattr(os, "O_CLOEXEC", 0))
     except OSError:
@@ -116,5 +116,5 @@ def head_of(path: bytes) -> bytes:
 
 
 def printable(line: str) -> str:
-    """``line`` with bytes of file names that are no UTF-8 as ``\\xe9``, so that every stream and file takes it."""
+    """``line`` with non-UTF-8 bytes of file names written as ``\\xe9``, so that any stream or file accepts it."""
     return line.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

@@ -1,4 +1,4 @@
-"""Labels of images that are given beside them: in a list, or in ImageNet's development kit."""
+"""Image labels stored separately: in a list, or in ImageNet's development kit."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from .mat_file import read_structures
 _KIT = "ILSVRC2012_devkit_t12"
 _TRUTH, _META = "ILSVRC2012_validation_ground_truth.txt", "meta.mat"
 _CLASSES = 1000
-_LARGEST_BYTES = 1 << 26  # of a file in the kit; the published ones have less than 1 MB
+_LARGEST_BYTES = 1 << 26  # of a file in the kit; the published ones are smaller than 1 MB
 
 
 def label_files(root: str, split: str) -> List[str]:
-    """The files below ``root`` that may give the labels of ``split``."""
+    """The files under ``root`` that may contain the labels of ``split``."""
     files = [os.path.join(root, f"{split}_list.txt")]
     if split == "val":
         files += [os.path.join(root, f"{_KIT}.tar.gz")]
@@ -27,13 +27,13 @@ def label_files(root: str, split: str) -> List[str]:
 
 
 def listed_labels(root: str, split: str) -> Optional[Dict[bytes, int]]:
-    """Label of each image of ``split`` by the last part of its path, None where nothing tells them.
+    """Label of each image of ``split`` by the last part of its path, None if there are none.
 
     ``<split>_list.txt`` has lines ``path label``. The development kit, extracted or as ``.tar.gz``, has the labels of
-    ImageNet's 50,000 validation images; classes are numbered by their sorted WordNet ids, as everywhere.
+    ImageNet's 50,000 validation images; classes are numbered by sorted WordNet id, as usual.
 
     Raises:
-        UserError: a list or the kit is damaged.
+        UserError: a list or the kit is corrupt.
     """
     path = Path(root, f"{split}_list.txt")
     if path.is_file():
@@ -56,10 +56,10 @@ def _from_list(path: Path) -> Dict[bytes, int]:
 
 
 def kit_labels(root: str) -> Optional[Dict[bytes, int]]:
-    """Labels of ``ILSVRC2012_val_00000001.JPEG`` and so on from the development kit in ``root``, None without it.
+    """Labels of ``ILSVRC2012_val_00000001.JPEG`` etc. from the development kit in ``root``, None without it.
 
     Raises:
-        UserError: it is damaged or not as published.
+        UserError: it is corrupt or not as published.
     """
     files = _read_kit(root)
     if files is None:

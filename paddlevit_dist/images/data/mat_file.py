@@ -1,8 +1,8 @@
-"""Read structures of numbers and texts from MATLAB files of version 5, as ImageNet's development kit has one.
+"""Read structures of numbers and text from MATLAB version 5 files, such as the one in ImageNet's development kit.
 
 Source: "MAT-File Format", The MathWorks: chapter 1, level 5.
-Written by hand because ``scipy.io.loadmat`` crashes the interpreter on files with one damaged byte, and takes whatever
-memory a file announces.
+Written by hand because ``scipy.io.loadmat`` crashes the interpreter on files with one corrupt byte, and allocates
+whatever memory a file declares.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _NUMBER_CLASSES = range(6, 16)
 
 
 def read_structures(content: bytes, name: str) -> List[Dict[str, Any]]:
-    """The elements of the structure array ``name``: field -> number, text, array, or None for what else MATLAB has.
+    """The elements of the structure array ``name``: field -> number, text, array, or None for any other MATLAB type.
 
     Raises:
-        ValueError: damaged, of another version or byte order, or without such a structure array.
+        ValueError: corrupt, of another version or byte order, or without such a structure array.
     """
     if len(content) < _HEADER_BYTES or content[124:128] != b"\x00\x01IM":
         raise ValueError("it is not a little-endian MATLAB file of version 5")
@@ -56,7 +56,7 @@ def _elements(content: bytes) -> Iterator[Tuple[int, bytes]]:
     at = 0
     while at + 8 <= len(content):
         kind, size = struct.unpack_from("<II", content, at)
-        if kind >> 16:  # a small element: type, size and up to four bytes in eight
+        if kind >> 16:  # a small element: type, size and up to four data bytes, eight bytes in all
             kind, size = kind & 0xFFFF, kind >> 16
             start, after = at + 4, at + 8
         else:

@@ -1,7 +1,7 @@
-"""Open images before a run relies on them: an unreadable one is named before the first epoch, not after the last.
+"""Open images before a run relies on them, to report unreadable ones before the first epoch, not after the last.
 
-Threads suffice, for Pillow decodes without holding Python's lock; no process has to be started, and none forks while
-they run. Each has its own copy of the dataset, as loader processes have.
+Threads suffice because Pillow releases the GIL while decoding; no process has to be started, and none forks while
+they run. Each thread has its own copy of the dataset, like loader processes.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from ...parallel.devices import cpu_cores
 from .formats import readable_formats
 from .reading import UnreadablePicture, examine_image
 
-ALL_UP_TO = 5_000  # a split of more images is judged by a sample
+ALL_UP_TO = 5_000  # larger splits are sampled
 SAMPLE = 2_000
-WITHOUT_LIMIT = 500  # so many are opened however long it takes
+WITHOUT_LIMIT = 500  # this many are opened however long it takes
 SECONDS = 20.0
 _MOST_THREADS = 16
 _NAMED = 3  # unreadable images in a message
@@ -32,14 +32,14 @@ _T = TypeVar("_T")
 
 
 class Look(NamedTuple):
-    """What opening an image told.
+    """The result of opening an image.
 
     Attributes:
         index: in the dataset.
         num_bytes: of the file.
         digest: of its content, 16 bytes.
-        orientation: EXIF's, 1 for upright.
-        mode: Pillow's name of how the pixels are stored.
+        orientation: EXIF orientation, 1 for upright.
+        mode: Pillow's mode of the stored pixels.
         error: why it cannot be read.
     """
 
@@ -52,7 +52,7 @@ class Look(NamedTuple):
 
 
 class Opened(NamedTuple):
-    """The images of a split that were opened, in the order in which it was done."""
+    """The images of a split that were opened, in that order."""
 
     split: str
     total: int
@@ -76,21 +76,21 @@ class Opened(NamedTuple):
 
 
 def open_split(dataset: Any, split: str, seconds: float = SECONDS) -> Opened:
-    """Decode all images of a small dataset, or a fixed sample of a large one, as many as the time allows.
+    """Decode all images of a small dataset, or a fixed sample of a large one, as many as time allows.
 
     Args:
-        dataset: offers ``encoded(index)``, ``describe(index)``, ``image_mode`` and ``reading``.
-        seconds: time after the first ``WITHOUT_LIMIT`` images were opened beyond which no more are.
+        dataset: has ``encoded(index)``, ``describe(index)``, ``image_mode`` and ``reading``.
+        seconds: time limit, applied only once ``WITHOUT_LIMIT`` images have been opened.
     """
     total = len(dataset)
-    # A fixed order at random: what the time leaves room for is then a fair sample, and the same in every run.
+    # A fixed random order: whatever fits into the time is then a fair sample, drawn the same way in every run.
     order = np.random.default_rng(0).permutation(total)[: total if total <= ALL_UP_TO else SAMPLE].tolist()
     looks = in_threads(_look, dataset, order, f"opening {split}", len(order), seconds, WITHOUT_LIMIT)
     return Opened(split, total, list(looks))
 
 
 def refuse_bad(opened: Opened, is_replaced: bool) -> None:
-    """Stop over unreadable images, unless a training replaces them.
+    """Raise an error for unreadable images, unless training replaces them.
 
     Raises:
         UserError: names the first of them.
@@ -111,7 +111,7 @@ def refuse_bad(opened: Opened, is_replaced: bool) -> None:
 
 
 def findings(opened: Opened, dataset: Any) -> List[str]:
-    """What to tell of the images that were opened, a line for each finding."""
+    """What to report about the images that were opened, one line per finding."""
     said = opened.summary
     bad = opened.bad
     if bad:
@@ -148,14 +148,14 @@ def in_threads(
     seconds: float,
     without_limit: int = 0,
 ) -> Iterator[_T]:
-    """``function(dataset, index)`` of the ``indices`` in their order, until the time is over.
+    """``function(dataset, index)`` for the ``indices`` in order, until time is up.
 
     Args:
-        label: of the progress bar, which a terminal shows after a second.
+        label: label of the progress bar, which a terminal shows after a second.
         total: number of indices, None if it is not known.
-        seconds: when no more are begun, ``without_limit`` aside.
+        seconds: time after which no more are started, apart from ``without_limit``.
     """
-    readable_formats()  # Pillow loads its readers once, and not in several threads
+    readable_formats()  # Pillow loads its readers once, which is not thread-safe
     pickled = pickle.dumps(dataset)
     own = threading.local()
 
@@ -179,11 +179,11 @@ def in_threads(
                 yield pending.popleft().result()
                 bar.update()
     finally:
-        pool.shutdown(wait=True, cancel_futures=True)  # also on Ctrl-C: what is begun ends within an image
+        pool.shutdown(wait=True, cancel_futures=True)  # also on Ctrl-C: each thread stops after its current image
 
 
 def digest_of(encoded: bytes) -> bytes:
-    """16 bytes that stand for a file's content."""
+    """16-byte digest of a file's content."""
     return hashlib.blake2b(encoded, digest_size=16).digest()
 
 

@@ -1,4 +1,4 @@
-"""The list of images that cannot be read, and what a training does when it meets one."""
+"""The list of images that cannot be read, and what training does on encountering one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _HEADER = "path\treason\n"
 
 
 class Unreadable(NamedTuple):
-    """A line of the list; neither holds a tab or a line break."""
+    """A line of the list; neither field contains a tab or a line break."""
 
     path: str
     reason: str
@@ -37,30 +37,30 @@ def write_quarantine(file: Path, found: Iterable[Unreadable]) -> None:
 
 
 def read_quarantine(file: Path) -> List[Unreadable]:
-    """The lines of a list, without a last one that is not complete."""
+    """The lines of a list, except an incomplete last one."""
     lines = file.read_bytes().decode("utf-8", "surrogateescape").split("\n")[:-1]
     return [Unreadable(*line.split("\t", 1)) for line in lines if line != _HEADER.strip("\n") and "\t" in line]
 
 
 class Replacements:
-    """Reads an image, or in place of an unreadable one the next that can be read, and notes what was unreadable.
+    """Reads an image, or the next readable one in its place, and records the unreadable ones.
 
-    The replacement depends on the index alone, so it is the same for any number of processes. Each process appends to
-    a file of its own in ``folder``; ``collect`` brings them together.
+    The replacement depends only on the index, so it is the same for any number of processes. Each process appends to
+    its own file in ``folder``; ``collect`` merges them.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = str(folder)
-        self._next: Dict[int, int] = {}  # unreadable index -> where to go on; what this process has met
+        self._next: Dict[int, int] = {}  # unreadable index -> where to continue, as found by this process
 
     def __getstate__(self) -> Any:
         return {"folder": self.folder, "_next": {}}
 
     def read(self, read: Callable[[int], _Read], index: int, dataset: Any) -> _Read:
-        """``read`` of ``index`` or of the next readable index of ``dataset``.
+        """``read`` for ``index`` or the next readable index of ``dataset``.
 
         Raises:
-            UserError: too many images in a row are unreadable: then it is not the images.
+            UserError: too many consecutive images are unreadable, so the images are not the cause.
         """
         tried = index
         for _ in range(min(len(dataset), _LONGEST_ROW_OF_BAD)):
@@ -87,6 +87,6 @@ class Replacements:
             raise UserError(f"cannot write {folder}: {error.strerror}; free space or choose another -output") from error
 
     def collect(self) -> List[Unreadable]:
-        """What all processes that share the folder have noted so far, each image once, sorted."""
+        """What all processes sharing the folder have recorded so far, each image once, sorted."""
         parts = sorted(Path(self.folder, _PARTS_FOLDER).glob("*.tsv"))
         return sorted({found for part in parts for found in read_quarantine(part)})

@@ -1,4 +1,4 @@
-"""Decode one image, whatever kind of file it is, or say which file it is and why not."""
+"""Decode one image of any file format, or report which file cannot be decoded and why."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from ...errors import UserError
 from .formats import HEAD_BYTES, HEIF_HINT, picture_kind, readable_formats
 
-# Pillow warns about odd but readable files, once per process and to stderr; what cannot be read is an error here.
+# Pillow warns on stderr, once per process, about odd but readable files; unreadable ones raise an error here.
 warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")
 warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
 
@@ -23,9 +23,9 @@ class Reading(NamedTuple):
     """How image files are read.
 
     Attributes:
-        exif_rotate: turn the image as its EXIF orientation says. Off by default, as in the reference pipelines:
-            ImageNet holds images whose orientation tag is wrong.
-        max_pixels: a larger image is refused before it is decoded; the default is where Pillow refuses it.
+        exif_rotate: rotate the image by its EXIF orientation. Off by default, as in the reference pipelines:
+            ImageNet contains images with a wrong orientation tag.
+        max_pixels: larger images are rejected before decoding; the default is Pillow's own limit.
     """
 
     exif_rotate: bool = False
@@ -36,12 +36,12 @@ class UnreadablePicture(UserError):
     """An image file that cannot be decoded.
 
     Args:
-        path: of the file, or of the archive and the member.
-        reason: on one line.
+        path: path of the file, or of the archive and the member.
+        reason: single line.
     """
 
     def __init__(self, path: str, reason: str) -> None:
-        shown = path.replace("\n", "\\n").replace("\r", "\\r")  # the message is one line
+        shown = path.replace("\n", "\\n").replace("\r", "\\r")  # the message is a single line
         super().__init__(f"{shown} cannot be read as an image: {reason}")
         self.path = path
         self.reason = reason
@@ -64,11 +64,11 @@ def read_file(path: str) -> bytes:
 
 
 def _open_at_once(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK)  # a pipe among the images would be waited for without an end
+    return os.open(path, flags | os.O_NONBLOCK)  # opening a pipe among the images would block forever
 
 
 def decode_image(encoded: bytes, path: str, mode: str, reading: Reading = Reading()) -> Image.Image:  # noqa: B008
-    """The image in ``encoded``, the first frame of an animated one, converted to ``mode`` as Pillow converts.
+    """The image in ``encoded``, the first frame of an animated one, converted to ``mode`` by Pillow.
 
     Args:
         encoded: the file's bytes in any format that Pillow reads.
@@ -76,28 +76,28 @@ def decode_image(encoded: bytes, path: str, mode: str, reading: Reading = Readin
         mode: "RGB" or "L".
 
     Raises:
-        UnreadablePicture: empty, truncated, damaged, too large, or no image.
+        UnreadablePicture: empty, truncated, corrupt, too large, or not an image.
     """
     try:
         with open_image(encoded, path, reading) as image:
             return _converted(image, mode, reading)
     except (MemoryError, UnreadablePicture):
         raise
-    except Exception as error:  # Pillow's format readers raise almost any type on damaged input
+    except Exception as error:  # Pillow's format readers raise almost any type on corrupt input
         raise UnreadablePicture(path, _reason(error)) from error
 
 
 def examine_image(encoded: bytes, path: str, mode: str, reading: Reading) -> Tuple[int, str]:
-    """Decode the image in ``encoded`` as ``decode_image`` does; its EXIF orientation and Pillow's mode of the file.
+    """Decode the image like ``decode_image``; return its EXIF orientation and the file's Pillow mode.
 
     Raises:
-        UnreadablePicture: as ``decode_image`` does.
+        UnreadablePicture: as in ``decode_image``.
     """
     try:
         with open_image(encoded, path, reading) as image:
             stored_mode = image.mode
             _converted(image, mode, reading)
-            return orientation(image), stored_mode  # of some formats it is known only once they are decoded
+            return orientation(image), stored_mode  # for some formats it is known only after decoding
     except (MemoryError, UnreadablePicture):
         raise
     except Exception as error:  # as above
@@ -116,12 +116,12 @@ def open_image(encoded: bytes, path: str, reading: Reading = Reading()) -> Image
     """The image in ``encoded`` before its pixels are decoded.
 
     Raises:
-        UnreadablePicture: empty, too large, or no image; damage beyond the header shows only when it is decoded.
+        UnreadablePicture: empty, too large, or not an image; damage after the header only shows on decoding.
     """
     if not encoded:
         raise UnreadablePicture(path, "the file is empty")
     if Image.MAX_IMAGE_PIXELS is not None and Image.MAX_IMAGE_PIXELS < reading.max_pixels:
-        Image.MAX_IMAGE_PIXELS = reading.max_pixels  # Pillow's own limit must not come before the configured one
+        Image.MAX_IMAGE_PIXELS = reading.max_pixels  # Pillow's own limit must not take effect before the configured one
     try:
         image = Image.open(io.BytesIO(encoded), formats=readable_formats())
     except Image.DecompressionBombError as error:
@@ -138,7 +138,7 @@ def open_image(encoded: bytes, path: str, reading: Reading = Reading()) -> Image
 
 
 def orientation(image: Image.Image) -> int:
-    """The EXIF orientation of an opened image, 1 where there is none or its EXIF data are damaged."""
+    """The EXIF orientation of an opened image, 1 if there is none or the EXIF data are corrupt."""
     try:
         value = image.getexif().get(0x0112, 1)
     except Exception:
@@ -159,7 +159,7 @@ def _too_large(path: str, size: str, reading: Reading) -> UnreadablePicture:
 
 
 def _missing_reader(encoded: bytes) -> Optional[str]:
-    """What to say of an image whose format only a further package reads, whatever its suffix is."""
+    """The hint for an image whose format needs an additional package, whatever its suffix."""
     if picture_kind(encoded[:HEAD_BYTES]) == "HEIC" and "HEIF" not in readable_formats():
         return f"it is a HEIC picture, which Pillow reads with pillow-heif ({HEIF_HINT})"
     return None
@@ -187,7 +187,7 @@ def existing_folder(data_path: Optional[str], dataset: str, layout: str) -> str:
     """Return the absolute path of the folder that ``-data_path`` names.
 
     Raises:
-        UserError: no path given, nothing there, or not a folder; the message tells the ``layout`` wanted.
+        UserError: no path given, not found, or not a folder; the message gives the expected ``layout``.
     """
     if data_path is None:
         raise UserError(f"dataset {dataset} needs -data_path=<folder>, {layout}")
@@ -200,7 +200,7 @@ def existing_folder(data_path: Optional[str], dataset: str, layout: str) -> str:
 
 
 def check_labels(labels: np.ndarray, num_classes: int, dataset: str, where: Callable[[int], str]) -> None:
-    """Make sure that every label is a class.
+    """Check that every label is a valid class.
 
     Args:
         labels: (samples,) of any integer type.

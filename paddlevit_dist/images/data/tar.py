@@ -1,4 +1,4 @@
-"""Images read straight out of uncompressed tar files."""
+"""Images read directly from uncompressed tar files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OPEN_FILES = 64
 
 
 class TarImages(ImageDataset):
-    """Images in tar files that stay packed: an index holds file, offset and size of each.
+    """Images in tar files that are not unpacked: an index holds the file, offset and size of each.
 
     The tar files of a split are those in ``data_path`` with the split in their name (``train-00000.tar``,
     ``ILSVRC2012_img_train.tar``, ``imagenet-val-03.tar``), or else all in the folder ``train`` or ``val``. What a class
@@ -70,10 +70,10 @@ class TarImages(ImageDataset):
         return image, self._index.label(index)
 
     def encoded(self, index: int) -> bytes:
-        """The bytes of image ``index`` as they are packed.
+        """The bytes of image ``index`` as stored.
 
         Raises:
-            UserError: the tar file is gone or has become shorter.
+            UserError: the tar file is missing or has become shorter.
         """
         shard, offset, size = self._index.location(index)
         try:
@@ -85,7 +85,7 @@ class TarImages(ImageDataset):
         return content
 
     def num_bytes(self, index: int) -> int:
-        """Size of image ``index`` as it is packed."""
+        """Size of image ``index`` as stored."""
         return self._index.location(index)[2]
 
     def describe(self, index: int) -> str:
@@ -99,12 +99,12 @@ class TarImages(ImageDataset):
 
     @property
     def class_names(self) -> Optional[List[str]]:
-        """Name of each class, None where neither the archives nor ``classes.txt`` name them."""
+        """Name of each class, None if neither the archives nor ``classes.txt`` name them."""
         return self._index.classes["names"]
 
     @property
     def left_out(self) -> LeftOut:
-        """What the tar files hold beside images and labels."""
+        """What the tar files contain besides images and labels."""
         return self._index.left_out
 
     @property
@@ -116,7 +116,7 @@ class TarImages(ImageDataset):
         return os.path.join(self.root, self._index.shard(number))
 
     def _descriptor(self, number: int) -> int:
-        """An open tar file. A forked process may share it, for reads name their own position."""
+        """An open tar file. Forked processes may share it, since reads pass an explicit offset."""
         if number in self._files:
             self._files.move_to_end(number)
         else:

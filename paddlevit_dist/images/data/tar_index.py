@@ -26,7 +26,7 @@ from .tar_scan import Scan, find_shards, scan
 
 
 class TarIndex:
-    """Where each image of a split lies. The pickle holds file names."""
+    """The location of each image of a split. Only file names are pickled."""
 
     def __init__(self, root: str, split: str, cache_folder: Path) -> None:
         """Open the index of the tar files of ``split`` below ``root``, built first if they have changed.
@@ -56,7 +56,7 @@ class TarIndex:
             return _with_labels(found.batches, labels)
 
         self._samples = ensure_path_index(cache_folder, f"tar-{split}", key, build, lambda: classes)
-        if not self._locations_fit():  # lost or damaged: the two are made together
+        if not self._locations_fit():  # lost or corrupt: both are rebuilt together
             os.unlink(self._samples.file)
             self._locations = None
             self._samples = ensure_path_index(cache_folder, f"tar-{split}", key, build, lambda: classes)
@@ -104,7 +104,7 @@ class TarIndex:
 
     @property
     def key(self) -> bytes:
-        """Stands for the source and its state."""
+        """Identifies the source and its state."""
         return self._samples.key
 
     def _locations_fit(self) -> bool:
@@ -191,7 +191,7 @@ class Preparation(NamedTuple):
     left_out: int = 0
 
     def note(self, root: str) -> str:
-        """What a run on these files says of them."""
+        """What a run on these files reports about them."""
         missing = f", {self.left_out} unreadable pictures left out" if self.left_out else ""
         return (
             f"note: the pictures of {root} were prepared from {self.source} with a shorter side of at most "
@@ -199,7 +199,7 @@ class Preparation(NamedTuple):
         )
 
     def difference(self, other: Preparation) -> Optional[str]:
-        """The first setting in which ``other`` would make other files; None if it would not."""
+        """The first setting that would make ``other`` produce different files; None if there is none."""
         for name in ("shorter_side", "quality", "shard_size", "num_classes", "fingerprints"):
             here, there = getattr(self, name), getattr(other, name)
             if here != there:
@@ -208,7 +208,7 @@ class Preparation(NamedTuple):
 
 
 def read_preparation(root: str, unfinished: bool = False) -> Optional[Preparation]:
-    """The record in ``root``, None where there is none.
+    """The record in ``root``, None if there is none.
 
     Raises:
         UserError: it is damaged, or the preparation was not finished and ``unfinished`` is False.
@@ -230,6 +230,6 @@ def read_preparation(root: str, unfinished: bool = False) -> Optional[Preparatio
 
 
 def write_preparation(root: Path, preparation: Preparation) -> None:
-    """Put the record into ``root``, replacing an older one."""
+    """Write the record to ``root``, replacing an older one."""
     with atomic_file(root / FILE) as out:
         out.write((json.dumps({"version": _VERSION, **preparation._asdict()}, indent=1) + "\n").encode("ascii"))

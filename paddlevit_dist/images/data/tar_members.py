@@ -1,4 +1,4 @@
-"""Where the members of an uncompressed tar file lie, without reading their contents.
+"""Locate the members of an uncompressed tar file without reading their contents.
 
 Understood: ustar, GNU long names and large sizes, PAX paths and sizes. A tar file inside another one is read in place.
 Written by hand because ``tarfile`` takes a damaged or missing header for the end of the archive, takes memory for a
@@ -64,7 +64,7 @@ class TarFile:
         """``size`` bytes at ``offset``.
 
         Raises:
-            UserError: the file ends before.
+            UserError: the file ends earlier.
         """
         try:
             content = os.pread(self._file, size, offset)
@@ -125,7 +125,7 @@ class TarFile:
         return name, size, header[156:157]
 
     def _extend(self, extended: Dict[str, bytes], kind: bytes, offset: int, size: int, at: int) -> None:
-        """Note what a header that goes before a member says of it."""
+        """Record what a header preceding a member says about it."""
         if kind in b"gK":  # for all members (never their path or size), or the target of a link
             return
         if size > _LARGEST_NAME_BYTES:

@@ -103,7 +103,7 @@ def scan(root: str, shards: List[str], split: str, listed: Optional[Dict[bytes, 
 
 
 class _Page:
-    """What one tar file holds."""
+    """The contents of one tar file."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -192,7 +192,7 @@ def _read_label(tar: TarFile, member: Member, page: _Page) -> None:
         value = json.loads(content) if ending == b"json" else int(content)
         if isinstance(value, dict):
             if "label" not in value and "cls" not in value:
-                return  # metadata that say nothing of a class
+                return  # metadata without a class
             value = value["label"] if "label" in value else value["cls"]
         if type(value) is not int or not 0 <= value < 1 << 31:
             raise ValueError("no class number")

@@ -1,4 +1,4 @@
-"""A teacher whose predictions a classifier learns beside the labels.
+"""A teacher whose predictions a classifier learns in addition to the labels.
 
 Source: H. Touvron et al., "Training data-efficient image transformers & distillation through attention", arXiv
 2012.12877, section 3: equation 2 (soft) and equation 3 (hard).

@@ -16,7 +16,7 @@ class ClassificationMetrics(Metrics):
     """Counts of correct labels among the best 1 and 5, and the summed cross-entropy.
 
     Args:
-        num_classes: that the model tells apart; top-5 is reported from six up.
+        num_classes: number of classes; top-5 is reported from six up.
     """
 
     def __init__(self, num_classes: int) -> None:
@@ -37,7 +37,7 @@ class ClassificationMetrics(Metrics):
         earlier = paddle.arange(logits.shape[-1]).unsqueeze(0) < labels.unsqueeze(-1)  # (batch, classes)
         ahead = (logits > true_score) | ((logits == true_score) & earlier)
         position = ahead.astype("int64").sum(axis=-1)  # (batch,)
-        # A score that is not a number compares as false with everything and must not count as correct.
+        # A NaN score compares as false with everything and must not count as correct.
         finite = paddle.isfinite(logits).all(axis=-1)
         hits = [((position < k) & finite).astype("int64").sum() for k in (1, 5)]
         total = paddle.to_tensor(labels.shape[0], dtype="int64")

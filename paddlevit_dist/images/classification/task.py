@@ -33,7 +33,7 @@ from ..transforms.policies import build_augmentation
 from .distillation import Teacher, distillation_loss, teacher_of
 from .metrics import ClassificationMetrics
 
-_ANY_NUMBER_OF_CLASSES = 10  # of a model that is only built to see that its dimensions fit together
+_ANY_NUMBER_OF_CLASSES = 10  # for a model that is only built to check that its dimensions are consistent
 _MOST_CLASSES_TOLD = 20
 
 
@@ -46,7 +46,7 @@ class ImageSamples(Samples):
         self.transform = transform
         self.erasing = erasing
         self.reader: Any = dataset.read
-        self.replacements: Optional[Replacements] = None  # what takes the place of an unreadable image
+        self.replacements: Optional[Replacements] = None  # replaces unreadable images
         self.is_balanced = False
 
     def __len__(self) -> int:
@@ -70,7 +70,7 @@ class ImageSamples(Samples):
 
     @property
     def class_names(self) -> Optional[List[str]]:
-        """Name of each class, where the dataset knows them."""
+        """Name of each class, if the dataset knows them."""
         return self.dataset.class_names
 
     def describe(self, index: int) -> str:
@@ -183,7 +183,7 @@ class Classification(Task):
         samples.notices.append(f"training pictures are read with OpenCV {cv2.__version__} (DATA.DECODER fast)")
 
     def finish_epoch(self) -> List[str]:
-        """Bring the unreadable images that all ranks have met into one list; every rank must call this."""
+        """Merge the unreadable images found by all ranks into one list; every rank must call this."""
         if self.replacements is None:
             return []
         found = sorted({line for lines in all_gather(self.replacements.collect()) for line in lines})
@@ -286,7 +286,7 @@ class Classification(Task):
         }
 
     def _training_images(self, batch: Dict[str, paddle.Tensor], step: Step) -> Tuple[paddle.Tensor, Optional[Mix]]:
-        """What the model is given: normalised, erased and mixed; and how it was mixed."""
+        """The model's input, normalised, erased and mixed, and how it was mixed."""
         images = self.normalise(batch["images"])
         if self.erasing is not None:
             images = self.erasing.fill(images, batch)

@@ -1,4 +1,4 @@
-"""Decode every image of a dataset once, to know those that cannot be read."""
+"""Decode every image of a dataset once to find those that cannot be read."""
 
 from __future__ import annotations
 

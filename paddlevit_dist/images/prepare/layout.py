@@ -1,4 +1,4 @@
-"""What is in the folder that ``prepare images`` is given, and which splits it has."""
+"""Detect the layout and splits of the folder given to ``prepare images``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def open_input(root: str, layout: Optional[str], max_pixels: int, cache: Path) -
     """The datasets of ``root`` by split.
 
     Args:
-        layout: one of READABLE; None: found out.
+        layout: one of READABLE; None: detect it.
         max_pixels: a larger image counts as unreadable.
 
     Raises:
@@ -58,4 +58,4 @@ def splits_of(root: str, name: str) -> List[str]:
     else:
         found = [split for split, file in LISTS.items() if os.path.exists(os.path.join(root, file))]
         found = found or [split for split in LISTS if os.path.isdir(os.path.join(root, split))]
-    return found or ["train"]  # whose absence the dataset explains
+    return found or ["train"]  # the dataset reports its absence

@@ -1,4 +1,4 @@
-"""Rewrite a dataset as tar files of smaller JPEGs, in parallel; what is finished stays when the work is interrupted.
+"""Rewrite a dataset as tar files of smaller JPEGs, in parallel; finished files survive an interruption.
 
 Beside the tar files lie ``prepared.json`` with the settings, ``classes.txt`` where the classes have names, and
 ``quarantine.tsv`` where images were left out. In a tar file ``000000017.jpg`` is followed by ``000000017.json`` with
@@ -60,7 +60,7 @@ def prepare_shards(
                 jobs.append((end - start, (dataset, start, end, str(output / names[-1]), source, settings)))
     for _ in work(_write_shard, jobs, workers, sum(pictures for pictures, _ in jobs), "preparing"):
         pass
-    for abandoned in output.glob("*.tar.*.tmp"):  # of a run that was killed
+    for abandoned in output.glob("*.tar.*.tmp"):  # left by a killed run
         abandoned.unlink()
     not_opened = sum(d.left_out.num_pictures for d in datasets.values() if d.left_out)
     preparation = preparation._replace(complete=True, left_out=_gather_bad(output, names) + not_opened)
@@ -69,7 +69,7 @@ def prepare_shards(
 
 
 def _begin(output: Path, preparation: Preparation) -> None:
-    """Make ``output``, or see that what it holds belongs to this preparation."""
+    """Create ``output``, or check that its contents belong to this preparation."""
     try:
         output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -110,7 +110,7 @@ def _write_shard(dataset: Any, first: int, end: int, base: str, source: str, set
                 facts = {"label": int(dataset.labels[index]), "source": os.path.relpath(path, source)}
                 _add(tar, f"{index:09d}.jpg", content)
                 _add(tar, f"{index:09d}.json", json.dumps(facts).encode("ascii"))
-        if bad:  # before the tar file appears: with it the work counts as done
+        if bad:  # before the tar file appears, which marks the work as done
             write_quarantine(Path(f"{base}.unreadable"), bad)
 
 
@@ -130,7 +130,7 @@ def _smaller(encoded: bytes, path: str, reading: Reading, settings: Settings) ->
         try:
             turned = orientation(image)
             kind = image.format
-            image.load()  # finds damage in an image that is only copied, too
+            image.load()  # also detects damage in an image that is only copied
             shorter = min(image.size)
             if kind == "JPEG" and shorter <= settings.shorter_side:
                 return encoded
@@ -151,7 +151,7 @@ def _smaller(encoded: bytes, path: str, reading: Reading, settings: Settings) ->
 
 
 def _gather_bad(output: Path, names: List[str]) -> int:
-    """Bring the lists of the tar files together; returns how many images are left out."""
+    """Merge the lists of the tar files; returns the number of images left out."""
     parts = [output / f"{name}.unreadable" for name in names]
     found = [line for part in parts if part.exists() for line in read_quarantine(part)]
     if found:

@@ -1,7 +1,7 @@
-"""From an image to the array that a network takes; everything random comes from the sample's generator.
+"""From an image to a network's input array; all randomness comes from the sample's generator.
 
 - ``crops``: sizes, crops, flips: the transforms as a whole, of training and evaluation
-- ``policies``, ``policy_tables``, ``operations``: RandAugment, AutoAugment, colour jitter and what they are made of
+- ``policies``, ``policy_tables``, ``operations``: RandAugment, AutoAugment, colour jitter and their building blocks
 - ``erasing``, ``mixing``: drawn here, carried out on the device
 - ``decoding_opencv``, ``operations_opencv``: the fast ways of DATA.DECODER fast
 """

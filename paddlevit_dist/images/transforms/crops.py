@@ -36,7 +36,7 @@ def build_transform(
     glyph_distortion: float = 1.0,
     augment: Optional[Augmentation] = None,
 ) -> Transform:
-    """The transform for a dataset of ``kind`` ("photo" or "glyph") and a ``split`` ("train" or "val")."""
+    """Build the transform for a dataset of ``kind`` ("photo" or "glyph") and a ``split`` ("train" or "val")."""
     if kind not in ("photo", "glyph") or split not in ("train", "val"):
         raise ValueError(f"no transform for kind '{kind}' and split '{split}'")
     if kind == "glyph":
@@ -50,7 +50,7 @@ def build_transform(
 
 @dataclass(frozen=True)
 class EvaluationTransform:
-    """Resize by the crop fraction, bicubic, then cut out the centre: what torchvision and timm evaluate with.
+    """Resize by the crop fraction, bicubic, then centre crop, as torchvision and timm do for evaluation.
 
     The shorter side becomes ``floor(image_size / crop_pct)`` and the longer one ``int(shorter * long / short)``,
     truncated as torchvision does. The crop starts at ``round((side - image_size) / 2)``, halves to the even number.
@@ -133,10 +133,10 @@ class TrainingTransform:
 
 @dataclass(frozen=True)
 class GlyphTransform:
-    """Whole signs: scaled to the image size without a crop, in training under a small random affine map.
+    """Whole glyphs: scaled to the image size without a crop, with a small random affine map in training.
 
-    Never mirrored: the other way round it would be another sign. What the map brings in from outside is black, the
-    background of the datasets of this kind. Meant for images not larger than ``image_size``: the affine map
+    Never mirrored, as that would make it a different glyph. Pixels from outside the image are black, the background
+    of datasets of this kind. Meant for images not larger than ``image_size``: the affine map
     interpolates and does not average.
     """
 
@@ -147,7 +147,7 @@ class GlyphTransform:
     scale: Tuple[float, float] = (0.9, 1.1)
     largest_shear: float = 0.1
     largest_shift: float = 0.08  # of the side
-    distortion: float = 1.0  # share of each of these that is used
+    distortion: float = 1.0  # fraction of each of these that is applied
     augment: Optional[Augmentation] = None
 
     def __call__(self, image: Image.Image, generator: np.random.Generator) -> np.ndarray:
@@ -163,7 +163,7 @@ class GlyphTransform:
         return to_array(image, self.channels)
 
     def draw_inverse_map(self, size: Tuple[int, int], generator: np.random.Generator) -> Tuple[float, ...]:
-        """The six numbers that Pillow wants: the first two rows of the map from target to source coordinates.
+        """The six numbers that Pillow expects: the first two rows of the map from target to source coordinates.
 
         A source point goes to the target by shear, scale and rotation about the centre, then the shift.
         """
@@ -183,7 +183,7 @@ class GlyphTransform:
 
 
 def to_array(image: Picture, channels: int, flip: bool = False) -> np.ndarray:
-    """The image as the model's layout has it, (channels, height, width), mirrored if ``flip``."""
+    """The image in the model's layout, (channels, height, width), mirrored if ``flip``."""
     pixels = np.asarray(image)  # (height, width) or (height, width, 3)
     pixels = np.broadcast_to(pixels, (channels, *pixels.shape)) if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
     return np.array(pixels[:, :, ::-1] if flip else pixels, order="C")  # (channels, height, width), its own memory
@@ -195,19 +195,19 @@ def finish(
     generator: np.random.Generator,
     make_array: Callable[[Picture, int, bool], np.ndarray] = to_array,
 ) -> np.ndarray:
-    """What follows the resized crop: the flip is drawn, ``transform.augment`` applied, the array made."""
+    """The steps after the resized crop: draw the flip, apply ``transform.augment``, make the array."""
     flip = generator.random() < transform.flip_probability
     return make_array(_augment(resized, transform.augment, transform.channels, generator), transform.channels, flip)
 
 
 def _convert(image: Image.Image, channels: int) -> Image.Image:
-    """Gray stays gray until the array is made: its three channels would be equal at three times the work."""
+    """Gray stays gray until the array is made: three equal channels would triple the work."""
     mode = "L" if channels == 1 or image.mode == "L" else "RGB"
     return image if image.mode == mode else image.convert(mode)
 
 
 def _augment(image: Picture, augment: Optional[Augmentation], channels: int, generator: np.random.Generator) -> Picture:
-    """Apply ``augment``; it may bring in colour, so a gray image of a coloured set becomes RGB first."""
+    """Apply ``augment``; it may add colour, so a gray image in a colour dataset becomes RGB first."""
     if augment is None:
         return image
     if isinstance(image, Image.Image) and channels == 3 and image.mode == "L":
@@ -233,5 +233,5 @@ def box_masks(boxes: paddle.Tensor, height: int, width: int) -> paddle.Tensor:
 def replace(images: paddle.Tensor, masks: paddle.Tensor, by: paddle.Tensor) -> paddle.Tensor:
     """``images`` (images, channels, height, width) with the values of ``by``, which broadcasts to them, where
     ``masks`` (images, 1, height, width) is true."""
-    # Paddle's broadcasting along an inner axis is slow on the CPU, equal shapes are not.
+    # Broadcasting along an inner axis is slow in Paddle on the CPU; equal shapes are fast.
     return paddle.where(masks.expand(images.shape), by.expand(images.shape), images)

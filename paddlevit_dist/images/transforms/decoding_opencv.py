@@ -1,4 +1,4 @@
-"""An optional way from a JPEG's bytes to training pixels with OpenCV: faster, and not the same to the last bit.
+"""Optional decoding of JPEGs to training pixels with OpenCV: faster, but not bit-exact.
 
 For training only, and only with DATA.DECODER fast. OpenCV decodes the JPEG and resizes linearly where a crop shrinks,
 by area where it shrinks to half or less, so that no pixel is passed over, and bicubically where it grows; the exact way
@@ -38,7 +38,7 @@ class FastReader:
         """``(image, label)``; pixels (height, width[, 3]) uint8, or a Pillow image if OpenCV cannot handle the file.
 
         Raises:
-            UnreadablePicture: as the exact way does.
+            UnreadablePicture: as in the exact path.
         """
         encoded, path, reading = self.dataset.encoded(index), self.dataset.describe(index), self.dataset.reading
         label = int(self.dataset.labels[index])
@@ -62,7 +62,7 @@ def _decode(encoded: bytes, channels: int) -> Any:
 
 @dataclass(frozen=True)
 class FastTransform:
-    """The exact training transform's draws with OpenCV's resizing; Pillow images go the exact way."""
+    """The exact training transform's draws with OpenCV's resizing; Pillow images take the exact path."""
 
     exact: TrainingTransform
 
@@ -91,5 +91,5 @@ def _resize(pixels: np.ndarray, size: int) -> np.ndarray:
     shrinking = min(pixels.shape[:2]) / size
     kind = cv2.INTER_LINEAR if shrinking >= 1 else cv2.INTER_CUBIC
     if shrinking >= 2:
-        kind = cv2.INTER_AREA  # three times the price of the others, so only where they would alias
+        kind = cv2.INTER_AREA  # three times as slow as the others, so only where they would alias
     return cv2.resize(pixels, (size, size), interpolation=kind)

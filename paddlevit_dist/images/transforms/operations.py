@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, NamedTuple, Tuple, Union
 import numpy as np
 from PIL import Image, ImageEnhance, ImageFilter, ImageOps
 
-Fill = Union[int, Tuple[int, ...]]  # what a map brings in from outside the image: a gray value or a colour
+Fill = Union[int, Tuple[int, ...]]  # fill for pixels from outside the image: a gray value or a colour
 
 FULL_MAGNITUDE = 10.0  # the magnitude at which the ranges end
 BLUR_RADIUS_PX = (0.1, 2.0)
@@ -146,7 +146,7 @@ OPERATIONS: Dict[str, Operation] = {
     "TranslateYRel": Operation(
         _both_ways(_SHIFT), lambda image, y, fill: _affine(image, (1, 0, 0, 0, 1, y * image.height), fill)
     ),
-    "Desaturate": Operation(_between(0.5, 0.0), _color),  # how much colour is left
+    "Desaturate": Operation(_between(0.5, 0.0), _color),  # how much colour remains
     "GaussianBlur": Operation(_between(*BLUR_RADIUS_PX), _blurred),
     "GaussianBlurRand": Operation(_radius, _blurred),
 }

@@ -121,7 +121,7 @@ def _color(pixels: np.ndarray, factor: float, fill: Fill) -> np.ndarray:
 def _sharpness(pixels: np.ndarray, factor: float, fill: Fill) -> np.ndarray:
     cv2 = require_opencv()
     changed = cv2.addWeighted(pixels, factor, cv2.filter2D(pixels, -1, _SMOOTH), 1.0 - factor, 0.0)
-    for edge in (np.s_[0], np.s_[-1], np.s_[:, 0], np.s_[:, -1]):  # which Pillow's filter leaves alone
+    for edge in (np.s_[0], np.s_[-1], np.s_[:, 0], np.s_[:, -1]):  # which Pillow's filter leaves unchanged
         changed[edge] = pixels[edge]
     return changed
 
@@ -139,7 +139,7 @@ def _affine(pixels: np.ndarray, rows: Tuple[float, ...], fill: Fill) -> np.ndarr
 
 
 def _rotate(pixels: np.ndarray, degrees: float, fill: Fill) -> np.ndarray:
-    """About the centre, against the clock."""
+    """Rotate about the centre, counterclockwise."""
     cos, sin = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
     height, width = pixels.shape[:2]
     x = width / 2 - cos * width / 2 + sin * height / 2

@@ -51,7 +51,7 @@ class RandAugment:
     Args:
         names: operations to choose from.
         weights: their probabilities; with them no operation is chosen twice. None: equal, and repeats may happen.
-        fill: what comes in from outside the image.
+        fill: value of pixels from outside the image.
 
     Source: E. Cubuk et al., "RandAugment", arXiv 1909.13719, section 3.
     """
@@ -108,7 +108,7 @@ def _apply(name: str, image: Picture, magnitude: float, generator: np.random.Gen
 
 
 def as_pillow(image: Picture) -> Image.Image:
-    """The same image as Pillow has it."""
+    """The image as a Pillow image."""
     return Image.fromarray(image) if isinstance(image, np.ndarray) else image
 
 
@@ -185,9 +185,9 @@ def build_augmentation(train: Any, mean: Sequence[float]) -> Optional[Augmentati
 
     Args:
         train: the section TRAIN of the configuration.
-        mean: of pixels from 0 to 1, per channel; it fills what comes in from outside the image.
+        mean: per-channel pixel mean in 0 to 1; it fills pixels from outside the image.
     Raises:
-        UserError: a text of one of these keys is not understood.
+        UserError: the value of one of these keys is not understood.
     """
     fill = fill_of(mean)
     steps: List[Augmentation] = []
@@ -218,13 +218,13 @@ def fill_of(mean: Sequence[float]) -> Fill:
     return pixel[0] if len(pixel) == 1 else pixel
 
 
-_UNIFORM_ABOVE = 100.0  # a deviation larger than this stands for uniform magnitudes
+_UNIFORM_ABOVE = 100.0  # a deviation larger than this means uniform magnitudes
 
 
 def parse_rand_augment(text: str, fill: Fill = 128) -> RandAugment:
     """RandAugment from timm's notation, such as ``rand-m9-mstd0.5-inc1``.
 
-    Behind ``rand`` come, in any order: ``m`` magnitude (10), ``n`` operations per image (2), ``p`` probability of
+    ``rand`` is followed by, in any order: ``m`` magnitude (10), ``n`` operations per image (2), ``p`` probability of
     each (0.5), ``mstd`` standard deviation of the magnitude (0; uniform from 0 to it if above 100 or ``inf``),
     ``mmax`` largest magnitude (10), ``inc1`` operations that grow stronger with it, ``t`` a named set of operations
     (3a, 3aw, weights).
@@ -283,7 +283,7 @@ def _operations(chosen_set: Optional[str], increasing: bool) -> Tuple[Tuple[str,
 
 
 def _section(section: str, known: Union[dict, Sequence[str]], complain: Callable) -> Tuple[str, float]:
-    """Name and number of one part of such a text."""
+    """Name and number of one section of such a string."""
     match = re.fullmatch(r"([a-z]+)(\d+(?:\.\d*)?|inf)", section)
     if match is None or match[1] not in known or (match[2] == "inf" and match[1] != "mstd"):
         raise complain(f"'{section}' is not one of {', '.join(known)} with a number")

@@ -1,7 +1,7 @@
 """The keys that classification of images reads: images, augmentation, mixing, labels, teachers and the dimensions
 of its models.
 
-None means "not set": the dataset, the variant that MODEL.NAME stands for, or the rule named in the meaning decides.
+None means "not set": the dataset, the variant named by MODEL.NAME, or the rule named in the meaning decides.
 """
 
 from __future__ import annotations

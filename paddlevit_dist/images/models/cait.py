@@ -121,7 +121,7 @@ class CaiT(Model):
         patch_size: side of a patch in pixels.
         embed_dim, num_heads, mlp_ratio, qkv_bias: dimensions of all blocks.
         depth: blocks of the patches; ``class_depth`` blocks of the class token follow.
-        init_values: where the scales of the residual branches start.
+        init_values: initial scale of the residual branches.
         in_channels: channels of the images.
         dropout: rate after the position embedding, the attention's output and both layers of the MLP.
         attention_dropout: rate on the attention weights.

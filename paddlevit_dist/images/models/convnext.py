@@ -16,7 +16,7 @@ from . import key_names
 from .layers import DropPath, Mlp, as_pair, convolution, linear, rates_of_stages
 from .variants import CONVNEXT
 
-_DEVIATION = 0.02  # of the initial weights
+_DEVIATION = 0.02  # standard deviation of the initial weights
 
 
 class ChannelNorm(nn.LayerNorm):
@@ -75,7 +75,7 @@ class ConvNeXt(Model):
             built model.
         patch_size: kernel and stride of the first convolution.
         depths, dims: blocks and channels of each stage.
-        init_values: where the scales of the residual branches start.
+        init_values: initial scale of the residual branches.
         in_channels: channels of the images.
         dropout: rate before the classifier.
         drop_path: rate of stochastic depth in the last block; it grows linearly from 0 in the first.
@@ -124,7 +124,7 @@ class ConvNeXt(Model):
         return self.head["norm"](x.mean(axis=[2, 3]))
 
     def features(self, x) -> List[paddle.Tensor]:
-        """What each stage ends with."""
+        """The output of each stage."""
         x, maps = self.stem(x), []
         for stage in self.stages:
             x = stage(x)

@@ -19,7 +19,7 @@ class LayerCost:
     Attributes:
         name: by the model's structure, such as "blocks.0.attn.qkv".
         kind: its class.
-        parameters: numbers that belong to it alone, not to layers inside.
+        parameters: number of its own parameters, without those of sublayers.
         multiply_accumulates: for one image.
         output_shape: of one image, None for a layer that is not called as such.
     """
@@ -36,8 +36,8 @@ class ModelCost:
     """Sums over a model.
 
     Attributes:
-        layers: all, also those that only hold others, in the order of the model.
-        parameters: numbers that are trained.
+        layers: all layers in model order, including containers.
+        parameters: number of trainable parameters.
         multiply_accumulates: for one image, of linear layers, convolutions and ``MatrixProduct``.
         activation_bytes: of all tensors that the backward pass of one image needs, without the weights.
     """
@@ -64,10 +64,10 @@ def layers_of(model: nn.Layer) -> List[LayerCost]:
 
 
 def cost_of(model: nn.Layer, image: paddle.Tensor) -> ModelCost:
-    """Count while one image goes through the model, which should be in evaluation mode.
+    """Count during a forward pass of one image; the model should be in evaluation mode.
 
     The counting is by hooks, so that it follows what is computed; products of activations are seen where they are
-    ``MatrixProduct`` layers, as in all models here, but not where a model of somebody else calls ``matmul``. What the
+    ``MatrixProduct`` layers, as in all models here, but not where a third-party model calls ``matmul``. What the
     backward pass needs is what Paddle's automatic differentiation sets aside, each memory once.
 
     Args:
@@ -80,7 +80,7 @@ def cost_of(model: nn.Layer, image: paddle.Tensor) -> ModelCost:
     kept: Dict[int, Any] = {}
 
     def keep(tensor: paddle.Tensor) -> paddle.Tensor:
-        kept[tensor.data_ptr()] = tensor  # held until the end, so that no address is used twice
+        kept[tensor.data_ptr()] = tensor  # held until the end, so that no address is reused
         return tensor
 
     try:

@@ -1,4 +1,4 @@
-"""Other people's names of parameters: for each family, functions from a state under an owner's names to one under ours.
+"""Third-party parameter names: for each family, functions that convert a state with another owner's names to ours.
 
 The tables have (regular expression, replacement) for each kind of name. timm's names are ours.
 """
@@ -17,22 +17,22 @@ Rule = Tuple[str, Union[str, Callable[["re.Match[str]"], str]]]
 
 
 def renamed(state: Mapping[str, Any], rules: Sequence[Rule]) -> Dict[str, Any]:
-    """The state under other names.
+    """Rename the entries of a state.
 
     Args:
-        rules: (regular expression, replacement): the first that is found in a name changes it; a name that none is
-            found in stays as it is.
+        rules: (regular expression, replacement): the first that matches anywhere in a name is applied; names without
+            a match are unchanged.
     """
     return {_rename(name, rules): value for name, value in state.items()}
 
 
 def without(state: Mapping[str, Any], endings: Tuple[str, ...]) -> Dict[str, Any]:
-    """The state without what can be computed, such as indices that others store as buffers."""
+    """The state without entries that can be computed, such as indices that others store as buffers."""
     return {name: value for name, value in state.items() if not name.endswith(endings)}
 
 
 def joined(state: Mapping[str, Any], parts: Tuple[str, ...], whole: str) -> Dict[str, Any]:
-    """The state with separate projections made one.
+    """The state with separate projections merged into one.
 
     ``x.query.weight``, ``x.key.weight`` and ``x.value.weight`` become ``x.qkv.weight``, one below the other along the
     outputs, the first axis of an (out, in) weight and of a bias. Parts that are incomplete or do not fit stay apart.
@@ -145,7 +145,7 @@ def _vit_from_google(state: Mapping[str, Any]) -> Dict[str, Any]:
 def _join_heads(state: Dict[str, Any], attention: str) -> None:
     """Query, key and value (dim, heads, head dim) to qkv (dim, 3 heads head dim), the output to (heads head dim, dim).
 
-    Nothing changes where their shapes are others.
+    Other shapes are left unchanged.
     """
     parts = [f"{attention}.{part}" for part in ("query", "key", "value")]
     for kind, ndim in (("weight", 3), ("bias", 2)):
@@ -173,7 +173,7 @@ _COMPUTED = ("relative_position_index", "attn_mask")
 
 
 def _next_stage(match: re.Match[str]) -> str:
-    """Others count the merging of patches to the stage before it."""
+    """Others count patch merging as part of the preceding stage."""
     return f"layers.{int(match[1]) + 1}.downsample."
 
 

@@ -1,4 +1,4 @@
-"""The dimensions of an image model that keys of MODEL set, under the names that the model has for them."""
+"""The dimensions of an image model that keys of MODEL set, under the model's own names."""
 
 from __future__ import annotations
 
@@ -53,6 +53,6 @@ def configured_options(model: Any) -> Tuple[Dict[str, Any], List[str]]:
                 options[option] = model[key]
             else:
                 notices.append(f"MODEL.{key} {model[key]}: no effect: {model.NAME} has no such option")
-    if model.NAME != model.TYPE and differing:  # the bare family name stands for no particular variant
+    if model.NAME != model.TYPE and differing:  # the bare family name is not a particular variant
         notices.append(f"note: {model.NAME} with {', '.join(differing)} (explicit keys win over the variant's)")
     return options, notices

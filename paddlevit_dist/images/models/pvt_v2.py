@@ -1,4 +1,4 @@
-"""PVTv2: a pyramid of four stages with overlapping patches; keys and values are taken from a smaller image.
+"""PVTv2: a pyramid of four stages with overlapping patches; keys and values come from a smaller feature map.
 
 Source: Wang et al., PVT v2: Improved Baselines with Pyramid Vision Transformer, 2022 (section 3, table 1).
 Parameter names are timm's; Linear weights are (in, out) as Paddle stores them.
@@ -17,7 +17,7 @@ from . import key_names
 from .layers import DropPath, MatrixProduct, as_pair, convolution, head_dim, linear, rates_of_stages
 from .variants import PVT_V2
 
-_POOLED = 7  # side of the image that keys and values are taken from in the linear form
+_POOLED = 7  # side of the feature map that yields keys and values in the linear form
 
 
 def _fan_out_convolution(in_channels: int, out_channels: int, kernel_size: int, **geometry: int) -> nn.Conv2D:
@@ -27,11 +27,11 @@ def _fan_out_convolution(in_channels: int, out_channels: int, kernel_size: int, 
 
 
 class SpatialReductionAttention(nn.Layer):
-    """Multi-head attention whose keys and values come from a smaller image.
+    """Multi-head attention whose keys and values come from a smaller feature map.
 
     Args:
         reduction: by how much each side shrinks, by a convolution of that stride; 1 is ordinary attention.
-        is_linear: the image is averaged to 7 x 7 instead, whatever its size: cost linear in the number of tokens.
+        is_linear: average-pool to 7 x 7 instead, whatever the size: cost linear in the number of tokens.
     """
 
     def __init__(
@@ -169,7 +169,7 @@ class PyramidVisionTransformer(Model):
             built model.
         embed_dims, depths, num_heads, mlp_ratios: width, blocks, heads and hidden width to width of each stage.
         reductions: by how much each side shrinks before keys and values are taken, per stage.
-        is_linear: average to 7 x 7 instead.
+        is_linear: average-pool to 7 x 7 instead.
         patch_epsilon: epsilon of the norms that follow a convolution.
         qkv_bias: whether queries, keys and values have a bias.
         in_channels: channels of the images.
@@ -236,7 +236,7 @@ class PyramidVisionTransformer(Model):
         return x.mean(axis=[1, 2])
 
     def features(self, x) -> List[paddle.Tensor]:
-        """What each stage ends with: the norm behind its blocks belongs to it."""
+        """The output of each stage, including the norm after its blocks."""
         x, maps = self.patch_embed(x), []
         for stage in self.stages:
             x = stage(x).transpose([0, 3, 1, 2])  # (batch, dim, height, width), as the next stage takes it

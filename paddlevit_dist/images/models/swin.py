@@ -293,7 +293,7 @@ class SwinTransformer(Model):
         return self.norm(x).mean(axis=[1, 2])
 
     def features(self, x) -> List[paddle.Tensor]:
-        """What each stage ends with."""
+        """The output of each stage."""
         x, maps = self.pos_drop(self.patch_embed(x)), []
         for stage in self.layers:
             x = stage(x)

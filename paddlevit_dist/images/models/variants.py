@@ -1,4 +1,4 @@
-"""The names of image models, and the arguments that each stands for. The registry reads them here, without Paddle."""
+"""Names of image models and the arguments each implies. The registry reads them here, without Paddle."""
 
 from __future__ import annotations
 

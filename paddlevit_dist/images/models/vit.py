@@ -134,7 +134,7 @@ class VisionTransformer(Model):
         self.reset_classifier(num_classes)
 
     def create_tokens(self) -> None:
-        """Make the learnt tokens that stand in front of the patches."""
+        """Create the learnt tokens that precede the patches."""
         self.cls_token = self.create_parameter([1, 1, self.embed_dim], default_initializer=TruncatedNormal())
 
     def forward_features(self, x):
@@ -165,7 +165,7 @@ class VisionTransformer(Model):
         return self.pos_drop(paddle.concat([*tokens, x], axis=1) + self.pos_embed)
 
     def prefix_tokens(self):
-        """The learnt tokens (1, 1, embed_dim) that stand in front of the patches, in their order."""
+        """The learnt tokens (1, 1, embed_dim) that precede the patches, in order."""
         return [self.cls_token]
 
     def forward(self, x):

@@ -58,9 +58,9 @@ class RandomErasing:
         return {BOXES: boxes, COLOURS: generator.standard_normal((self.max_count, channels), dtype=np.float32)}
 
     def collate(self, drawn: Sequence[Dict[str, np.ndarray]]) -> Dict[str, np.ndarray]:
-        """Entries of a batch: the draws of those images that lose something, and in ROWS, int64, which these are.
+        """Batch entries: the draws of the images with erased boxes, and in ROWS, int64, the indices of these images.
 
-        So the device works on these alone, and their number is known without asking it. There is always one.
+        The device then processes only these, and their number is known without a sync. There is always one.
         """
         rows = [row for row, entry in enumerate(drawn) if entry[BOXES].any()] or [0]
         stacked = {name: np.stack([drawn[row][name] for row in rows]) for name in drawn[0]}

@@ -1,4 +1,4 @@
-"""Single changes to an image, each with the range of its parameter: what the augmentation policies are made of.
+"""Single image operations with their parameter ranges, from which the augmentation policies are built.
 
 Names, ranges and their roundings are those of timm's strings, so that a recipe written for it means the same here. All
 operations take RGB and gray ("L") images; those that only change colour leave a gray one as it is.

@@ -26,12 +26,12 @@ class TarImages(ImageDataset):
     ``ILSVRC2012_img_train.tar``, ``imagenet-val-03.tar``), or else all in the folder ``train`` or ``val``. What a class
     is follows from their content:
 
-    - label files: ``key.jpg`` beside ``key.cls`` (a whole number) or ``key.json`` (an object with ``label``), as
+    - label files: ``key.jpg`` with ``key.cls`` (a whole number) or ``key.json`` (an object with ``label``), as
       WebDataset has it;
     - a tar file for each class, inside the tar file of the split (the ImageNet archive) or in the folder ``train``;
     - a folder for each class inside the tar files;
     - for tar files that say nothing of classes, such as ImageNet's validation set: ``val_list.txt`` with lines
-      ``path label``, or ImageNet's development kit, extracted beside them.
+      ``path label``, or ImageNet's development kit, extracted next to them.
 
     Classes that come from names are numbered in their sorted order, validation classes as those of the training
     files. ``classes.txt`` names the classes.
@@ -44,7 +44,7 @@ class TarImages(ImageDataset):
         """Index the tar files of ``split`` ("train" or "val"), unless ``cache_folder`` has their index.
 
         Raises:
-            UserError: no tar files, a compressed, truncated or damaged one, or an image without a class.
+            UserError: no tar files, a compressed, truncated or corrupt one, or an image without a class.
         """
         self.split = check_split(split)
         self.root = existing_folder(data_path, "tar", self.layout)

@@ -1,7 +1,7 @@
 """The index of the images in a split's tar files: three memory-mapped files in the cache folder.
 
 Names and labels are a path index, so are the tar files; offsets and sizes are a ``.npy`` array. All carry the key of
-their source: size and time of change of the tar files, content of the lists beside them.
+their source: size and modification time of the tar files, content of the lists next to them.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class TarIndex:
     """The location of each image of a split. Only file names are pickled."""
 
     def __init__(self, root: str, split: str, cache_folder: Path) -> None:
-        """Open the index of the tar files of ``split`` below ``root``, built first if they have changed.
+        """Open the index of the tar files of ``split`` under ``root``, rebuilding it if they have changed.
 
         Raises:
-            UserError: no tar files, a compressed, truncated or damaged one, or an image without a class.
+            UserError: no tar files, a compressed, truncated or corrupt one, or an image without a class.
         """
         self._locations: Optional[np.ndarray] = None
         shards = find_shards(root, split)
@@ -130,7 +130,7 @@ def _key(root: str, split: str, shards: List[str], training_shards: List[str]) -
 def _resolve_classes(
     found: Scan, root: str, shards: List[str], training: Optional[TarIndex], classes: Dict[str, Any]
 ) -> np.ndarray:
-    """The final labels; what is known of the classes goes to ``classes``."""
+    """The final labels; class metadata is stored in ``classes``."""
     known = training.classes if training else {"names": None, "groups": None, "count": 0}
     if found.groups is None:
         names = read_class_names(root) or known["names"]
@@ -211,7 +211,7 @@ def read_preparation(root: str, unfinished: bool = False) -> Optional[Preparatio
     """The record in ``root``, None if there is none.
 
     Raises:
-        UserError: it is damaged, or the preparation was not finished and ``unfinished`` is False.
+        UserError: it is corrupt, or the preparation was not finished and ``unfinished`` is False.
     """
     path = os.path.join(root, FILE)
     if not os.path.exists(path):

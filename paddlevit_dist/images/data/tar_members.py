@@ -1,7 +1,7 @@
 """Locate the members of an uncompressed tar file without reading their contents.
 
 Understood: ustar, GNU long names and large sizes, PAX paths and sizes. A tar file inside another one is read in place.
-Written by hand because ``tarfile`` takes a damaged or missing header for the end of the archive, takes memory for a
+Written by hand because ``tarfile`` takes a corrupt or missing header for the end of the archive, allocates a
 name of any announced size, keeps each member in memory, and needs three times as long.
 """
 
@@ -78,7 +78,7 @@ class TarFile:
         """The plain files in order; those of the tar file that is the member ``inside``, if given.
 
         Raises:
-            UserError: truncated, damaged, compressed, or with a member that is stored with holes.
+            UserError: truncated, corrupt, compressed, or with a sparse member.
         """
         at, end = (0, self.size) if inside is None else (inside.offset, inside.offset + inside.size)
         if inside is not None:

@@ -42,7 +42,7 @@ class Scan(NamedTuple):
 
 
 def find_shards(root: str, split: str) -> List[str]:
-    """The tar files of ``split`` below ``root``, sorted: named for the split, or all in the folder of that name.
+    """The tar files of ``split`` under ``root``, sorted: named after the split, or all in the folder of that name.
 
     Raises:
         UserError: the folder cannot be listed, or holds a compressed archive without its uncompressed form.
@@ -74,10 +74,10 @@ def scan(root: str, shards: List[str], split: str, listed: Optional[Dict[bytes, 
     """Go through the headers of all ``shards``.
 
     Args:
-        listed: labels by the last part of an image's name, where a list beside the archives gives them.
+        listed: labels by the last part of an image's name, if a list next to the archives gives them.
 
     Raises:
-        UserError: a tar file is damaged, or an image has no label.
+        UserError: a tar file is corrupt, or an image has no label.
     """
     total = sum(os.path.getsize(os.path.join(root, shard)) for shard in shards)
     pages: List[_Page] = []
@@ -204,7 +204,7 @@ def _read_label(tar: TarFile, member: Member, page: _Page) -> None:
 
 
 def _group_labels(root: str, shards: List[str], pages: List[_Page]) -> Tuple[List[np.ndarray], List[str]]:
-    """Classes from the tar file or the folder that each image lies in."""
+    """Classes from the tar file or folder that contains each image."""
     found: Dict[str, int] = {}
     labels = []
     for shard, page in zip(shards, pages):

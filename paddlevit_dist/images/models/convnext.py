@@ -48,7 +48,7 @@ class Block(nn.Layer):
 
 
 class Stage(nn.Layer):
-    """Blocks at one resolution, behind a norm and a convolution of stride 2 in all stages but the first."""
+    """Blocks at one resolution, after a norm and a stride-2 convolution in all stages but the first."""
 
     def __init__(self, in_channels: int, dim: int, halves: bool, init_values: float, drop_path: Sequence[float]):
         super().__init__()

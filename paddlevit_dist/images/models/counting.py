@@ -66,7 +66,7 @@ def layers_of(model: nn.Layer) -> List[LayerCost]:
 def cost_of(model: nn.Layer, image: paddle.Tensor) -> ModelCost:
     """Count during a forward pass of one image; the model should be in evaluation mode.
 
-    The counting is by hooks, so that it follows what is computed; products of activations are seen where they are
+    Hooks do the counting, so that it follows what is computed; products of activations are seen where they are
     ``MatrixProduct`` layers, as in all models here, but not where a third-party model calls ``matmul``. What the
     backward pass needs is what Paddle's automatic differentiation sets aside, each memory once.
 
@@ -112,7 +112,7 @@ def _counter(cost: LayerCost) -> Any:
 
 
 def _products_per_number(layer: nn.Layer, inputs: Tuple[Any, ...]) -> int:
-    """Multiplications behind one number of the output: the length of the sum that it is."""
+    """Multiplications per output element: the length of the sum that yields it."""
     if isinstance(layer, nn.Linear):
         return int(layer.weight.shape[0])
     if isinstance(layer, (nn.Conv1D, nn.Conv2D, nn.Conv3D)):

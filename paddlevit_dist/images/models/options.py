@@ -28,7 +28,7 @@ _RATES = {"DROPOUT": "dropout", "ATTENTION_DROPOUT": "attention_dropout", "DROPP
 
 def configured_options(model: Any) -> Tuple[Dict[str, Any], List[str]]:
     """Options for ``create_model`` from the section MODEL; notices of keys that the model has no option for, and of
-    differences from the variant that MODEL.NAME stands for, over which explicit keys win.
+    differences from the variant named by MODEL.NAME, which explicit keys override.
     """
     known = model_options(model.NAME)
     options, differing, notices = {}, [], []

@@ -129,7 +129,7 @@ class OverlappingPatches(nn.Layer):
 
 
 class Stage(nn.Layer):
-    """Blocks at one resolution, behind overlapping patches in all stages but the first."""
+    """Blocks at one resolution, after overlapping patches in all stages but the first."""
 
     def __init__(
         self,

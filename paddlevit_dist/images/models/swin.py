@@ -24,7 +24,7 @@ _MASKED = -100.0  # the value of the authors' code: exp(-100) is 3.7e-44
 
 
 def split_into_windows(x, grid: Size, window: Size):
-    """Windows of an image, filled with zeros below and at the right where they do not divide it.
+    """Split an image into windows, zero-padded at the bottom and right where they do not divide it.
 
     Args:
         x: (batch, height, width, channels), ``grid`` is (height, width).
@@ -181,7 +181,7 @@ class PatchMerging(nn.Layer):
 
 
 class Stage(nn.Layer):
-    """Blocks at one resolution, every other one shifted, behind a merging of patches in all stages but the first."""
+    """Blocks at one resolution, every other one shifted, after patch merging in all stages but the first."""
 
     def __init__(self, dim: int, grid: Size, merges: bool, drop_path: Sequence[float], **block: Any):
         super().__init__()

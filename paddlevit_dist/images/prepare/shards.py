@@ -1,6 +1,6 @@
 """Rewrite a dataset as tar files of smaller JPEGs, in parallel; finished files survive an interruption.
 
-Beside the tar files lie ``prepared.json`` with the settings, ``classes.txt`` where the classes have names, and
+Next to the tar files are ``prepared.json`` with the settings, ``classes.txt`` where the classes have names, and
 ``quarantine.tsv`` where images were left out. In a tar file ``000000017.jpg`` is followed by ``000000017.json`` with
 its label and the path of its source.
 """

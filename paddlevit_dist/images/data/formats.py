@@ -73,9 +73,7 @@ def _decodes(name: str) -> bool:
         return False
     if name == "JPEG2000":
         return features.check_codec("jpg_2000")
-    return (
-        name != "WEBP" or name in Image.SAVE
-    )  # every Pillow recognises it, but only those built with its library can save it
+    return name != "WEBP" or name in Image.SAVE  # recognised by every Pillow, but saved only if its library is there
 
 
 def is_hidden(name: bytes) -> bool:

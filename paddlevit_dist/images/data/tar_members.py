@@ -1,8 +1,8 @@
 """Locate the members of an uncompressed tar file without reading their contents.
 
 Understood: ustar, GNU long names and large sizes, PAX paths and sizes. A tar file inside another one is read in place.
-Written by hand because ``tarfile`` takes a corrupt or missing header for the end of the archive, allocates a
-name of any announced size, keeps each member in memory, and needs three times as long.
+Written by hand because ``tarfile`` takes a corrupt or missing header for the end of the archive, allocates memory
+for names of any declared size, keeps each member in memory, and takes three times as long.
 """
 
 from __future__ import annotations

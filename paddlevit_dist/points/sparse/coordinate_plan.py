@@ -4,7 +4,7 @@ A loader process builds it with the batch, while the device trains on the previo
 
 A kernel map is kept as lists of pairs: for each kernel offset, the rows that receive and the rows that give. They are
 split into blocks of receiving rows: within a block and an offset no row receives twice, so additions need no locks and
-are deterministic, and a block's rows stay in cache while all offsets add to them.
+none is repeated, and a block's rows stay in cache while all offsets add to them.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """Point clouds: ``data``, ``sparse`` (tensors, convolution, MinkUNet), ``segmentation`` and ``instances`` (the tasks),
-``scene_task`` (what both share), ``prepare``, ``settings``, ``compiled`` (loops by numba)."""
+``scene_task`` (shared by both), ``prepare``, ``settings``, ``compiled`` (numba loops)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loops that numpy has no operation for, compiled by numba when they are first called."""
+"""Loops that numpy cannot express, compiled by numba on first call."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any, Callable
 
 
 def compiled(plain: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of arrays and numbers in numba's subset of Python, compiled for the types it is called with.
+    """Compile a function of arrays and numbers with numba, for the argument types it is called with.
 
-    The compiled code is kept beside the source for the next process. Call the function once before processes are
-    forked, so that they share numba and need not load it themselves.
+    The compiled code is cached next to the source for the next process. Call the function once before forking, so that
+    child processes share numba instead of loading it themselves.
 
-    Its attribute ``dispatcher`` gives numba's function, with what it has been compiled for in ``signatures``.
+    The attribute ``dispatcher`` is numba's function; its ``signatures`` list the compiled types.
     """
 
     @functools.lru_cache(maxsize=None)
@@ -21,7 +21,7 @@ def compiled(plain: Callable[..., Any]) -> Callable[..., Any]:
 
         try:
             return numba.njit(cache=True, nogil=True)(plain)
-        except RuntimeError:  # no folder that could keep the compiled code
+        except RuntimeError:  # no folder to cache the compiled code in
             return numba.njit(nogil=True)(plain)
 
     @functools.wraps(plain)

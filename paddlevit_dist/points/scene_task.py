@@ -1,4 +1,4 @@
-"""What the tasks on scenes of points share: opening the data, names of classes, what checkpoints say of their input."""
+"""Shared by the point cloud tasks: opening the data, class names, input metadata in checkpoints."""
 
 from __future__ import annotations
 
@@ -19,35 +19,35 @@ from .sparse import PlanSpec, build_plan
 _UNIT_ADVICE = (
     "if its coordinates are in millimetres, export the scenes in metres and prepare them again; else take larger voxels"
 )
-_OLD_COLOR_RANGE = [-1.0, 1.0]  # of all weights from before there was a key for it
+_OLD_COLOR_RANGE = [-1.0, 1.0]  # of all weights from before this key existed
 
 
 class SceneTask(Task):
-    """Base class of the tasks on scenes of points."""
+    """Base class of the point cloud tasks."""
 
     batch_norm = "sync"
     sample_name = "scenes"
     draws_samples = True
     empty_cache_freq = 10
-    #: what POINTS.VOXEL_FEATURES means when it is not set: "first" or "mean"
+    #: default of POINTS.VOXEL_FEATURES: "first" or "mean"
     usual_voxel_features = "first"
 
     def __init__(self, config: Any) -> None:
         super().__init__(config)
         self.num_classes: Optional[int] = config.MODEL.NUM_CLASSES
         self.class_names: List[str] = []
-        #: of the network: known once a worker has built it
+        #: of the network; known once a worker has built it
         self.plan_spec: Optional[PlanSpec] = None
-        #: where the scenes lie, of which networks that are fed positions learn: CENTRED or AS_GIVEN
+        #: where the scenes are, which matters to networks that take positions: CENTRED or AS_GIVEN
         self.coordinates: Optional[str] = None
         self.voxel_features: str = config.POINTS.VOXEL_FEATURES or self.usual_voxel_features
         self._tells_unit = True
 
     def open_scenes(self, split: str, cache_folder: Path) -> SceneDataset:
-        """The dataset of ``split``; its classes and the place of its scenes are kept.
+        """The dataset of ``split``; its classes and coordinates convention are stored.
 
-        A prepared store says the same of all its splits, so that an evaluation, which opens one, agrees with the
-        training; splits that differ are as they are given.
+        A prepared store reports the same convention for all its splits, so that evaluation, which opens only one,
+        agrees with training; splits that differ count as AS_GIVEN.
 
         Raises:
             UserError: it cannot be opened, or has more classes than MODEL.NUM_CLASSES.
@@ -65,7 +65,7 @@ class SceneTask(Task):
         return dataset
 
     def notices_of(self, dataset: SceneDataset) -> List[str]:
-        """What there is to say of a dataset: that its unit seems wrong, once for all splits."""
+        """Warn about a dataset whose unit seems wrong, once for all splits."""
         notice = dataset.unit_notice(self.config.DATA.VOXEL_SIZE_M)
         if notice is None or not self._tells_unit:
             return []
@@ -73,19 +73,19 @@ class SceneTask(Task):
         return [f"note: {notice}: {_UNIT_ADVICE}"]
 
     def collate(self, samples: Sequence[PointSample]) -> Dict[str, Any]:
-        """What ``join`` makes of the samples, with the network's plan in place of the coordinates.
+        """``join`` the samples, with the network's plan in place of the coordinates.
 
-        Where predictions are written, there are also ``xyz`` float32 (P, 3), metres, and ``scenes``, JSON text that
-        lists name and ``Scene.offset`` of each.
+        If predictions are written, also includes ``xyz`` float32 (P, 3), metres, and ``scenes``, a JSON list of each
+        scene's name and ``Scene.offset``.
         """
         batch = join(samples)
-        if self.plan_spec is not None:  # else it is a batch to look at, without a network
+        if self.plan_spec is not None:  # else a batch for display, without a network
             num_views = len(samples) * len(samples[0].views)
             batch.update(build_plan(batch.pop("coordinates"), self.plan_spec, num_views))
         if self.writes:
             scenes = [sample.scene for sample in samples]
             batch["xyz"] = np.concatenate([scene.xyz for scene in scenes])
-            batch["scenes"] = json.dumps([(scene.name, scene.offset) for scene in scenes])  # JSON keeps all digits
+            batch["scenes"] = json.dumps([(scene.name, scene.offset) for scene in scenes])  # JSON preserves all digits
         return batch
 
     def describe_samples(self, samples: Samples) -> str:
@@ -115,12 +115,12 @@ class SceneTask(Task):
 
 
 def slices_of(batch: Dict[str, Any]) -> List[slice]:
-    """Where the points of each scene of a batch are."""
+    """The point range of each scene in a batch."""
     ends = batch["offsets"].tolist()
     return [slice(first, end) for first, end in zip(ends[:-1], ends[1:])]
 
 
 def written_scenes(batch: Dict[str, Any]) -> List[Tuple[str, np.ndarray, Sequence[float]]]:
-    """Name, positions and offset of each scene of a batch of tensors, as the writers of predictions take them."""
+    """Name, positions and offset of each scene in a batch of tensors, for the prediction writers."""
     xyz = batch["xyz"].numpy()
     return [(name, xyz[part], offset) for (name, offset), part in zip(json.loads(batch["scenes"]), slices_of(batch))]

@@ -1,4 +1,4 @@
-"""The keys that every task on point clouds reads."""
+"""Configuration keys shared by all point cloud tasks."""
 
 from __future__ import annotations
 

@@ -2,9 +2,9 @@
 
 - ``detection``, ``settings``: the task and its keys; ``unet3d``: the network; ``heatmaps``, ``losses``, ``metrics``
 - ``dataset``, ``landmarks``, ``phantoms``: datasets; ``reading``, ``dicom``, ``landmark_files``, ``slicer_files``,
-  ``geometry``, ``store``: files, and where voxels lie
-- ``samples``, ``mirroring``: crops of a training; ``sliding_window``, ``decoding``, ``predictions``, ``pictures``: what
-  an evaluation makes of the maps
+  ``geometry``, ``store``: files and voxel geometry
+- ``samples``, ``mirroring``: training crops; ``sliding_window``, ``decoding``, ``predictions``, ``pictures``:
+  evaluation of the maps
 """
 
 from __future__ import annotations

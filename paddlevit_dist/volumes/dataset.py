@@ -1,4 +1,4 @@
-"""What all datasets of volumes with landmarks have in common."""
+"""Base class of all datasets of volumes with landmarks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class VolumeDataset(Dataset):
     names: List[str] = []
     #: (depth, height, width), millimetres, of all its volumes
     spacing: np.ndarray
-    #: whether a volume's format counts to the left and to the back, which earlier versions turned
+    #: whether any volume's format is LPS, which earlier versions rotated
     has_lps: bool = False
 
     def __init__(
@@ -47,7 +47,7 @@ class VolumeDataset(Dataset):
         return cls(config.DATA.DATA_PATH, split, cache_folder, options)
 
     def read(self, index: int) -> Tuple[Decoded, np.ndarray]:
-        """Voxels and place of volume ``index``, and its landmarks: float64 (landmarks, 3), voxel positions z, y, x;
+        """Voxels and geometry of volume ``index``, and its landmarks: float64 (landmarks, 3), voxel positions z, y, x;
         NaN where missing."""
         decoded = self.volume(index)
         return decoded, self.points(index, decoded.geometry)
@@ -58,7 +58,7 @@ class VolumeDataset(Dataset):
         return self.names
 
     def volume(self, index: int) -> Decoded:
-        """Voxels and place of volume ``index``."""
+        """Voxels and geometry of volume ``index``."""
         raise NotImplementedError
 
     def points(self, index: int, geometry: Geometry) -> np.ndarray:
@@ -66,13 +66,13 @@ class VolumeDataset(Dataset):
         raise NotImplementedError
 
     def placed(self) -> List[int]:
-        """In how many volumes each landmark is placed."""
+        """Number of volumes in which each landmark is present."""
         raise NotImplementedError
 
     def case(self, index: int) -> str:
-        """Name of volume ``index``, that of its file without suffix."""
+        """Name of volume ``index``: its file name without suffix."""
         raise NotImplementedError
 
     def convention(self, index: int) -> str:
-        """How predictions for volume ``index`` count millimetres: "ras" or "lps"."""
+        """Convention of predictions for volume ``index``: "ras" or "lps"."""
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""From heatmaps to positions between the voxels."""
+"""From heatmaps to sub-voxel positions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def decode(
         maps: float32 (landmarks, depth, height, width), 0 to 1 for the most part.
         method: "quadratic": along each axis the vertex of the parabola through the logarithms of the peak and its two
             neighbours, which is exact for a Gaussian; "soft_argmax": mean position of the voxels around the peak,
-            weighted by their values, which noise disturbs less.
+            weighted by their values, which is less sensitive to noise.
         reach: of the mean, in voxels on each side (depth, height, width); three deviations leave it unbiased.
     Returns:
         Voxel positions float64 (landmarks, 3) in the order z, y, x, and the values of the peaks, limited to 0 to 1,
@@ -43,7 +43,7 @@ def decode(
 
 
 def _vertex(block: np.ndarray, peak: np.ndarray) -> np.ndarray:
-    """The vertex of a parabola along each axis; the peak's own index where it is at the border."""
+    """The vertex of a parabola along each axis; the peak's own index if it is at the border."""
     result = peak.astype(np.float64)
     logarithm = np.log(np.maximum(block, _SMALLEST))
     for axis in range(3):

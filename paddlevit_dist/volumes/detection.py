@@ -1,4 +1,4 @@
-"""The task: finding landmarks in volumes by heatmaps."""
+"""The task: finding landmarks in volumes with heatmaps."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class LandmarkDetection(Task):
         super().__init__(config)
         self.names: List[str] = []
         self.spacing: Optional[np.ndarray] = None  # (depth, height, width), mm
-        self._has_lps = False  # whether a volume's format is one that earlier versions turned
+        self._has_lps = False  # whether any volume's format is one that earlier versions rotated
         self._cases: List[Tuple[str, str]] = []  # of the evaluation: name, convention of its predictions
 
     # ---- data --------------------------------------------------------------------------------------------------
@@ -95,7 +95,7 @@ class LandmarkDetection(Task):
         return window
 
     def collate(self, samples: Sequence[Dict[str, np.ndarray]]) -> Dict[str, np.ndarray]:
-        """Crops as they are; whole volumes filled up with zeros to the largest, and their ``sizes`` (batch, 3)."""
+        """Crops as they are; whole volumes zero-padded to the largest, and their ``sizes`` (batch, 3)."""
         volumes = [sample["volume"] for sample in samples]
         batch = {name: np.stack([sample[name] for sample in samples]) for name in samples[0] if name != "volume"}
         sizes = np.array([volume.shape[1:] for volume in volumes], dtype=np.int64)
@@ -201,7 +201,7 @@ class LandmarkDetection(Task):
         return results
 
     def _volume(self, batch: Dict[str, paddle.Tensor], number: int) -> paddle.Tensor:
-        """One volume of a batch without what fills it up, (1, depth, height, width)."""
+        """One volume of a batch without its padding, (1, depth, height, width)."""
         depth, height, width = batch["sizes"][number].numpy().tolist()
         return batch["volume"][number, :, :depth, :height, :width]
 
@@ -222,7 +222,7 @@ class LandmarkDetection(Task):
     # ---- pictures ----------------------------------------------------------------------------------------------
 
     def pictures(self, samples: VolumeSamples, batch: Dict[str, Any], epoch: int) -> List[Tuple[np.ndarray, str]]:
-        """Three slices of each crop of a batch, with the landmarks that lie in it."""
+        """Three slices of each crop of a batch, with the landmarks inside it."""
         return [self._seen(volume[0], points) for volume, points in zip(batch["volume"], batch["points"])]
 
     def evaluation_pictures(self, samples: VolumeSamples, indices: Sequence[int]) -> List[Tuple[np.ndarray, str]]:

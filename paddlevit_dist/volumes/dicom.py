@@ -10,11 +10,11 @@ import numpy as np
 from ..errors import UserError
 
 _SUFFIXES = (".dcm", ".dicom", ".ima")
-_INDEX = "DICOMDIR"  # names the files of a medium, holds no picture
+_INDEX = "DICOMDIR"  # lists the files of a medium, contains no image
 _SERIES, _DESCRIPTION = "0020|000e", "0008|103e"
 _PLACE = {"0020|0032": "Image Position", "0020|0037": "Image Orientation", "0028|0030": "Pixel Spacing"}
 _SAME_PLACE_MM = 1e-3
-_UNEVEN_MM, _UNEVEN_SHARE = 0.101, 0.25  # headers round to 0.1 mm now and then; a missing slice is a third at least
+_UNEVEN_MM, _UNEVEN_SHARE = 0.101, 0.25  # headers sometimes round to 0.1 mm; a missing slice is at least a third
 
 
 class Series(NamedTuple):
@@ -30,7 +30,7 @@ class _Slice(NamedTuple):
     series: str
     description: str
     size: Tuple[int, int]  # columns, rows
-    place: Tuple[bool, ...]  # whether it says each of _PLACE
+    place: Tuple[bool, ...]  # whether it has each of _PLACE
     position: np.ndarray  # (3,), of the first voxel
     steps: np.ndarray  # (3, 2), millimetres from one column and from one row to the next
 
@@ -42,18 +42,18 @@ def files_in(folder: str) -> List[str]:
 
 
 def holds_dicom(folder: str) -> bool:
-    """Whether one of the files in a folder begins as DICOM files do."""
+    """Whether any file in a folder starts like a DICOM file."""
     return any(_has_preamble(file) for file in files_in(folder))
 
 
 def open_series(folder: str, itk: Any) -> Series:
-    """Put the slices of a folder in order, by where they say they are.
+    """Sort the slices of a folder by position.
 
     Args:
         itk: the module SimpleITK.
     Raises:
-        UserError: no slices, or a damaged one; several series; slices that differ in size or direction, lie at the
-            same place, are missing, or are not evenly spaced.
+        UserError: no slices, or a damaged one; several series; slices that differ in size or direction, coincide, are
+            missing, or are not evenly spaced.
     """
     slices = [found for found in (_read_slice(file, itk) for file in files_in(folder)) if found is not None]
     if not slices:
@@ -70,7 +70,7 @@ def open_series(folder: str, itk: Any) -> Series:
     slices.sort(key=lambda one: float(one.position @ normal))
     affine = np.eye(4)
     affine[:3, :2] = slices[0].steps
-    # Not along the normal where the gantry was tilted: then each slice begins a little beside the one before.
+    # Not along the normal if the gantry was tilted: each slice is then shifted slightly from the previous one.
     affine[:3, 2] = _even_step(folder, slices, normal)
     affine[:3, 3] = slices[0].position
     columns, rows = slices[0].size
@@ -78,7 +78,7 @@ def open_series(folder: str, itk: Any) -> Series:
 
 
 def _read_slice(file: str, itk: Any) -> Optional[_Slice]:
-    """What a file says of its slice; None if it is no DICOM file, such as a note beside them."""
+    """A file's slice header; None if it is not a DICOM file, such as a text note."""
     reader = itk.ImageFileReader()
     reader.SetImageIO("GDCMImageIO")
     reader.SetFileName(file)
@@ -180,7 +180,7 @@ def _even_step(folder: str, slices: List[_Slice], normal: np.ndarray) -> np.ndar
 
 
 def _load(files: List[str], itk: Any) -> np.ndarray:
-    """Voxels (depth, height, width). Each file is read by itself: its own slope and intercept count."""
+    """Voxels (depth, height, width). Each file is read separately, with its own slope and intercept."""
     arrays = []
     for file in files:
         try:
@@ -189,7 +189,7 @@ def _load(files: List[str], itk: Any) -> np.ndarray:
             raise UserError(f"{file} cannot be read as a DICOM slice; is it complete? Copy it again") from error
         arrays.append(array.reshape(array.shape[-2:]))
     voxels = np.stack(arrays)
-    # Slope and intercept leave wide integers; almost all scans fit into two bytes.
+    # Slope and intercept yield wide integers; almost all scans fit into two bytes.
     limits = np.iinfo(np.int16)
     fits = voxels.dtype.kind in "iu" and limits.min <= voxels.min() and voxels.max() <= limits.max
     return voxels.astype(np.int16) if fits else voxels

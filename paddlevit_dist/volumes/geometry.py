@@ -1,10 +1,10 @@
-"""Where the voxels of an array lie in the world.
+"""Where an array's voxels are in the world.
 
 Files name coordinates in the order x, y, z; arrays are indexed z, y, x. Here every point and every triple is in array
-order (z, y, x), and only reading and writing turns it round.
+order (z, y, x), and only reading and writing reverses it.
 
-There is one world: millimetres to the right, to the front and upwards (RAS). Files that count to the left and to the
-back (LPS) are converted where they are read, and what is written for them is converted where it is written.
+World coordinates are always millimetres to the right, anterior and superior (RAS). LPS files are converted on reading,
+and output for them is converted on writing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LPS_FROM_RAS = np.array([-1.0, -1.0, 1.0])  # its own inverse
 
 
 class Geometry(NamedTuple):
-    """Shape of an array and its place in the world.
+    """Shape of an array and its position in the world.
 
     Attributes:
         shape: (depth, height, width).
@@ -49,12 +49,12 @@ class Geometry(NamedTuple):
         return (world @ inverse[:3, :3].T + inverse[:3, 3])[..., ::-1]
 
     def contains(self, points: np.ndarray) -> np.ndarray:
-        """Whether positions (..., 3) lie in the array, up to the outer faces of its border voxels."""
+        """Whether positions (..., 3) are inside the array, up to the outer faces of its border voxels."""
         return ((points >= -0.5) & (points <= np.asarray(self.shape) - 0.5)).all(axis=-1)
 
 
 def checked(shape: Tuple[int, ...], affine: np.ndarray, file: str) -> Geometry:
-    """A geometry that can be worked with.
+    """A validated geometry.
 
     Raises:
         UserError: the array is not three-dimensional, or the affine cannot be inverted.
@@ -79,18 +79,18 @@ def checked(shape: Tuple[int, ...], affine: np.ndarray, file: str) -> Geometry:
 
 
 def spatial(shape: Tuple[int, ...]) -> Tuple[int, ...]:
-    """A shape without the leading axes of length one that a single time point has."""
+    """A shape without the leading axes of length one of a single time point."""
     return shape[-3:] if len(shape) > 3 and all(length == 1 for length in shape[:-3]) else shape
 
 
 def canonical(array: np.ndarray, affine: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
-    """Turn an array so that its axes run as nearly as possible along the world's, without resampling.
+    """Reorient an array so that its axes align as closely as possible with the world's, without resampling.
 
     Args:
         array: (depth, height, width).
         affine: (4, 4), see ``Geometry``.
     Returns:
-        A view of the array, and its affine: the same voxels lie at the same millimetres.
+        A view of the array, and its affine: each voxel keeps its world position.
     """
     order, signs = nearest_axes(affine)
     turned = array.transpose([2 - axis for axis in order[::-1]])
@@ -108,7 +108,7 @@ def nearest_axes(affine: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
     """For each world axis (x, y, z) the array axis (0 is x) that runs along it, and its sign."""
     cosines = affine[:3, :3] / np.linalg.norm(affine[:3, :3], axis=0)
     order, signs = np.zeros(3, dtype=int), np.zeros(3)
-    left = np.abs(cosines).round(6)  # the last digits, which differ between formats, decide nothing
+    left = np.abs(cosines).round(6)  # ignore the last digits, which differ between formats
     for _ in range(3):  # the clearest pair first
         world, axis = np.unravel_index(left.argmax(), (3, 3))
         order[world], signs[world] = axis, np.sign(cosines[world, axis])
@@ -117,7 +117,7 @@ def nearest_axes(affine: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
 
 
 def convert(points: np.ndarray, convention: str) -> np.ndarray:
-    """Millimetres (..., 3) in the order x, y, z, from the world to a convention, or from it to the world.
+    """Millimetres (..., 3) in the order x, y, z, from the world to a convention, or back.
 
     Args:
         convention: "ras" (right-anterior-superior), in which nothing changes, or "lps" (left-posterior-superior).
@@ -126,19 +126,19 @@ def convert(points: np.ndarray, convention: str) -> np.ndarray:
 
 
 def affine_from(affine: np.ndarray, convention: str) -> np.ndarray:
-    """An affine (4, 4) to the world of one to millimetres in a convention."""
+    """Convert an affine (4, 4) to millimetres in a convention into one to the world."""
     return affine if convention == "ras" else np.diag([*_LPS_FROM_RAS, 1.0]) @ affine
 
 
 def resample(array: np.ndarray, affine: np.ndarray, spacing: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
     """Interpolate linearly, axis by axis, to another spacing.
 
-    The first voxel's centre keeps its place; the last may end up to half a new voxel outside the old array and then
-    repeats its border.
+    The first voxel's centre stays fixed; the last may end up to half a new voxel outside the old array and then repeats
+    its border.
 
     Args:
         array: (depth, height, width).
-        spacing: wanted millimetres, (depth, height, width).
+        spacing: target millimetres, (depth, height, width).
     Returns:
         float32 array and its affine.
     """
@@ -149,7 +149,7 @@ def resample(array: np.ndarray, affine: np.ndarray, spacing: np.ndarray) -> Tupl
         if abs(step - 1.0) < 1e-6:
             continue
         length = array.shape[axis]
-        # Formats keep the same spacing with different last digits: the count must not hang on those.
+        # Formats store the same spacing with different last digits: the count must not depend on those.
         count = max(1, int(np.floor((length - 1) / step + 0.5 + 1e-4)) + 1)
         positions = np.minimum(np.arange(count) * step, length - 1)
         lower = np.minimum(positions.astype(np.int64), max(length - 2, 0))

@@ -1,7 +1,7 @@
-"""Heatmaps of landmarks: as dense arrays, or as three short factors whose product they are.
+"""Heatmaps of landmarks: as dense arrays, or as the product of three short factors.
 
-A Gaussian of three axes is the product of three Gaussians of one, so the whole map of a landmark is known from
-depth + height + width numbers. The losses work on these factors and never make the dense map.
+A Gaussian of three axes is the product of three Gaussians of one, so a landmark's whole map is determined by depth +
+height + width numbers. The losses work on these factors and never build the dense map.
 
 Positions are voxel indices in the order z, y, x, with the centre of voxel 0 at 0; NaN stands for a missing landmark,
 whose map is 0.
@@ -41,7 +41,7 @@ class Factors(NamedTuple):
 
 
 def gaussian_factors(points: paddle.Tensor, shape: Sequence[int], sigma: Sequence[float]) -> Factors:
-    """Gaussians ``exp(-d^2 / 2)``, d the distance from the landmark in deviations: 1 at its exact, sub-voxel place.
+    """Gaussians ``exp(-d^2 / 2)``, d the distance from the landmark in deviations: 1 at its exact, sub-voxel position.
 
     Args:
         points: float32 or float64 (batch, landmarks, 3); they may lie outside.
@@ -62,9 +62,9 @@ def radius_factors(points: paddle.Tensor, shape: Sequence[int], radius: int) -> 
 
 
 def _offsets(points: paddle.Tensor, shape: Sequence[int], truncates: bool) -> Tuple[paddle.Tensor, paddle.Tensor]:
-    """Distances along each axis of its voxels from the landmarks, the three axes behind each other for the sake of few
-    operations: (batch, landmarks, depth + height + width). And 1 or 0 where a landmark is present or missing:
-    (batch, landmarks, 1)."""
+    """Distances along each axis of its voxels from the landmarks, with the three axes concatenated to save operations:
+    (batch, landmarks, depth + height + width). And 1 or 0 where a landmark is present or missing: (batch, landmarks,
+    1)."""
     is_known = paddle.isfinite(points)
     known = paddle.where(is_known, points, paddle.zeros_like(points))
     if truncates:
@@ -88,7 +88,7 @@ def _split(lines: paddle.Tensor, shape: Sequence[int]) -> Factors:
 def gaussian_heatmaps(
     points: paddle.Tensor, shape: Sequence[int], sigma_mm: Sequence[float], spacing_mm: Sequence[float] = (1, 1, 1)
 ) -> paddle.Tensor:
-    """Dense Gaussian heatmaps, made on the device of ``points``.
+    """Dense Gaussian heatmaps, built on the device of ``points``.
 
     Args:
         points: float32 or float64 (landmarks, 3), or (batch, landmarks, 3).
@@ -110,8 +110,8 @@ def radius_heatmaps(
     """Heatmaps as CenterNet's ``draw_umich_gaussian`` makes them in two dimensions, in three and to the same bits.
 
     Around the voxel that the position is truncated to lies a cube of 2 * radius + 1 voxels, cut off at the border, with
-    a Gaussian of deviation (2 * radius + 1) / 6; values under the machine epsilon are 0, and where several landmarks
-    share a channel the larger value counts.
+    a Gaussian of deviation (2 * radius + 1) / 6; values below machine epsilon are 0, and where several landmarks share
+    a channel the larger value wins.
 
     Args:
         points: (landmarks, 3).
@@ -141,7 +141,7 @@ def radius_heatmaps(
 
 
 def gaussian_cube(radius: int) -> np.ndarray:
-    """float64 (2 * radius + 1,) * 3: a Gaussian with 1 in its middle voxel; values under the machine epsilon are 0."""
+    """float64 (2 * radius + 1,) * 3: a Gaussian with 1 at its centre voxel; values below machine epsilon are 0."""
     steps = np.arange(-radius, radius + 1, dtype=np.float64)
     z, y, x = np.ix_(steps, steps, steps)
     sigma = (2 * radius + 1) / 6

@@ -1,4 +1,4 @@
-"""Landmarks of one volume, from a file beside it: CSV, JSON, or Slicer's .fcsv and .mrk.json."""
+"""Landmarks of one volume, from a file next to it: CSV, JSON, or Slicer's .fcsv and .mrk.json."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Listed(NamedTuple):
 
     Attributes:
         positions: in its space.
-        space: "ras" or "ijk" (voxel indices) if the file says so; LPS files are converted. None for CSV and JSON,
-            which follow their volume; "unknown" for a Slicer file that should say it and does not.
+        space: "ras" or "ijk" (voxel indices) if the file specifies it; LPS files are converted. None for CSV and JSON,
+            which follow their volume; "unknown" for a Slicer file that should specify it but does not.
     """
 
     positions: Positions
@@ -51,12 +51,12 @@ def find(folder: str, case: str) -> str:
 
 
 def files_of(folder: str, case: str) -> List[str]:
-    """Paths of the landmark files of a volume; the suffix may be in capitals."""
+    """Paths of the landmark files of a volume; the suffix may be uppercase."""
     spellings = [case + suffix for suffix in SUFFIXES] + [case + suffix.upper() for suffix in SUFFIXES]
     found = [path for path in (os.path.join(folder, name) for name in spellings) if os.path.exists(path)]
     if not found and os.path.isdir(folder):
         found = [os.path.join(folder, name) for name in list_files(folder) if case_of(name) == case]
-    # Where capitals do not matter, both spellings are one file.
+    # On case-insensitive file systems, both spellings are one file.
     return [
         path for number, path in enumerate(found) if not any(map(os.path.samefile, found[:number], [path] * number))
     ]
@@ -127,7 +127,7 @@ def _rows(file: str, text: str) -> List[Row]:
 
 
 def _without_repeats(file: str, pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
-    """A JSON object as a dictionary; the standard reader keeps the last of equal names and says nothing."""
+    """A JSON object as a dictionary; the standard reader silently keeps the last of duplicate names."""
     stored: Dict[str, Any] = {}
     for name, value in pairs:
         if name in stored:

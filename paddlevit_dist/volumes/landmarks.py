@@ -1,4 +1,4 @@
-"""A folder of volumes with a file of landmarks beside each."""
+"""A folder of volumes, each with a landmark file next to it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LAYOUT = (
     "with the folders train and val, each with volumes (files, or a folder for each DICOM series) and, beside each, "
     "its landmarks as <name>.csv, .json, .fcsv or .mrk.json"
 )
-_NEARLY_ALL = 0.9  # share of the volumes whose left and right are noticed
+_NEARLY_ALL = 0.9  # fraction of swapped volumes that triggers the notice
 _LOOSE = "loose DICOM files (put each series into a folder of its own)"
 
 
@@ -32,7 +32,7 @@ class Case(NamedTuple):
         file: its path; a folder for a DICOM series.
         world: float64 (landmarks, 3), millimetres x, y, z to the right, to the front and upwards; NaN where missing.
         convention: "ras" or "lps", in which its predictions are written.
-        is_lps: whether the volume's format counts to the left and to the back.
+        is_lps: whether the volume's format is LPS.
     """
 
     name: str
@@ -45,8 +45,8 @@ class Case(NamedTuple):
 class Landmarks(VolumeDataset):
     """Volumes of ``data_path``/train or /val.
 
-    All files' headers and landmarks are read and checked at once, in the order of their names; voxels when they are
-    asked for, from then on from a decoded copy in ``cache_folder``.
+    All files' headers and landmarks are read and checked at once, in the order of their names; voxels on demand, and
+    from then on from a decoded copy in ``cache_folder``.
 
     Args:
         data_path: folder with train and val.
@@ -122,7 +122,7 @@ def _common_spacing(headers: Dict[str, Header], wanted: Optional[Sequence[float]
 
 
 def _turned_spacing(header: Header) -> np.ndarray:
-    """Spacing (depth, height, width) once the axes run along the world's."""
+    """Spacing (depth, height, width) after reorienting the axes to the world's."""
     order, _ = nearest_axes(header.geometry.affine)
     return header.geometry.spacing[::-1][order][::-1]
 
@@ -197,7 +197,7 @@ def _rounded(point: np.ndarray) -> str:
 
 
 def _remarks(headers: Dict[str, Header]) -> List[str]:
-    """Each remark once, with the first file that it is about and the number of others."""
+    """Each remark once, with the first file it concerns and the number of others."""
     files: Dict[str, List[str]] = {}
     for file, header in headers.items():
         for remark in header.remarks:
@@ -229,7 +229,7 @@ def _exchanged(folder: str, cases: List[Case], names: List[str]) -> List[str]:
 
 
 def _notices(folder: str, split: str, cases: List[Case], names: List[str]) -> List[str]:
-    """What is probably not as it was meant, yet may be."""
+    """Notices on what is probably, but not certainly, a mistake."""
     notices = []
     known = {case.name for case in cases}
     unused = [file for file in landmark_files.list_files(folder) if landmark_files.case_of(file) not in known]

@@ -1,7 +1,7 @@
-"""Losses between predicted heatmaps and those of landmarks, which stay in the form of three factors.
+"""Losses between predicted heatmaps and those of landmarks, which stay factorised.
 
 Everything that a loss needs of the target maps h is a sum of (field x power of h) over the voxels, and a power of a
-Gaussian is a Gaussian: three small products of matrices in place of maps as large as the prediction.
+Gaussian is a Gaussian: three small matrix products instead of maps as large as the prediction.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def focal_loss(logits: paddle.Tensor, target: Factors, points: paddle.Tensor) ->
         nearness = nearness * paddle.take_along_axis(factor, index.unsqueeze(-1), axis=-1).squeeze(-1)
     p = F.sigmoid(own)
     here = (1 - p) ** _FOCUS * F.softplus(-own)  # -(1 - p)^2 log p
-    counted = (1 - nearness) ** _NEAR * p**_FOCUS * F.softplus(own)  # what the sum above has of this voxel
+    counted = (1 - nearness) ** _NEAR * p**_FOCUS * F.softplus(own)  # this voxel's part of the sum above
     return loss + is_inside * (here - counted)
 
 

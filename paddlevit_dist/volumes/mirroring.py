@@ -11,7 +11,7 @@ NO_PAIRS = "none"  # VOLUMES.MIRROR_PAIRS: the user has looked, and no landmark 
 
 # Sides in names: words anywhere; single letters that stand alone, and capitals at either end (eyeL, LEye).
 _SIDES = re.compile(r"(?i:left|right)|(?<![A-Za-z])[lLrR](?![A-Za-z])|^[LR](?=[A-Z])|(?<=[A-Za-z0-9])[LR]$")
-_ONE_WORD = re.compile(r"[\w.:,+@%/\[\]-]+")  # what a shell leaves as it is
+_ONE_WORD = re.compile(r"[\w.:,+@%/\[\]-]+")  # what a shell leaves unchanged
 _OTHER = {"left": "right", "right": "left", "l": "r", "r": "l"}
 
 
@@ -25,7 +25,7 @@ def chosen_pairs(flip: float, pairs: Union[str, Sequence[str]], names: Sequence[
     Returns:
         The pairs, not checked yet; none where nothing is mirrored.
     Raises:
-        UserError: crops are mirrored and nobody said which names change, or "none" stands among pairs.
+        UserError: crops are mirrored but the pairs are not specified, or "none" is mixed with pairs.
     """
     if not flip or pairs in (NO_PAIRS, [NO_PAIRS]):
         return []
@@ -43,7 +43,7 @@ def chosen_pairs(flip: float, pairs: Union[str, Sequence[str]], names: Sequence[
 
 
 def choices(names: Sequence[str]) -> str:
-    """What to set where the pairs of these landmarks are not said, as it is typed in a shell."""
+    """What to set if these landmarks' pairs are not specified, as typed in a shell."""
     proposed = propose_pairs(names)
     choice = f"{_typed(proposed)} (proposed by the names, check them)" if proposed else "[left_name:right_name]"
     return (
@@ -68,7 +68,7 @@ def forgotten_pairs(flip: float, pairs: Sequence[str], names: Sequence[str]) -> 
 
 
 def propose_pairs(names: Sequence[str]) -> List[str]:
-    """Pairs left_name:right_name of names that differ in their sides only (left/right, _l/_r, L/R)."""
+    """Pairs left_name:right_name of names that differ only in their side (left/right, _l/_r, L/R)."""
     known, pairs = set(names), set()
     for name in names:
         other = _SIDES.sub(_other_side, name)

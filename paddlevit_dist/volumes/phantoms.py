@@ -1,4 +1,4 @@
-"""CT-like phantoms of a head with known landmarks, drawn from a number: the dataset for trying."""
+"""CT-like phantoms of a head with known landmarks, generated from a seed: the dataset for trying things out."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SHAPE = (40, 48, 48)  # depth, height, width
 _SPACING_MM = (4.0, 3.0, 3.0)
 _SIZES = {"train": 96, "val": 24}
 _STREAMS = {"train": 1, "val": 2}
-_MISSING = 0.04  # share of the landmarks that nobody marked
+_MISSING = 0.04  # fraction of landmarks left unmarked
 _NOISE_HU = 25.0
 
 # Hounsfield units (HU), roughly
@@ -34,7 +34,7 @@ class _Part(NamedTuple):
 
 
 class Phantom(NamedTuple):
-    """``world`` is float64 (landmarks, 3), millimetres x, y, z; NaN where nobody marked the landmark."""
+    """``world`` is float64 (landmarks, 3), millimetres x, y, z; NaN where the landmark is unmarked."""
 
     voxels: np.ndarray
     geometry: Geometry
@@ -116,8 +116,7 @@ def _place(generator: np.random.Generator) -> Geometry:
 class SyntheticLandmarks(VolumeDataset):
     """96 phantoms to train on and 24 others to evaluate, each the same on every machine and in every run.
 
-    Voxels are drawn when they are first asked for and then kept in
-    memory (180 kB each).
+    Voxels are generated on first access and then kept in memory (180 kB each).
     """
 
     def __init__(

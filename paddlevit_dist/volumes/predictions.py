@@ -1,4 +1,4 @@
-"""What is predicted for volumes, and the files that it is written to."""
+"""Predictions for volumes, and the files they are written to."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Found(NamedTuple):
 
     Attributes:
         index: of the volume in its dataset.
-        geometry: where the volume lies.
+        geometry: of the volume.
         voxels: float64 (landmarks, 3), positions z, y, x in voxels.
         confidences: float (landmarks,), the values of the peaks.
     """
@@ -44,10 +44,10 @@ class Found(NamedTuple):
 
 
 class LandmarkWriter(PredictionWriter):
-    """Draws each case at once; rows are gathered from all ranks in the end.
+    """Draws each case immediately; rows are gathered from all ranks at the end.
 
     Args:
-        folder: exists.
+        folder: must exist.
         names: of the landmarks.
         cases: name of each volume, and the convention ("ras" or "lps") that its positions are written in.
     """

@@ -29,13 +29,13 @@ _NIFTI_UNITS = {1: ("metres", 1000.0), 3: ("microns", 0.001)}  # code in xyzt_un
 
 
 class Header(NamedTuple):
-    """What a file says of its volume, before the voxels are read.
+    """A volume's header, before the voxels are read.
 
     Attributes:
         geometry: shape (depth, height, width) and affine to the world; axes are as in the file, only in the order
             z, y, x.
-        convention: "ras" or "lps", in which its format counts millimetres, and so a CSV or JSON file beside it.
-        remarks: what was assumed of the file or changed, and the user should know.
+        convention: "ras" or "lps", the convention of its format, and so of a CSV or JSON file next to it.
+        remarks: assumptions about the file or changes to it that the user should know about.
     """
 
     geometry: Geometry
@@ -89,7 +89,7 @@ def list_volumes(folder: str) -> List[str]:
     A folder in it is a volume if it holds DICOM files, or if there is a file of landmarks for it.
 
     Raises:
-        UserError: two of them have the same name but for the format.
+        UserError: two of them have the same name apart from the format.
     """
     visible = [path for path in Path(folder).iterdir() if not path.name.startswith(".")]
     files = [str(path) for path in visible if not path.is_dir() and path.name.lower().endswith(tuple(_READERS))]
@@ -236,7 +236,7 @@ def _open_itk(file: str) -> _Opened:
     reader = itk.ImageFileReader()
     reader.SetFileName(file)
     if _suffix(file) in (".mha", ".mhd") and not file.endswith(_suffix(file)):
-        reader.SetImageIO("MetaImageIO")  # by itself it knows only the suffix in small letters
+        reader.SetImageIO("MetaImageIO")  # by default it knows only the lowercase suffix
     _told_by_itk(file, "its header is damaged", reader.ReadImageInformation)
     size, parts = reader.GetSize(), reader.GetNumberOfComponents()
     shape = (*size[::-1], *([parts] if parts > 1 else []))
@@ -260,7 +260,7 @@ def _open_itk(file: str) -> _Opened:
 
 
 def _told_by_itk(file: str, reason: str, read: Callable[[], Any]) -> Any:
-    """What ``read`` returns; SimpleITK's own messages speak of its source files."""
+    """What ``read`` returns; SimpleITK's own messages mention its source files."""
     try:
         return read()
     except RuntimeError as error:

@@ -40,13 +40,13 @@ class Map(NamedTuple):
 
 
 class VolumeSamples(Samples):
-    """What a loader process reads.
+    """The samples that a loader process reads.
 
     Args:
         crop_size: (depth, height, width) of training crops; None serves whole volumes.
         augmentation: of training crops.
         mirrored: for each landmark the one that takes its place when left and right are exchanged.
-        window: intensities that become 0 and 1; None for each volume's own.
+        window: intensities mapped to 0 and 1; None for each volume's own.
         notices: lines for the log.
     """
 
@@ -99,7 +99,7 @@ class VolumeSamples(Samples):
         angles = np.deg2rad(generator.uniform(-1, 1, 3) * wanted.rotation_degrees)
         scale = 1.0 + generator.uniform(-1, 1) * wanted.scale
         is_flipped = bool(generator.random() < wanted.flip)
-        # A rotation is one of millimetres, not of voxels.
+        # Rotations are in millimetres, not voxels.
         matrix = rotation(angles) * scale
         matrix = matrix * spacing / spacing[:, None]
         if is_flipped:
@@ -112,7 +112,7 @@ class VolumeSamples(Samples):
         return Map(centre, matrix, self.crop_size, is_flipped)
 
     def _draw_centre(self, shape: Sequence[int], points: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-        """Inside the volume so far that the crop does not stick out, where the volume is large enough."""
+        """Far enough inside the volume that the crop does not stick out, if the volume is large enough."""
         size = np.array(self.crop_size)
         low, high = (size - 1) / 2, np.array(shape) - 1 - (size - 1) / 2
         middle = (np.array(shape) - 1) / 2
@@ -172,7 +172,7 @@ def _interpolate(array: np.ndarray, start: np.ndarray, crop: Map, outside: float
     steps = [np.arange(length, dtype=np.float32) for length in crop.size]
     corners = np.array(np.meshgrid(*[(0, length - 1) for length in crop.size], indexing="ij")).reshape(3, -1)
     reached = start[:, None] + crop.matrix @ corners
-    # Only the part of the volume that the crop touches is read; a voxel more on each side is "outside".
+    # Only the part of the volume that the crop touches is read; one extra voxel on each side is "outside".
     low = np.clip(np.floor(reached.min(axis=1)).astype(int) - 1, -1, np.array(array.shape))
     high = np.clip(np.ceil(reached.max(axis=1)).astype(int) + 2, 0, np.array(array.shape) + 1)
     high = np.maximum(high, low + 2)

@@ -1,4 +1,4 @@
-"""The keys that only this room reads. Triples are in array order: depth, height, width (z, y, x)."""
+"""Configuration keys specific to volumes. Triples are in array order: depth, height, width (z, y, x)."""
 
 from __future__ import annotations
 

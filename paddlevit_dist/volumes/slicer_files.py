@@ -1,4 +1,5 @@
-"""Landmarks as 3D Slicer keeps them: point lists in .fcsv and .mrk.json files, which say their world themselves."""
+"""Landmarks as 3D Slicer keeps them: point lists in .fcsv and .mrk.json files, which specify their own coordinate
+system."""
 
 from __future__ import annotations
 
@@ -22,13 +23,13 @@ _MISSING_STATUS = ("undefined", "preview", "missing")
 
 
 class Row(NamedTuple):
-    """A landmark as it stands in a file.
+    """A landmark as read from a file.
 
     Attributes:
         where: file and line, for messages.
         values: x, y and z as read, or anything else where they are not three.
-        space: "ras", "lps" or "ijk" if the file says it; None if its format has no word for it; "unknown" if it
-            should say it and does not.
+        space: "ras", "lps" or "ijk" if the file specifies it; None if its format cannot; "unknown" if it should but
+            does not.
     """
 
     where: str
@@ -38,7 +39,7 @@ class Row(NamedTuple):
 
 
 class Point(NamedTuple):
-    """A landmark to write: ``position`` x, y, z as text, in the world that the file is going to say."""
+    """A landmark to write: ``position`` x, y, z as text, in the file's coordinate system."""
 
     name: str
     position: Tuple[str, str, str]

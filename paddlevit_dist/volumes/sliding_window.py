@@ -18,10 +18,10 @@ def predict(
 
     Args:
         model: (batch, channels, *window) to (batch, maps, *window).
-        volume: (channels, depth, height, width), at least one voxel each way; a volume smaller than a window is filled
-            up with zeros.
+        volume: (channels, depth, height, width), at least one voxel each way; a volume smaller than a window is
+            zero-padded.
         window: (depth, height, width).
-        overlap: share of a window that its neighbour covers too, below 1.
+        overlap: fraction of a window that its neighbour also covers, below 1.
     Returns:
         (maps, depth, height, width).
     """
@@ -61,7 +61,7 @@ def window_starts(length: int, window: int, overlap: float) -> List[int]:
 
 
 def _weights(length: int) -> np.ndarray:
-    """Falls linearly from the middle of a window to its ends, where it is a small share and not 0."""
+    """Falls linearly from the centre of a window to its ends, where it is small but not 0."""
     ends = np.minimum(np.arange(length) + 1, np.arange(length, 0, -1))
     return (ends / ends.max()).astype(np.float32)
 

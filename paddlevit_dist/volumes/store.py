@@ -18,7 +18,7 @@ from .reading import parts_of, read_volume
 # 1 kept MetaImage and NRRD volumes along their own axes, turned by 180 degrees about z; 2 took NIfTI's metres and
 # microns for millimetres
 _VERSION = 3
-_SMALL = ("uint8", "int8", "uint16", "int16", "bool")  # kept as they are; others become float32
+_SMALL = ("uint8", "int8", "uint16", "int16", "bool")  # kept as is; others become float32
 _PERCENTILES = (0.5, 99.5)
 _SAMPLED_VOXELS = 1 << 20  # enough to place the percentiles
 
@@ -27,9 +27,9 @@ class Decoded(NamedTuple):
     """A volume ready for use.
 
     Attributes:
-        array: (depth, height, width), memory-mapped where it comes from a file; axes run along the world's, to the
-            right, to the front and upwards.
-        geometry: its place.
+        array: (depth, height, width), memory-mapped where it comes from a file; axes are aligned with the world's
+            (right, anterior, superior).
+        geometry: of the array.
         window: the intensities of its percentiles 0.5 and 99.5.
     """
 
@@ -42,7 +42,7 @@ class DecodedStore:
     """Keeps decoded volumes in a folder.
 
     Args:
-        folder: made if need be.
+        folder: created if needed.
         spacing: millimetres (depth, height, width) to resample to, or None.
     """
 
@@ -51,7 +51,7 @@ class DecodedStore:
         self.spacing = None if spacing is None else [float(length) for length in spacing]
 
     def get(self, file: str) -> Decoded:
-        """The volume of a file, decoded now if it was not before, or has changed since.
+        """The volume of a file, decoded now if it is new or has changed.
 
         Raises:
             UserError: see ``read_volume``; or the folder cannot be written.

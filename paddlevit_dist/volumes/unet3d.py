@@ -19,7 +19,7 @@ _NORMS = {"batch": nn.BatchNorm3D, "instance": nn.InstanceNorm3D}
 
 
 class Block(nn.Layer):
-    """Two convolutions of 3 x 3 x 3 with normalisation, around which the input passes."""
+    """Two 3 x 3 x 3 convolutions with normalisation and a residual shortcut."""
 
     def __init__(self, channels: int, norm: str) -> None:
         super().__init__()
@@ -96,11 +96,11 @@ class UNet3D(Model):
         self.reset_classifier(num_classes)
 
     def reset_classifier(self, num_classes: int) -> None:
-        """Replace the last layer by a fresh one for ``num_classes`` maps."""
+        """Replace the last layer with a new one for ``num_classes`` maps."""
         self.num_classes = num_classes
         self.head = nn.Conv3D(self.width, num_classes, 1) if num_classes else nn.Identity()
         if num_classes:
-            # Heatmaps are almost everywhere 0: so is what an untrained network says.
+            # Heatmaps are 0 almost everywhere, so an untrained network should output that.
             nn.initializer.Normal(std=0.01)(self.head.weight)
 
     def layer_groups(self) -> List[List[str]]:

@@ -1,6 +1,6 @@
-"""Scenes on disk and in memory, and the way from a scene to a sample.
+"""Scenes on disk and in memory, and turning a scene into a sample.
 
-- ``scene``, ``scene_store``, ``scenes``: one scene, its file, the datasets of prepared ones; ``rooms``: made-up ones
-- ``augment``, ``elastic``: the changes of a training scene; ``voxels``: quantising; ``samples``: all of them in order
-- ``ply``, ``pictures``, ``scannet_classes``: files and colours that predictions are shown with
+- ``scene``, ``scene_store``, ``scenes``: one scene, its file, datasets of prepared scenes; ``rooms``: synthetic ones
+- ``augment``, ``elastic``: training augmentation; ``voxels``: quantisation; ``samples``: the whole pipeline
+- ``ply``, ``pictures``, ``scannet_classes``: files and colours for showing predictions
 """

@@ -1,8 +1,8 @@
-"""Random changes of a scene: of its shape, of its colours, of which points it has, and two scenes in one.
+"""Random augmentation of a scene: its shape, its colours, its selection of points, and mixing two scenes.
 
-Both tasks use these steps; each makes a list of them from its keys, in its own order. A step is called as
-``step(scene, generator)`` and returns a new scene, a ``Scene`` or another named tuple that has what the step changes;
-the arrays of the one it is given stay as they are. All that is random comes from ``generator``.
+Both tasks use these steps; each builds a list of them from its keys, in its own order. A step is called as
+``step(scene, generator)`` and returns a new scene, a ``Scene`` or another named tuple with the fields that the step
+changes; the input arrays are not modified. All randomness comes from ``generator``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Step = Callable[[Any, np.random.Generator], Any]
 
 
 def apply(steps: Sequence[Step], scene: Any, generator: np.random.Generator) -> Any:
-    """The scene after all steps, one after the other."""
+    """Apply all steps to the scene in order."""
     for step in steps:
         scene = step(scene, generator)
     return scene
@@ -30,7 +30,7 @@ def apply(steps: Sequence[Step], scene: Any, generator: np.random.Generator) -> 
 
 @dataclass(frozen=True)
 class Sometimes:
-    """A step that is done with ``probability``."""
+    """A step applied with ``probability``."""
 
     probability: float
     step: Step
@@ -51,9 +51,9 @@ class Distortion:
 
 @dataclass(frozen=True)
 class Flips:
-    """Part of a map: negate an element of the diagonal with ``probability``, for x, or for x and for y.
+    """Part of a map: negate a diagonal element with ``probability``, for x only, or for x and y independently.
 
-    This is as PointGroup does it: after a distortion, which comes first, it is not quite a mirror image.
+    As in PointGroup: since the noise is added first, the result is not quite a mirror image.
     """
 
     probability: float
@@ -69,7 +69,7 @@ class Flips:
 
 @dataclass(frozen=True)
 class Turn:
-    """Part of a map: turn around axis 0, 1 or 2 by at most ``largest`` radians, one way or both ways."""
+    """Part of a map: rotate about axis 0, 1 or 2 by at most ``largest`` radians, in one or both directions."""
 
     axis: int
     largest: float
@@ -82,7 +82,7 @@ class Turn:
 
 @dataclass(frozen=True)
 class Scale:
-    """Part of a map: a factor of all lengths between ``low`` and ``high``."""
+    """Part of a map: scale all lengths by a factor between ``low`` and ``high``."""
 
     low: float
     high: float
@@ -92,7 +92,7 @@ class Scale:
 
 
 def rotation(axis: int, angle: float) -> np.ndarray:
-    """float64 (3, 3) for ``xyz @ matrix``; around z it turns from x towards y.
+    """float64 (3, 3) for ``xyz @ matrix``; about z it rotates from x towards y.
 
     Args:
         axis: 0, 1 or 2.
@@ -110,8 +110,8 @@ class Affine:
     """Map all points by one random matrix.
 
     Args:
-        parts: what makes the matrix of the identity, one after the other.
-        centred: the middle of the scene's box on the floor stays where it is; else the origin, as in PointGroup.
+        parts: applied in order to the identity to build the matrix.
+        centred: keep the centre of the scene's bounding box on the floor fixed; else the origin, as in PointGroup.
     """
 
     parts: Tuple[Step, ...]
@@ -130,8 +130,8 @@ class Affine:
 
 
 def mapped(xyz: np.ndarray, matrix: np.ndarray) -> np.ndarray:
-    """``xyz @ matrix`` for (N, 3) and (3, 3), without the matrix library: its threads would wait for one another in a
-    loader process for longer than this takes."""
+    """``xyz @ matrix`` for (N, 3) and (3, 3), without BLAS: in a loader process its threads would wait for one another
+    longer than this takes."""
     x, y, z = xyz.T
     return np.stack([x * column[0] + y * column[1] + z * column[2] for column in matrix.T], axis=1)
 
@@ -141,8 +141,8 @@ class Elastic:
     """Elastic distortion in several passes, usually a fine one and then a coarse one.
 
     Args:
-        passes: granularity and magnitude of each for ``elastic_distortion``, in the unit of the coordinates.
-        centred: the grid of the noise has its middle in that of the scene; else in the origin, as in PointGroup.
+        passes: granularity and magnitude of each ``elastic_distortion``, in the unit of the coordinates.
+        centred: centre the noise grid on the scene; else on the origin, as in PointGroup.
     """
 
     passes: Tuple[Tuple[float, float], ...]
@@ -160,7 +160,7 @@ class Elastic:
 
 @dataclass(frozen=True)
 class Jitter:
-    """Move every point by itself: normally, at most three standard deviations along each axis."""
+    """Jitter every point with normal noise, at most three standard deviations along each axis."""
 
     deviation_m: float
 
@@ -171,7 +171,7 @@ class Jitter:
 
 @dataclass(frozen=True)
 class Dropout:
-    """Leave out a share of the points; never all of them."""
+    """Drop a fraction of the points; never all of them."""
 
     share: float
 
@@ -182,11 +182,11 @@ class Dropout:
 
 @dataclass(frozen=True)
 class ColorJitter:
-    """Noise on each point's colours, and one shift of all of them.
+    """Add noise to each point's colours, and one shift to all of them.
 
     Args:
-        deviation: of a point's noise, of 255.
-        shift: largest shift of a channel to both sides, of 255.
+        deviation: of a point's noise, on a scale of 255.
+        shift: largest shift of a channel either way, on a scale of 255.
     """
 
     deviation: float
@@ -200,7 +200,7 @@ class ColorJitter:
 
 @dataclass(frozen=True)
 class ColorNoise:
-    """One normal shift of all colours where they are float32, with the standard deviation ``deviation``."""
+    """Add one normal shift of standard deviation ``deviation`` to all colours if they are float32."""
 
     deviation: float
 
@@ -210,7 +210,7 @@ class ColorNoise:
 
 @dataclass(frozen=True)
 class ColorContrast:
-    """Stretch each channel to its full range, blended with what it was by a random share."""
+    """Stretch each channel to its full range, blended with the original by a random weight."""
 
     def __call__(self, scene: Any, generator: np.random.Generator) -> Any:
         if not len(scene.rgb):
@@ -223,7 +223,7 @@ class ColorContrast:
 
 @dataclass(frozen=True)
 class ColorDrop:
-    """Take all colours away: every point becomes grey."""
+    """Remove all colour: every point becomes grey."""
 
     def __call__(self, scene: Any, generator: np.random.Generator) -> Any:
         return scene._replace(rgb=np.full_like(scene.rgb, GREY))
@@ -231,11 +231,11 @@ class ColorDrop:
 
 @dataclass(frozen=True)
 class Mix:
-    """Lay another scene over this one with ``probability``.
+    """Overlay another scene on this one with ``probability``.
 
     Args:
-        dataset: where the other one comes from.
-        steps: what is done to the other one; this one has them behind it.
+        dataset: source of the other scene.
+        steps: applied to the other scene; this one has already been through them.
     """
 
     dataset: Any
@@ -243,14 +243,14 @@ class Mix:
     probability: float
 
     def __call__(self, scene: Scene, generator: np.random.Generator) -> Scene:
-        # Drawn in any case, so that the probability changes nothing else about a sample.
+        # Always drawn, so that the probability changes nothing else about a sample.
         is_mixed = generator.random() < self.probability
         partner = int(generator.integers(len(self.dataset)))
         return mix(scene, apply(self.steps, self.dataset.read(partner), generator)) if is_mixed else scene
 
 
 def mix(scene: Scene, other: Scene) -> Scene:
-    """Two scenes in one place, each around the origin on the floor, with the instances of both.
+    """Two scenes superimposed, each centred on the origin on the floor, with the instances of both.
 
     Source: A. Nekrasov et al., "Mix3D: Out-of-Context Data Augmentation for 3D Scenes", 3DV 2021, arXiv 2110.02210.
     """
@@ -267,8 +267,8 @@ def mix(scene: Scene, other: Scene) -> Scene:
 
 @dataclass(frozen=True)
 class CropToBudget:
-    """The ``max_points`` points nearest to a random point of the scene, measured along the floor, in their order; the
-    scene itself where it has no more than these."""
+    """The ``max_points`` points nearest to a random point of the scene, measured along the floor, in their original
+    order; the scene itself if it has no more."""
 
     max_points: int
 
@@ -283,15 +283,15 @@ class CropToBudget:
 
 
 def select(scene: Any, points: Any) -> Any:
-    """Some points of a scene, by mask or by position."""
+    """Select points of a scene by mask or index."""
     return scene._make(field[points] if isinstance(field, np.ndarray) else field for field in scene)
 
 
 def _middle(xyz: np.ndarray) -> np.ndarray:
-    """The middle of the scene's box on the floor, at its lowest height, float32 (3,)."""
+    """The centre of the scene's bounding box on the floor, at its lowest height, float32 (3,)."""
     if not len(xyz):
         return np.zeros(3, np.float32)
-    x, y, z = (np.ascontiguousarray(xyz[:, axis]) for axis in range(3))  # many times faster than along the rows
+    x, y, z = (np.ascontiguousarray(xyz[:, axis]) for axis in range(3))  # many times faster than along rows
     middle = ((float(column.min()) + float(column.max())) / 2 for column in (x, y))
     return np.array([*middle, z.min()], np.float32)
 

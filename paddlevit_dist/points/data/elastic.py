@@ -1,4 +1,4 @@
-"""Elastic distortion: points follow a field of random displacements that changes smoothly through space."""
+"""Elastic distortion: points are moved by a smooth random displacement field."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ def elastic_distortion(
 ) -> np.ndarray:
     """Move each point by a random field.
 
-    The field is normal noise on a grid around the origin, blurred, times ``magnitude``, linear in between. The grid has
-    one node for each ``granularity`` of the scene's extent but reaches to both sides of the origin, so its nodes are
+    The field is normal noise on a grid around the origin, blurred, times ``magnitude``, interpolated linearly. The grid
+    has one node per ``granularity`` of the scene's extent but extends to both sides of the origin, so its nodes are
     ``2 * granularity`` apart. Both are in the unit of ``xyz``. After the blur a displacement along one axis has a
     standard deviation of about ``0.11 * magnitude``.
 
@@ -33,7 +33,7 @@ def elastic_distortion(
 
 
 def grid_shape(xyz: np.ndarray, granularity: float) -> Tuple[int, ...]:
-    """Nodes along each axis of the grid that reaches around all points; none can lie outside it."""
+    """Nodes along each axis of a grid that encloses all points."""
     if not len(xyz):
         return (3, 3, 3)
     farthest = [np.float64(max(-column.min(), column.max())) for column in xyz.T]  # ten times as fast as along rows
@@ -41,7 +41,7 @@ def grid_shape(xyz: np.ndarray, granularity: float) -> Tuple[int, ...]:
 
 
 def displace(xyz: np.ndarray, noise: np.ndarray, granularity: float, magnitude: float) -> np.ndarray:
-    """``elastic_distortion`` with given noise.
+    """``elastic_distortion`` with the given noise.
 
     Args:
         xyz: (N, 3), any float dtype.
@@ -51,7 +51,7 @@ def displace(xyz: np.ndarray, noise: np.ndarray, granularity: float, magnitude: 
         (N, 3) in the dtype of ``xyz``.
 
     Raises:
-        ValueError: the grid does not reach around all points.
+        ValueError: the grid does not enclose all points.
     """
     needed = grid_shape(xyz, granularity)
     if noise.shape[0] != 3 or any(nodes < least for nodes, least in zip(noise.shape[1:], needed)):
@@ -64,7 +64,7 @@ def displace(xyz: np.ndarray, noise: np.ndarray, granularity: float, magnitude: 
 
 @compiled
 def _interpolate(xyz, field, width, moved):
-    """Add to each point what the field is there; the grid's middle is the origin, its cells are ``width`` wide."""
+    """Add the field to each point; the grid is centred on the origin, its cells are ``width`` wide."""
     cell, lower, upper = np.empty(3, np.int64), np.empty(3), np.empty(3)
     for n in range(len(xyz)):
         for axis in range(3):
@@ -86,8 +86,8 @@ def _interpolate(xyz, field, width, moved):
 
 
 def blur(noise: np.ndarray) -> np.ndarray:
-    """The mean of three neighbours along each axis, twice, with zeros outside; (3, x, y, z), float32 after each pass
-    as the reference rounds."""
+    """The mean of three neighbours along each axis, twice, with zeros outside; (3, x, y, z), rounded to float32 after
+    each pass as in the reference."""
     third = np.float64(np.float32(1.0) / np.float32(3.0))
     for axis in 2 * (1, 2, 3):
         rows = np.moveaxis(noise, axis, 0)

@@ -1,4 +1,4 @@
-"""Pictures of points from above and aside, and colours for classes and instances."""
+"""Pictures of points viewed obliquely from above, and colours for classes and instances."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ import math
 
 import numpy as np
 
-UNLABELLED = (205, 205, 205)  # colour of what has no class or belongs to no instance
+UNLABELLED = (205, 205, 205)  # colour of points without a class or instance
 WIDTH_PX = 720
-CELL_PX = 240  # of a sheet with many scenes
-_TALLEST = 4  # times as high as wide: what is taller is drawn smaller
+CELL_PX = 240  # on a sheet of many scenes
+_TALLEST = 4  # height over width: anything taller is drawn smaller
 _TURN, _TILT = math.radians(30.0), math.radians(55.0)  # of the view
 
 
 def class_colours(number: int) -> np.ndarray:
-    """uint8 (number, 3): colours far from each other, the same for the same class whatever the number."""
+    """uint8 (number, 3): well-separated colours; a class keeps its colour whatever the number."""
     golden = (5**0.5 - 1) / 2  # multiples of it, modulo 1, fill the circle of hues evenly
     colours = [colorsys.hsv_to_rgb(i * golden % 1, (0.9, 0.55, 0.75)[i % 3], (0.95, 0.8)[i % 2]) for i in range(number)]
     return np.rint(255 * np.array(colours).reshape(number, 3)).astype(np.uint8)
 
 
 def draw(xyz: np.ndarray, colours: np.ndarray, is_thing: np.ndarray, width_px: int = WIDTH_PX) -> np.ndarray:
-    """A picture of points from above and aside, uint8 (height, width_px, 3), white where there is nothing.
+    """A picture of points viewed obliquely from above, uint8 (height, width_px, 3), on white.
 
-    Things are drawn over everything else, so that no wall hides them; among them the nearer ones over the farther.
+    Things are drawn over everything else, so that no wall hides them; nearer ones over farther ones.
 
     Args:
         xyz: float32 (P, 3), metres, P at least 1.
@@ -49,7 +49,8 @@ def draw(xyz: np.ndarray, colours: np.ndarray, is_thing: np.ndarray, width_px: i
 
 
 def in_cell(drawn: np.ndarray) -> np.ndarray:
-    """A picture ``CELL_PX`` wide on a white square, uint8 (CELL_PX, CELL_PX, 3); what is below is cut off."""
+    """A picture ``CELL_PX`` wide on a white square, uint8 (CELL_PX, CELL_PX, 3); any excess at the bottom is cut
+    off."""
     square = np.full((CELL_PX, CELL_PX, 3), 255, np.uint8)
     square[: len(drawn)] = drawn[:CELL_PX]
     return square

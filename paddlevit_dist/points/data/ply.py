@@ -1,7 +1,7 @@
-"""PLY files: the vertices of any, and coloured points for a viewer.
+"""PLY files: reading the vertices of any file, and writing coloured points for a viewer.
 
-Own code, since the library for it (plyfile) is under the GPL, and a scene needs no more than its vertices: faces are
-passed over without being parsed wherever they come after the vertices, as they do in every file that we know of.
+Written from scratch, since the usual library (plyfile) is under the GPL, and a scene needs only its vertices: faces are
+skipped without being parsed if they come after the vertices, as they do in every file that we know of.
 
 Source: G. Turk, "The PLY Polygon File Format", 1994.
 """
@@ -44,15 +44,15 @@ _BYTE_ORDERS = {"ascii": "", "binary_little_endian": "<", "binary_big_endian": "
 _LONGEST_HEADER = 1 << 16
 _WINDOWS_NAN = re.compile(rb"[-+]?(?:nan\([a-z]*\)|1\.#(?:QNAN|SNAN|IND)\d*)", re.IGNORECASE)
 _WINDOWS_INF = re.compile(rb"1\.#INF\d*", re.IGNORECASE)
-_KEPT_DIGITS = 1e-6  # a text's number that a float would move by more is kept as float64
+_KEPT_DIGITS = 1e-6  # text numbers that float32 would change by more are kept as float64
 
 
 class Damaged(Exception):
-    """The file is no PLY file, or not a whole one; the message says where."""
+    """The file is not a PLY file, or is truncated; the message says where."""
 
 
 class Property(NamedTuple):
-    """One value of an element, or with ``count_type`` a list of values."""
+    """One value of an element, or a list of values if ``count_type`` is given."""
 
     name: str
     dtype: str
@@ -60,7 +60,7 @@ class Property(NamedTuple):
 
 
 class Element(NamedTuple):
-    """A kind of record: how many there are and what is in each."""
+    """A kind of record: how many there are and what each contains."""
 
     name: str
     count: int
@@ -70,7 +70,7 @@ class Element(NamedTuple):
 def read_vertices(path: Union[str, Path]) -> Dict[str, np.ndarray]:
     """The values of all vertices, (vertices,) for each property, in the machine's byte order.
 
-    ASCII and binary files of both byte orders, with their properties in any order; lists of a vertex are left out.
+    Reads ASCII and binary files of both byte orders, with properties in any order; list properties are left out.
 
     Raises:
         UserError: the file cannot be read, is damaged, or has no vertices.
@@ -92,11 +92,11 @@ def read_vertices(path: Union[str, Path]) -> Dict[str, np.ndarray]:
 
 
 def write_points(path: Path, columns: Dict[str, np.ndarray], comments: Sequence[str] = ()) -> None:
-    """Write vertices as a binary little-endian PLY file that appears as a whole.
+    """Atomically write vertices as a binary little-endian PLY file.
 
     Args:
-        columns: (points,) for each property by its name, of any integer type up to 32 bits or float type; a viewer
-            looks for x, y, z, red, green and blue.
+        columns: (points,) for each property by name, of any integer type up to 32 bits or float type; a viewer looks
+            for x, y, z, red, green and blue.
         comments: lines for the header.
     """
     lengths = {len(column) for column in columns.values()}
@@ -120,13 +120,13 @@ def write_coloured_ply(
     labels: np.ndarray,
     offset: Sequence[float] = (0.0, 0.0, 0.0),
 ) -> None:
-    """Write points with colours and labels as a binary PLY file; a file of that name is replaced at the end.
+    """Write points with colours and labels as a binary PLY file; an existing file is replaced at the end.
 
     Args:
         xyz: float32 (P, 3), metres.
         colours: uint8 (P, 3).
         labels: integers (P,), of at most 16 bits.
-        offset: ``Scene.offset``, added so that the file has the coordinates of the source; then they are doubles.
+        offset: ``Scene.offset``, added to restore the coordinates of the source, which are then written as doubles.
     """
     moved = xyz.astype(np.float64) + offset if any(offset) else xyz.astype(np.float32)
     columns = dict(zip("xyz", moved.T))
@@ -135,7 +135,7 @@ def write_coloured_ply(
 
 
 def _read_header(content: bytes) -> Tuple[str, List[Element], int]:
-    """Byte order ("" for ASCII), the elements, and where the first of them begins."""
+    """Byte order ("" for ASCII), the elements, and where the first one begins."""
     if content[:3] != b"ply":
         raise Damaged("its first line is not 'ply'")
     order: Optional[str] = None
@@ -175,7 +175,7 @@ def _property(words: List[str]) -> Property:
 
 
 def _read_binary(content: bytes, position: int, element: Element, order: str) -> Tuple[Dict[str, np.ndarray], int]:
-    """The element's plain properties, and where the next element begins."""
+    """The element's scalar properties, and where the next element begins."""
     plain = [item for item in element.properties if item.count_type is None]
     if len({item.name for item in plain}) < len(plain):
         raise Damaged("two properties of its vertices have the same name")
@@ -192,7 +192,7 @@ def _read_binary(content: bytes, position: int, element: Element, order: str) ->
 
 
 def _walk(content: bytes, position: int, element: Element, order: str) -> Tuple[Dict[str, np.ndarray], int]:
-    """Go through records of varying length one by one."""
+    """Walk through variable-length records one by one."""
     values: Dict[str, List[float]] = {item.name: [] for item in element.properties if item.count_type is None}
     types = [
         (item, np.dtype(order + item.dtype), np.dtype(order + (item.count_type or "u1"))) for item in element.properties
@@ -221,11 +221,11 @@ def _read_ascii(content: bytes, position: int, element: Element, order: str) -> 
     if not element.count:
         return {item.name: np.empty(0, item.dtype) for item in plain}, position
     text = content[position:]
-    if b"(" in text or b"#" in text:  # numbers that are none, as programs for Windows write them
+    if b"(" in text or b"#" in text:  # NaN or infinity as Windows programs write them
         text = _WINDOWS_INF.sub(b"inf", _WINDOWS_NAN.sub(b"nan", text))
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # no row at all: said below
+            warnings.simplefilter("ignore", UserWarning)  # no rows at all: reported below
             rows = np.loadtxt(io.BytesIO(text), np.float64, max_rows=element.count, ndmin=2)
     except (ValueError, IndexError) as error:
         raise Damaged(f"its vertices are not rows of {len(plain)} numbers ({' '.join(str(error).split())})") from error
@@ -237,11 +237,11 @@ def _read_ascii(content: bytes, position: int, element: Element, order: str) -> 
 
 
 def _typed(values: np.ndarray, item: Property) -> np.ndarray:
-    """The numbers of a text in the type that its header names, or float64 where they have more digits than a float: as
-    programs write coordinates far from the origin."""
+    """The numbers of a text in the type that its header names, or float64 if they have more digits than a float, as
+    some programs write coordinates far from the origin."""
     if item.dtype == "f8":
         return values
-    with np.errstate(over="ignore", invalid="ignore"):  # told below, or finite numbers that overflow become infinite
+    with np.errstate(over="ignore", invalid="ignore"):  # reported below, or finite numbers overflow to infinity
         typed = values.astype(item.dtype)
     if item.dtype == "f4":
         finite = np.isfinite(values)
@@ -256,7 +256,7 @@ def _typed(values: np.ndarray, item: Property) -> np.ndarray:
 
 
 def _skip(content: bytes, position: int, element: Element, order: str) -> int:
-    """Where the element after this one begins."""
+    """Where the next element begins."""
     if order:
         return _read_binary(content, position, element, order)[1]
     stream = io.BytesIO(content)

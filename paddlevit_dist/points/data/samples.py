@@ -1,6 +1,6 @@
-"""From a scene to what a network reads of it: augmented, then voxelised; and several of these in a batch.
+"""From a scene to the network's input: augmentation, then voxelisation; and collating these into a batch.
 
-What the two tasks share. Each has its own steps, and says what is seen of a point: see ``segmentation/input.py`` and
+Shared by both tasks. Each has its own steps and point features: see ``segmentation/input.py`` and
 ``instances/input.py``.
 """
 
@@ -23,7 +23,7 @@ class View(NamedTuple):
     """The voxels of a scene, seen from one direction.
 
     Attributes:
-        voxels: int32 (M, 3), in voxels from any origin, in the order of their first points.
+        voxels: int32 (M, 3), in voxels from an arbitrary origin, in the order of their first points.
         features: float32 (M, C), of each voxel's first point or the mean over its points.
         inverse: int64 (P,), the voxel of each point.
     """
@@ -34,10 +34,10 @@ class View(NamedTuple):
 
 
 class PointSample(NamedTuple):
-    """A scene as a network reads it. PointGroup's samples have these fields, and one more.
+    """A scene as network input. PointGroup's samples have these fields and one more.
 
     Attributes:
-        scene: P points, as they were voxelised first.
+        scene: P points, as voxelised in the first view.
         views: its voxels, from one direction or several.
     """
 
@@ -47,11 +47,11 @@ class PointSample(NamedTuple):
 
 @dataclass(frozen=True)
 class SceneSamples(Samples):
-    """A dataset of scenes with everything that is done to them: what a loader process reads.
+    """A dataset of scenes with all their processing, as read by a loader process.
 
     Args:
-        steps: what is done to a scene before it is voxelised, in this order; see ``augment``.
-        voxel_features: "first": a voxel shows its first point; "mean": the mean over its points.
+        steps: applied to a scene in this order before voxelisation; see ``augment``.
+        voxel_features: "first": those of a voxel's first point; "mean": the mean over its points.
     """
 
     dataset: SceneDataset
@@ -68,11 +68,11 @@ class SceneSamples(Samples):
         return self.sample_of(self.dataset.read(index), generator)
 
     def sample_of(self, scene: Scene, generator: np.random.Generator) -> PointSample:
-        """The sample of a scene from anywhere; all that is random comes from ``generator``."""
+        """The sample of an arbitrary scene; all randomness comes from ``generator``."""
         return self.voxelized(apply(self.steps, scene, generator))
 
     def voxelized(self, scene: Any) -> PointSample:
-        """The sample of a scene that all steps have been done to."""
+        """The sample of a scene after all steps."""
         raise NotImplementedError
 
     def view(self, voxels: np.ndarray, features: Callable[[Any], np.ndarray]) -> View:
@@ -80,7 +80,7 @@ class SceneSamples(Samples):
 
         Args:
             voxels: int32 (P, 3), the voxel of each point.
-            features: gives what is seen of the points at some positions, int64 (n,) or a slice: float32 (n, C).
+            features: maps point indices, int64 (n,) or a slice, to features float32 (n, C).
         """
         first, inverse = first_occurrences(voxels)  # (M,), (P,)
         if self.voxel_features == "first":  # of these points only
@@ -89,18 +89,18 @@ class SceneSamples(Samples):
 
 
 def join(samples: Sequence[PointSample]) -> Dict[str, Any]:
-    """The points and voxels of a batch of B scenes: the first view of every scene, then every second one, and so on.
+    """The points and voxels of a batch of B scenes: the first view of every scene, then every second view, and so on.
 
     Returns:
         ``coordinates`` int32 (M, 4) with the number of the view in column 0, ``features`` float32 (M, C), ``inverse``
         int64 (views x P,), the row of each point in each view, ``labels`` int64 (P,), the class or -100, and
-        ``offsets`` int32 (B + 1,), where each scene begins among the points. Where all scenes are empty, M is 1 for
-        each direction and so is P: a voxel and a point that stand for nobody, behind the last offset.
+        ``offsets`` int32 (B + 1,), where each scene begins among the points. If all scenes are empty, M is 1 for each
+        direction and so is P: a dummy voxel and point, past the last offset.
     """
     views = [sample.views[number] for number in range(len(samples[0].views)) for sample in samples]
     labels = np.concatenate([sample.scene.semantic for sample in samples]).astype(np.int64)
     offsets = np.cumsum([0, *(len(sample.scene.semantic) for sample in samples)], dtype=np.int32)
-    if not len(labels):  # Paddle cannot compute with nothing
+    if not len(labels):  # Paddle cannot handle empty tensors here
         channels = views[0].features.shape[1]
         nobody = View(np.zeros((1, 3), np.int32), np.zeros((1, channels), np.float32), np.zeros(1, np.int64))
         views = [nobody if position % len(samples) == 0 else view for position, view in enumerate(views)]
@@ -120,8 +120,7 @@ def join(samples: Sequence[PointSample]) -> Dict[str, Any]:
 
 
 def compile_loops() -> None:
-    """Compile, or load, the loops that both tasks' loader processes run: once, for all that are forked from this
-    process."""
+    """Compile or load the loops that both tasks' loader processes run: once, for all processes forked from this one."""
     for dtype in (np.float32, np.float64):
         elastic_distortion(np.zeros((1, 3), dtype), 1.0, 1.0, np.random.default_rng(0))
     _, inverse = first_occurrences(np.zeros((1, 3), np.int32))

@@ -1,7 +1,7 @@
 """The twenty classes of ScanNet's benchmark.
 
 Source: A. Dai et al., "ScanNet: Richly-annotated 3D Reconstructions of Indoor Scenes", CVPR 2017, arXiv 1702.04405, and
-the benchmark's documentation: class names with their numbers among NYU's forty classes.
+the benchmark's documentation: class names with their NYU40 ids.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ _NYU40_NUMBERS = {
     "otherfurniture": 39,
 }
 CLASS_NAMES = tuple(_NYU40_NUMBERS)
-STUFF = ("wall", "floor")  # classes that are not objects: they have no instances
-NYU40_NUMBERS = tuple(_NYU40_NUMBERS.values())  # of each class, as ScanNet's submission files have them
+STUFF = ("wall", "floor")  # classes without instances
+NYU40_NUMBERS = tuple(_NYU40_NUMBERS.values())  # of each class, as used in ScanNet's submission files
 NUM_NYU40 = 40
 
 
 def submitted_numbers(class_names: Sequence[str]) -> Tuple[np.ndarray, str]:
-    """What files of predictions call each class, int64 (classes,), and what these numbers are: ScanNet's own for its
-    twenty classes, as its benchmark wants them, else the classes themselves."""
+    """The number of each class in prediction files, int64 (classes,), and what these numbers are: ScanNet's own for its
+    twenty classes, as its benchmark requires, else the class indices themselves."""
     if tuple(class_names) == CLASS_NAMES:
         return np.array(NYU40_NUMBERS, np.int64), "ScanNet's class numbers"
     return np.arange(len(class_names)), "class numbers"
 
 
 def from_nyu40(numbers: np.ndarray) -> np.ndarray:
-    """Class of each number among NYU's forty, int16, -100 for 0 (no annotation) and for classes outside the benchmark.
+    """Class of each NYU40 id, int16, -100 for 0 (no annotation) and for classes outside the benchmark.
 
     Args:
         numbers: (points,) integers from 0 to 40.

@@ -1,13 +1,13 @@
-"""One scene in one memory-mapped file, 18 bytes a point, so that reading it copies and parses nothing; and what lies
-beside the scenes of a store: ``classes.txt`` and a list of scene names for each split.
+"""One scene in one memory-mapped file, 18 bytes a point, so that reading involves no copying or parsing; plus a store's
+other files: ``classes.txt`` and a list of scene names for each split.
 
 Layout, little-endian: header of 128 bytes | xyz float32 (points, 3) | instance int16 (points) |
 semantic int8 or int16 (points) | rgb uint8 (points, 3). A scene without labels has neither instance nor semantic.
 
-The header has magic, version, bytes of a semantic label (0: no labels), number of points, of points with a class and of
-instances, the highest class, whether the mean of the points lies at the origin, the bounds of xyz, what was subtracted
-from the coordinates of the source, a key of what the scene was made from, and the CRC-32 of what follows the header and
-of the header itself.
+The header has magic, version, bytes of a semantic label (0: no labels), number of points, of labelled points and of
+instances, the highest class, whether the mean of the points lies at the origin, the bounds of xyz, the offset
+subtracted from the source coordinates, a key of what the scene was made from, and the CRC-32 of the data after the
+header and of the header itself.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ...files import atomic_file
 from .scene import IGNORED, Scene
 
 MAGIC = b"pdscene\0"
-VERSION = 2  # 1 had coordinates as they were in the source
+VERSION = 2  # 1 kept the source coordinates
 HEADER = struct.Struct("<8sIIQIIiI6f3d32sI")
 HEADER_BYTES = 128
 SUFFIX = ".scene"
@@ -37,26 +37,26 @@ RECORD_FILE = "prepared.json"
 SPLITS = ("train", "val", "test")
 NO_KEY = bytes(32)
 _CHECKSUM = struct.Struct("<I")  # of the header, in its last four bytes
-_CENTRE_TOLERANCE = 0.01, 0.05  # share of the extent and metres: means of float32 sums are as far as that off
+_CENTRE_TOLERANCE = 0.01, 0.05  # fraction of the extent, and metres: float32 means can be off by this much
 _UPGRADE = "its coordinates are not centred: run the same 'python -m paddlevit_dist prepare' again, which rebuilds it"
-_WIDE_M, _SPARSE_M = 500.0, 5.0  # extent and distance of neighbours that scenes in metres hardly have together
-_HIGH_M, _TALL_M, _TALL_SHARE = 1000.0, 200.0, 0.2  # heights, the lower one with the proportions of a room
+_WIDE_M, _SPARSE_M = 500.0, 5.0  # extent and point spacing rarely seen together in scenes in metres
+_HIGH_M, _TALL_M, _TALL_SHARE = 1000.0, 200.0, 0.2  # heights, the lower one with room-like proportions
 _REMEDY = "delete it and prepare the data again: what is there is kept"
 
 
 class SceneHeader(NamedTuple):
-    """What a scene file says of itself.
+    """Header of a scene file.
 
     Attributes:
         num_points: in the file.
         num_labelled: points with a class.
         num_instances: numbered from 0.
         highest_class: -1 where there is none.
-        low, high: bounds of xyz, metres.
+        low, high: bounding box of xyz, metres.
         offset: ``Scene.offset``.
-        is_centred: the mean of the points lies at the origin, but for 1 % of the extent or 5 cm.
+        is_centred: the mean of the points is at the origin, within 1 % of the extent or 5 cm.
         label_bytes: of a semantic label, 1 or 2; 0 for a scene without labels.
-        key: 32 bytes that stand for what the scene was made from.
+        key: 32 bytes identifying what the scene was made from.
         checksum: CRC-32 of the arrays.
     """
 
@@ -80,32 +80,32 @@ class SceneHeader(NamedTuple):
 
     @property
     def extent(self) -> float:
-        """Longest side of the points' box, metres."""
+        """Longest side of the bounding box, metres."""
         return max(high - low for low, high in zip(self.low, self.high))
 
     @property
     def spacing(self) -> float:
-        """About how far neighbouring points of a surface lie apart, metres."""
+        """Approximate distance between neighbouring points on a surface, metres."""
         return self.extent / self.num_points**0.5
 
     @property
     def height(self) -> float:
-        """Side of the points' box along z, metres."""
+        """Side of the bounding box along z, metres."""
         return self.high[2] - self.low[2]
 
     @property
     def looks_too_large(self) -> bool:
-        """Whether the unit hardly is metres: rooms in millimetres or centimetres are far too high however dense they
-        are, and flat scenes too wide for their points."""
+        """Whether the unit is unlikely to be metres: rooms in millimetres or centimetres are far too high however dense
+        they are, and flat scenes too wide for their number of points."""
         is_tall = self.height >= max(_TALL_M, _TALL_SHARE * self.extent)
         return is_tall or self.height >= _HIGH_M or (self.extent >= _WIDE_M and self.spacing >= _SPARSE_M)
 
 
 def write_scene(path: Path, scene: Scene, labelled: bool = True, key: bytes = NO_KEY) -> SceneHeader:
-    """Write a scene so that it is there as a whole or not at all.
+    """Write a scene atomically.
 
     Args:
-        labelled: False leaves the labels out.
+        labelled: False omits the labels.
         key: 32 bytes for ``SceneHeader.key``.
 
     Raises:
@@ -144,7 +144,7 @@ def write_scene(path: Path, scene: Scene, labelled: bool = True, key: bytes = NO
 
 
 def read_header(path: Union[str, Path]) -> SceneHeader:
-    """The header of a scene file, once its length is seen to be right; the arrays are not looked at.
+    """The header of a scene file, after checking the file's length; the arrays are not read.
 
     Raises:
         UserError: the file is missing, cut off, damaged, or of another version.
@@ -157,14 +157,14 @@ def read_header(path: Union[str, Path]) -> SceneHeader:
 
 
 def read_scene(path: Union[str, Path], name: str, verify: bool = True) -> Scene:
-    """A scene whose arrays are read-only views of the file; semantic labels are copied where they take one byte.
+    """A scene whose arrays are read-only views of the file; one-byte semantic labels are copied.
 
     Args:
         name: of the scene.
         verify: compare the checksum, 1 ms for a million bytes.
 
     Raises:
-        UserError: as ``read_header``, or the arrays do not have their checksum.
+        UserError: as ``read_header``, or the checksum of the arrays does not match.
     """
     try:
         with open(path, "rb") as stream:
@@ -243,7 +243,7 @@ def _parsed(content: bytes, file_bytes: int, path: str) -> SceneHeader:
         )
     version = struct.unpack_from("<I", content, len(MAGIC))[0]
     body, checksum = content[: -_CHECKSUM.size], _CHECKSUM.unpack(content[-_CHECKSUM.size :])[0]
-    if version != VERSION:  # before the checksum, which may lie elsewhere in another version
+    if version != VERSION:  # before the checksum, which may be elsewhere in another version
         remedy = _UPGRADE if version == 1 else _REMEDY
         raise UserError(f"scene {path} is of version {version}, this program reads version {VERSION}; {remedy}")
     if zlib.crc32(body) != checksum:
@@ -264,18 +264,18 @@ def _unreadable(path: Union[str, Path], error: OSError) -> UserError:
 
 
 def scene_file(root: Union[str, Path], name: str) -> str:
-    """Where a store keeps the scene of this name."""
+    """Path of the scene of this name in a store."""
     return os.path.join(root, SCENES_FOLDER, name + SUFFIX)
 
 
 def list_file(root: Union[str, Path], split: str) -> str:
-    """Where a store keeps the names of a split's scenes."""
+    """Path of the list of a split's scene names in a store."""
     return os.path.join(root, f"{split}.txt")
 
 
 def store_is_centred(root: Union[str, Path]) -> bool:
-    """Whether all scenes of a store are centred, of all its splits: as its preparation has noted, else as their headers
-    say; what cannot be read counts for nothing until its own split is opened."""
+    """Whether all scenes in all splits of a store are centred: as recorded by its preparation, else according to their
+    headers; unreadable scenes are ignored until their own split is opened."""
     try:
         with open(os.path.join(root, RECORD_FILE), encoding="utf-8") as stream:
             noted = json.load(stream)["centred"]
@@ -293,10 +293,10 @@ def store_is_centred(root: Union[str, Path]) -> bool:
 
 
 def read_lines(path: Union[str, Path]) -> Optional[List[str]]:
-    """The lines of a text file without blanks around them and without empty ones; None where there is no such file.
+    """The stripped, non-empty lines of a text file; None if there is no such file.
 
     Raises:
-        UserError: it is there and cannot be read.
+        UserError: it exists but cannot be read.
     """
     try:
         with open(path, encoding="utf-8", errors="surrogateescape") as stream:
@@ -308,6 +308,6 @@ def read_lines(path: Union[str, Path]) -> Optional[List[str]]:
 
 
 def write_lines(path: Path, lines: List[str]) -> None:
-    """Write a text file that appears as a whole."""
+    """Write a text file atomically."""
     with atomic_file(path) as out:
         out.write("".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape"))

@@ -1,4 +1,4 @@
-"""Datasets of scenes: what every one of them is, and those in a prepared store, which has ``classes.txt``,
+"""Datasets of scenes: the base class, and those in a prepared store, which has ``classes.txt``,
 ``train.txt``, ``val.txt`` and ``scenes/NAME.scene``.
 """
 
@@ -26,32 +26,32 @@ from .scene_store import (
     store_is_centred,
 )
 
-_WIDE_VOXELS, _SPARSE_VOXELS = 5_000, 20  # beyond both, nearly every point is alone in its voxel and has no neighbours
+_WIDE_VOXELS, _SPARSE_VOXELS = 5_000, 20  # beyond both, nearly every point is alone in its voxel without neighbours
 
 
 class SceneDataset(Dataset):
-    """Scenes of points: ``read(index)`` gives a ``Scene``. ``ignore_label`` stands for no class and no instance."""
+    """Scenes of points: ``read(index)`` gives a ``Scene``. ``ignore_label`` means no class or no instance."""
 
     holds = "scenes"
     ignore_label = IGNORED
-    #: where its scenes lie: CENTRED if each is about the origin, else AS_GIVEN
+    #: where its scenes are: CENTRED if each is centred on the origin, else AS_GIVEN
     coordinates: str = AS_GIVEN
 
     def unit_notice(self, voxel_size_m: float) -> Optional[str]:
-        """What to say where voxels do not fit the unit of the coordinates; None: nothing, or nothing is known."""
+        """A warning if the voxel size does not suit the unit of the coordinates; None if fine or unknown."""
         return None
 
 
 class Scenes(SceneDataset):
-    """Any prepared store, with the class names that it was prepared with.
+    """Any prepared store, with its own class names.
 
-    A loader process receives the folder and the name of an index file; it maps each scene when it is read.
+    A loader process receives the folder and the name of an index file; it maps each scene on read.
     """
 
     dataset_name = "scenes"
 
     def __init__(self, data_path: Optional[str], split: str, cache_folder: Path) -> None:
-        """Open the list of ``split``; the index of its names goes to ``cache_folder``.
+        """Open the list of ``split``; the index of its names is kept in ``cache_folder``.
 
         Raises:
             UserError: the folder is not a store, the split or a scene is missing, or a scene has too many classes.
@@ -61,7 +61,7 @@ class Scenes(SceneDataset):
         class_names = self._class_names()
         names = self._names(split)
         headers = self._checked_headers(names, len(class_names))
-        #: where the scenes of the whole store lie, so that all its splits say the same: CENTRED if all do so
+        #: for the whole store, so that all its splits agree: CENTRED if all its scenes are
         self.coordinates = CENTRED if store_is_centred(self.root) else AS_GIVEN
         self._largest = max(zip(headers, names), key=lambda pair: pair[0].spacing)
         self._index = self._ensure_index(names, class_names, cache_folder)
@@ -77,7 +77,7 @@ class Scenes(SceneDataset):
         """Scene ``index``; its arrays are read-only views of the file.
 
         Raises:
-            UserError: the file is missing or damaged; its checksum is compared once in each process.
+            UserError: the file is missing or damaged; its checksum is verified once per process.
         """
         if self._verified is None:
             self._verified = bytearray(len(self))
@@ -101,7 +101,7 @@ class Scenes(SceneDataset):
         return len(self.class_names)
 
     def unit_notice(self, voxel_size_m: float) -> Optional[str]:
-        """What to say where voxels are far too small for the scenes, as those of scenes in millimetres are."""
+        """A warning if voxels are far too small for the scenes, as for scenes in millimetres."""
         header, name = self._largest
         extent, spacing = header.extent / voxel_size_m, header.spacing / voxel_size_m  # in voxels
         if extent < _WIDE_VOXELS or (spacing < _SPARSE_VOXELS and not header.looks_too_large):
@@ -154,7 +154,7 @@ class Scenes(SceneDataset):
         )
 
     def _checked_headers(self, names: List[str], num_classes: int) -> List[SceneHeader]:
-        """Read all headers: a store that is incomplete is told now and not after an hour."""
+        """Read all headers, so that an incomplete store is reported now and not after an hour."""
         headers = []
         for name in names:
             path = scene_file(self.root, name)
@@ -169,7 +169,7 @@ class Scenes(SceneDataset):
 
 
 class ScanNet(Scenes):
-    """ScanNet v2 as ``prepare scannet`` or ``prepare pth`` has written it, with the benchmark's twenty classes."""
+    """ScanNet v2 as written by ``prepare scannet`` or ``prepare pth``, with the benchmark's twenty classes."""
 
     dataset_name = "scannet"
 

@@ -1,4 +1,4 @@
-"""Points to voxels: ``sparse_quantize`` and ``sparse_collate``, named and meant as in MinkowskiEngine 0.5.
+"""Points to voxels: ``sparse_quantize`` and ``sparse_collate``, with the names and semantics of MinkowskiEngine 0.5.
 
 Source: C. Choy et al., "4D Spatio-Temporal ConvNets: Minkowski Convolutional Neural Networks", CVPR 2019, arXiv
 1904.08755, section 3.1, and the library's documentation of ``utils.quantization`` and ``utils.collation``.
@@ -15,7 +15,7 @@ from ...errors import UserError
 from ..compiled import compiled
 from .scene import IGNORED
 
-_KEY_BITS = 62  # of an int64, with a bit to spare for sums
+_KEY_BITS = 62  # of an int64, leaving a spare bit for sums
 _LIMITS = np.iinfo(np.int32)
 
 
@@ -29,32 +29,32 @@ def sparse_quantize(
     return_maps_only: bool = False,
     quantization_size: Union[None, float, Sequence[float], np.ndarray] = None,
 ) -> Any:
-    """Keep one point of each voxel: the first, and voxels in the order in which they first occur.
+    """Keep the first point of each voxel; voxels are in order of first occurrence.
 
     A voxel is ``floor(coordinates / quantization_size)``, also for negative coordinates. Features are those of the kept
-    point, not a mean. The label of a voxel is the one that all its points have, and ``ignore_label`` where they differ;
-    a point that is itself labelled ``ignore_label`` differs from one that has a class. MinkowskiEngine 0.5.4 means
-    this too, but puts the ``ignore_label`` of a conflict on the voxel whose number stands in the inverse map at the
-    conflicting voxel's number, which is another one as soon as an earlier point shared a voxel; that is not copied.
+    point, not a mean. The label of a voxel is the one shared by all its points, or ``ignore_label`` if they differ; a
+    point labelled ``ignore_label`` conflicts with one that has a class. MinkowskiEngine 0.5.4 intends the same, but
+    writes the ``ignore_label`` of conflicting voxel ``v`` to voxel ``inverse[v]``, which is a different one once an
+    earlier point has shared a voxel; that bug is not reproduced.
 
     Args:
-        coordinates: (N, D) of any real dtype, D from 1; without ``quantization_size`` in voxels.
+        coordinates: (N, D) of any real dtype, D at least 1; in voxels if ``quantization_size`` is not given.
         features: (N, C), any dtype.
         labels: (N,) integers.
         return_index: also return the map to the kept points.
         return_inverse: also return the map from points to voxels.
-        return_maps_only: return nothing but the map to the kept points, with ``return_inverse`` both maps.
-        quantization_size: edge of a voxel in the unit of ``coordinates``, one number or one for each dimension.
+        return_maps_only: return only the map to the kept points, or both maps with ``return_inverse``.
+        quantization_size: edge of a voxel in the unit of ``coordinates``, a scalar or one per dimension.
 
     Returns:
-        Of these M voxels, in this order, those that were asked for; alone where it is a single one:
-        coordinates int32 (M, D); features (M, C), if given; labels (M,) in the dtype of ``labels``, in int32 if that
-        cannot hold ``ignore_label``, if given; index int64 (M,), increasing; inverse int64 (N,), so that
+        Those requested of the following, in this order, for M voxels; not a tuple if only one: coordinates int32 (M,
+        D); features (M, C), if given; labels (M,) in the dtype of ``labels``, in int32 if that cannot hold
+        ``ignore_label``, if given; index int64 (M,), increasing; inverse int64 (N,), so that
         ``coordinates[inverse]`` are the voxels of all points.
 
     Raises:
         UserError: a size that is not positive, coordinates that are not finite or outside int32 as voxels.
-        ValueError: shapes that do not belong together.
+        ValueError: shapes that do not match.
     """
     coordinates = np.asarray(coordinates)
     _check_shapes(coordinates, features, labels)
@@ -77,10 +77,10 @@ def sparse_quantize(
 def sparse_collate(
     coords: Sequence[np.ndarray], feats: Sequence[np.ndarray], labels: Optional[Sequence[np.ndarray]] = None
 ) -> Tuple[np.ndarray, ...]:
-    """Join scenes into one batch, with the number of the scene in front of each voxel's coordinates.
+    """Collate scenes into one batch, with the scene number prepended to each voxel's coordinates.
 
     Args:
-        coords: (N_b, D) of each scene; numbers with a fraction are rounded down.
+        coords: (N_b, D) of each scene; fractional values are rounded down.
         feats: (N_b, C) of each scene.
         labels: (N_b,) of each scene. A scene may be empty.
 
@@ -89,7 +89,7 @@ def sparse_collate(
         common dtype of the scenes.
 
     Raises:
-        ValueError: no scene, or lengths and dimensions that do not belong together.
+        ValueError: no scenes, or lengths or dimensions that do not match.
         UserError: coordinates that are not finite or outside int32.
     """
     if not len(coords) or len(coords) != len(feats) or (labels is not None and len(labels) != len(coords)):
@@ -127,7 +127,7 @@ def discretize(coordinates: np.ndarray, size: Union[None, float, Sequence[float]
 
 
 def first_occurrences(rows: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
-    """Which integer rows occur for the first time, and which of those each row is equal to.
+    """The first occurrence of each distinct integer row, and which of those each row equals.
 
     Args:
         rows: (N, D) int32.
@@ -143,7 +143,7 @@ def first_occurrences(rows: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
 
 @compiled
 def _first_of_keys(keys, least_slots):
-    """``first_occurrences`` of keys: a hash table with linear probing that holds the numbers of the different keys."""
+    """``first_occurrences`` of keys, with a linear-probing hash table of the distinct keys' numbers."""
     bits = 4
     while 1 << bits < least_slots:
         bits += 1
@@ -169,7 +169,7 @@ def _first_of_keys(keys, least_slots):
 
 
 def common_labels(labels: np.ndarray, index: np.ndarray, inverse: np.ndarray, ignore_label: int) -> np.ndarray:
-    """The label that all points of a voxel have, else ``ignore_label``; (M,) for the maps of ``first_occurrences``."""
+    """The label shared by all points of a voxel, else ``ignore_label``; (M,) for the maps of ``first_occurrences``."""
     limits = np.iinfo(labels.dtype)
     kept = labels[index]
     if not limits.min <= ignore_label <= limits.max:
@@ -179,7 +179,7 @@ def common_labels(labels: np.ndarray, index: np.ndarray, inverse: np.ndarray, ig
 
 
 def voxel_means(features: np.ndarray, inverse: np.ndarray, num_voxels: int) -> np.ndarray:
-    """Mean of the features of each voxel's points, float32 (M, C), for the loader; sums are in float64."""
+    """Mean of the features of each voxel's points, float32 (M, C), for the loader; summed in float64."""
     means = np.zeros((num_voxels, features.shape[1]))
     counts = np.zeros(num_voxels, np.int64)
     _add_to_voxels(features, inverse, means, counts)
@@ -197,10 +197,10 @@ def _add_to_voxels(features, inverse, sums, counts):
 
 
 def _pack(rows: np.ndarray) -> np.ndarray:
-    """Number the cells of the rows' bounding box: keys int64 (N,), different for different rows.
+    """Number the cells of the rows' bounding box: keys int64 (N,), distinct for distinct rows.
 
-    A box with more cells than an int64 counts is made smaller: by the rank of a value among those that occur, of which
-    there are not more than rows.
+    A box with too many cells for an int64 is compacted by replacing each value by its rank among those that occur, of
+    which there are no more than rows.
     """
     columns = np.ascontiguousarray(rows.T, np.int64)  # (D, N): far faster along contiguous memory
     columns -= columns.min(axis=1)[:, None]

@@ -1,4 +1,4 @@
-"""Batches for PointGroup: what its losses read of instances, and the fields of the original.
+"""Batches for PointGroup: the instance fields that its losses need, and the fields of the original.
 
 Source: the data pipeline of the published program of L. Jiang et al., "PointGroup", CVPR 2020, arXiv 2004.01658.
 """
@@ -19,11 +19,11 @@ _SMALLEST_SHAPE = 128  # voxels along an axis
 
 
 def instance_fields(samples: Sequence[InstanceSample]) -> Dict[str, np.ndarray]:
-    """What losses and grouping read of a batch of N points, at least one, beside what ``data.samples.join`` makes.
+    """Fields needed by losses and grouping for a batch of N >= 1 points, besides those of ``data.samples.join``.
 
     Returns:
         ``xyz`` float32 (N, 3), metres; ``instance_labels`` int32 (N,), instance from 0 over all scenes, or -100; and
-        ``instance_centres`` float32 (N, 3), mean of the point's instance, -100 throughout where it has none.
+        ``instance_centres`` float32 (N, 3), mean of the point's instance, all -100 if it has none.
     """
     return {
         "xyz": np.concatenate([sample.scene.xyz for sample in samples]),
@@ -44,12 +44,12 @@ def _shifted_instances(samples: Sequence[InstanceSample]) -> np.ndarray:
 
 
 class VoxelMaps(NamedTuple):
-    """Where points lie.
+    """Voxelisation of points.
 
     Attributes:
-        voxel_locs: in the dtype of the points' (M, 1 + D), in the order in which their first points occur.
+        voxel_locs: (M, 1 + D) in the dtype of the points' coordinates, in the order of their first points.
         p2v_map: int32 (N,), the voxel of each point.
-        v2p_map: int32 (M, 1 + most points of a voxel): how many points, which ones in ascending order, then zeros.
+        v2p_map: int32 (M, 1 + most points of a voxel): number of points, their indices in ascending order, then zeros.
     """
 
     voxel_locs: np.ndarray
@@ -58,7 +58,7 @@ class VoxelMaps(NamedTuple):
 
 
 def voxelize(locs: np.ndarray) -> VoxelMaps:
-    """The voxels of points and the maps both ways.
+    """The voxels of points and the maps in both directions.
 
     Args:
         locs: integers (N, 1 + D) within int32, the number of the scene in column 0.
@@ -79,7 +79,7 @@ def _enter_members(p2v_map, table):
 
 
 def pool_to_voxels(features: paddle.Tensor, p2v_map: paddle.Tensor, num_voxels: int) -> paddle.Tensor:
-    """Mean of the features of each voxel's points, (M, C), with its gradient.
+    """Differentiable mean of the features of each voxel's points, (M, C).
 
     Args:
         features: floating (N, C).
@@ -87,7 +87,7 @@ def pool_to_voxels(features: paddle.Tensor, p2v_map: paddle.Tensor, num_voxels: 
     """
     channels = features.shape[1]
     if not features.shape[0]:
-        return features  # (0, C), and no kernel is asked to work on nothing
+        return features  # (0, C); kernels may not accept empty input
     rows = p2v_map.unsqueeze(1)
     sums = paddle.scatter_nd_add(paddle.zeros([num_voxels, channels], dtype=features.dtype), rows, features)
     ones = paddle.ones([features.shape[0]], dtype=features.dtype)
@@ -99,19 +99,19 @@ def collate_scenes(samples: Sequence[InstanceSample]) -> Dict[str, Any]:
     """A batch with the fields of the original; N points, M voxels, B scenes, I instances.
 
     Returns:
-        ``locs`` int64 (N, 4), number of the scene and voxel coordinates, in the order of the scenes;
-        ``voxel_locs`` int64 (M, 4), the different rows of ``locs`` in the order of their first points;
+        ``locs`` int64 (N, 4), scene number and voxel coordinates, in the order of the scenes;
+        ``voxel_locs`` int64 (M, 4), the distinct rows of ``locs`` in the order of their first points;
         ``p2v_map`` int32 (N,), row of ``voxel_locs`` of each point;
-        ``v2p_map`` int32 (M, 1 + most points of a voxel), number of points and which ones, then zeros;
+        ``v2p_map`` int32 (M, 1 + most points of a voxel), number of points and their indices, then zeros;
         ``locs_float`` float32 (N, 3), metres;
-        ``feats`` float32 (N, 3), colours in their range;
+        ``feats`` float32 (N, 3), colours in the configured range;
         ``labels`` int64 (N,), class or -100;
         ``instance_labels`` int64 (N,), instance from 0 to I - 1 over all scenes, or -100;
-        ``instance_info`` float32 (N, 9), mean, minimum and maximum (x, y, z each, metres) of the point's instance, -100
-        throughout where it has none;
+        ``instance_info`` float32 (N, 9), mean, minimum and maximum (x, y, z each, metres) of the point's instance, all
+        -100 if it has none;
         ``instance_pointnum`` int32 (I,), points of each instance;
         ``id`` list of B names;
-        ``offsets`` int32 (B + 1,), where each scene begins;
+        ``offsets`` int32 (B + 1,), where each scene starts;
         ``spatial_shape`` int64 (3,), voxels from 0 to the largest coordinate, at least 128.
     """
     scenes = [sample.scene for sample in samples]

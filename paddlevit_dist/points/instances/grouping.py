@@ -1,4 +1,4 @@
-"""PointGroup's clusters: points of one class and scene that hang together.
+"""PointGroup's clusters: connected points of the same class and scene.
 
 Source: L. Jiang et al., "PointGroup", CVPR 2020, arXiv 2004.01658, algorithm 1.
 """
@@ -13,18 +13,18 @@ import numpy as np
 from ...errors import UserError
 from ..compiled import compiled
 
-REACH = 2  # cells that a radius can span along one axis
-_FARTHEST_M = 1e3  # from the origin, of a point that can be in a cluster
-_KEY_LIMIT = 1 << 62  # of the numbers of cells, int64
+REACH = 2  # cells that the radius can span along one axis
+_FARTHEST_M = 1e3  # maximum distance from the origin of a point in a cluster
+_KEY_LIMIT = 1 << 62  # of cell numbers, int64
 
 
 class Clusters(NamedTuple):
     """Groups of points.
 
     Attributes:
-        cluster_of: int32 (S,), cluster of each member, ascending.
+        cluster_of: int32 (S,), cluster number of each member, ascending.
         points: int32 (S,), number of the point, ascending within a cluster.
-        offsets: int32 (clusters + 1,), where each cluster begins in ``points``.
+        offsets: int32 (clusters + 1,), where each cluster starts in ``points``.
     """
 
     cluster_of: np.ndarray
@@ -36,7 +36,7 @@ class Clusters(NamedTuple):
         return len(self.offsets) - 1
 
     def followed_by(self, other: "Clusters") -> "Clusters":
-        """Both, the other's clusters numbered after these."""
+        """Concatenate both, numbering the other's clusters after these."""
         return Clusters(
             np.concatenate([self.cluster_of, other.cluster_of + np.int32(self.number)]),
             np.concatenate([self.points, other.points]),
@@ -47,25 +47,25 @@ class Clusters(NamedTuple):
 def cluster_points(
     xyz: np.ndarray, classes: np.ndarray, scenes: np.ndarray, radius_m: float, smallest: int
 ) -> Clusters:
-    """Connected components of the points of each class and scene, those with at least ``smallest`` points.
+    """Connected components, of at least ``smallest`` points, of the points of each class and scene.
 
     Two points are connected if they are less than ``radius_m`` apart, in float32 as the original computes it. Clusters
-    are numbered by their smallest point, which is the order in which a breadth-first search from each point finds them.
+    are numbered by their smallest point, the order in which a breadth-first search from each point finds them.
 
-    The original lists at most 1,000 neighbours of a point, those with the smallest numbers and of whatever class; this
-    has no such limit. Below it the results are equal. Above it, where points have been shifted onto the centre of a
-    large object, the original's search leaves out points of the object or breaks it into pieces, depending on how the
-    points are numbered; here the object stays whole.
+    The original lists at most 1,000 neighbours of a point, those with the smallest indices, regardless of class; there
+    is no such limit here. Below it the results are identical. Above it, where points have been shifted onto the centre
+    of a large object, the original's search misses points of the object or breaks it into pieces, depending on the
+    order of the points; here the object stays whole.
 
     Args:
-        xyz: float32 (N, 3), metres. A point that is not finite, or more than 1 km from the origin, is in no cluster.
+        xyz: float32 (N, 3), metres. Points that are not finite or more than 1 km from the origin are in no cluster.
         classes: integers (N,), from 0.
         scenes: integers (N,), from 0.
         radius_m: of the ball around each point.
-        smallest: points of a cluster.
+        smallest: minimum points of a cluster.
 
     Raises:
-        UserError: so small a radius that its cells cannot be counted.
+        UserError: the radius is so small that its cells cannot be numbered.
     """
     xyz = np.ascontiguousarray(xyz, np.float32)
     chosen = np.flatnonzero((np.abs(xyz) < _FARTHEST_M).all(axis=1))
@@ -85,13 +85,13 @@ def cluster_points(
 
 
 def _cell_keys(xyz: np.ndarray, groups: np.ndarray, radius_m: float) -> Tuple[np.ndarray, np.ndarray]:
-    """A number for the cell of each point, so that neighbours along z follow one another, and the steps in these
-    numbers to the rows of cells that can hold a closer point."""
-    # The diagonal of a cell is a little shorter than the radius, by more than float32 rounds.
+    """A number for the cell of each point, consecutive along z, and the offsets in these numbers to the rows of cells
+    that can contain a point within the radius."""
+    # The diagonal of a cell is shorter than the radius by more than float32 rounding.
     edge = 0.999 * radius_m / math.sqrt(3)
     axes = [np.floor(column.astype(np.float64) / edge).astype(np.int64) for column in xyz.T]
     axes = [column - column.min() for column in axes]
-    # A margin on each side: no row of neighbours reaches round into the next row.
+    # A margin on each side, so that no row of neighbours wraps around into the next row.
     widths = [int(column.max()) + 1 + 2 * REACH for column in axes]
     if (int(groups.max()) + 1) * math.prod(widths) > _KEY_LIMIT:
         raise UserError(
@@ -111,12 +111,12 @@ def connect(cells: np.ndarray, starts: np.ndarray, xyz: np.ndarray, steps: np.nd
     """The component of each cell, named by the smallest cell in it, int64 (C,).
 
     Args:
-        cells: int64 (C,), ascending keys of the occupied cells; neighbours along z follow one another.
-        starts: int64 (C + 1,), where each cell's points begin in ``xyz``.
+        cells: int64 (C,), ascending keys of the occupied cells, consecutive along z.
+        starts: int64 (C + 1,), where each cell's points start in ``xyz``.
         xyz: float32 (N, 3), by cell.
-        steps: int64 (S,), key of the first cell in a row of 2 * REACH + 1 that are compared with one, minus the key of
-            that one; rows of smaller keys than its own are left out, they have met it already.
-        squared: the radius, squared; closer points are connected.
+        steps: int64 (S,), key of the first cell in a row of 2 * REACH + 1 that a cell is compared with, minus the key
+            of that cell; rows of smaller keys are left out, as they were compared before.
+        squared: the squared radius; closer points are connected.
     """
     return _connect(cells, starts, xyz, steps, np.float32(squared))
 
@@ -134,7 +134,7 @@ def _connect(cells, starts, xyz, steps, squared):
             other = candidate
             while other < len(cells) and cells[other] <= highest:
                 if other > cell:
-                    # The roots, with the way to them made shorter.
+                    # Find the roots, with path compression.
                     one = cell
                     while parents[one] != one:
                         parents[one] = parents[parents[one]]
@@ -158,20 +158,21 @@ def _connect(cells, starts, xyz, steps, squared):
                         if is_near:
                             parents[max(one, two)] = min(one, two)
                 other += 1
-    for cell in range(len(cells)):  # parents are smaller: each is a root's child by now
+    for cell in range(len(cells)):  # parents are smaller, so each parent already points to its root
         parents[cell] = parents[parents[cell]]
     return parents
 
 
 def _large_components(component: np.ndarray, numbers: np.ndarray, smallest: int) -> Clusters:
-    """Members by cluster; ``component`` (n,) names the components of the points ``numbers`` (n,), which ascend."""
+    """Members by cluster; ``component`` (n,) gives the components of the points ``numbers`` (n,), in ascending
+    order."""
     _, first, inverse, sizes = np.unique(component, return_index=True, return_inverse=True, return_counts=True)
     inverse = inverse.reshape(-1)
     is_large = sizes >= smallest
     rank = np.full(len(sizes), -1, np.int64)
     large = np.flatnonzero(is_large)
     rank[large[np.argsort(first[large])]] = np.arange(len(large))
-    cluster = rank[inverse]  # (n,), -1 for what is too small
+    cluster = rank[inverse]  # (n,), -1 if too small
     members = np.flatnonzero(cluster >= 0)
     members = members[np.argsort(cluster[members], kind="stable")]
     offsets = np.concatenate([[0], np.cumsum(np.bincount(cluster[members], minlength=len(large)))])
@@ -181,10 +182,10 @@ def _large_components(component: np.ndarray, numbers: np.ndarray, smallest: int)
 def proposal_ious(clusters: Clusters, instances: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     """Intersection over union of each cluster with each true instance, float32 (clusters, instances).
 
-    As the original: ``shared / (points + instance points - shared + 1e-5)``.
+    As in the original: ``shared / (points + instance points - shared + 1e-5)``.
 
     Args:
-        instances: integers (N,), true instance of each point, outside 0 .. I - 1 for none.
+        instances: integers (N,), true instance of each point; outside 0 .. I - 1 means none.
         sizes: integers (I,), points of each instance.
     """
     number = len(sizes)

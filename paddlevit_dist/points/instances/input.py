@@ -1,7 +1,7 @@
-"""What PointGroup reads of a scene: its augmentation, voxels, and where the instances lie.
+"""PointGroup's input from a scene: augmentation, voxels, and instance statistics.
 
 Source: the data pipeline of the published program of L. Jiang et al., "PointGroup", CVPR 2020, arXiv 2004.01658. Its
-evaluation turns and mirrors scenes at random too; ours takes them as they are, so that it gives the same result again.
+evaluation also rotates and mirrors scenes at random; ours leaves them unchanged, so that it is reproducible.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from ..data.samples import SceneSamples, View
 from ..data.scene import Scene
 from .instance_table import InstanceTable, instance_table, without_gaps
 
-_STEP_VOXELS = 32  # by which the crop gets narrower, for each try
+_STEP_VOXELS = 32  # by which the crop shrinks on each try
 _SLACK = 0.001
-_REFERENCE_SCALE = 50  # voxels per metre that the granularities and magnitudes are meant for
+_REFERENCE_SCALE = 50  # voxels per metre for which the granularities and magnitudes were chosen
 _ELASTIC = ((6, 40.0), (20, 160.0))  # granularity and magnitude of each pass, in voxels of that size
 
 
 class PlacedScene(NamedTuple):
-    """A scene whose points have places in voxels apart from their positions: only the places are distorted and moved.
+    """A scene with voxel coordinates besides its positions: only the former are distorted and moved.
 
     Attributes:
-        xyz: float64 (n, 3), voxels: what the steps after ``Placement`` change.
+        xyz: float64 (n, 3), in voxels: modified by the steps after ``Placement``.
         positions: float32 (n, 3), metres.
-        rgb: float32 (n, 3), in the range that is asked for.
+        rgb: float32 (n, 3), in the requested range.
         semantic, instance, name, offset: as in ``Scene``; ``instance`` in int32.
     """
 
@@ -44,11 +44,11 @@ class PlacedScene(NamedTuple):
 
 @dataclass(frozen=True)
 class Placement:
-    """Scale a ``Scene`` to voxels and its colours to their range: a ``PlacedScene``.
+    """Scale a ``Scene`` to voxels and its colours to their range, giving a ``PlacedScene``.
 
     Args:
         scale: voxels per metre.
-        color_range: what colours of 0 and 255 become.
+        color_range: what 0 and 255 are mapped to.
     """
 
     scale: float
@@ -65,7 +65,7 @@ class Placement:
 
 @dataclass(frozen=True)
 class ToOrigin:
-    """Move the least coordinate along each axis to 0."""
+    """Shift the minimum along each axis to 0."""
 
     def __call__(self, scene: PlacedScene, generator: Optional[np.random.Generator]) -> PlacedScene:
         moved = scene.xyz.copy()
@@ -76,7 +76,7 @@ class ToOrigin:
 
 @dataclass(frozen=True)
 class BoxCrop:
-    """``crop`` of a scene that has more than ``max_points``."""
+    """``crop`` a scene that has more than ``max_points``."""
 
     max_points: int
     full_scale: int
@@ -91,19 +91,19 @@ class BoxCrop:
 def crop(
     xyz: np.ndarray, max_points: int, full_scale: int, generator: np.random.Generator
 ) -> Tuple[np.ndarray, np.ndarray]:
-    """Move the scene at random behind a box until at most ``max_points`` points are inside.
+    """Shift the scene at random relative to a box until at most ``max_points`` points are inside.
 
-    Each try draws three numbers; after it the box, ``full_scale`` voxels wide at first, is 32 voxels narrower in x and
-    y. A scene that has few enough points stays whole, however large it is.
+    Each try draws three numbers, then shrinks the box, initially ``full_scale`` voxels wide, by 32 voxels in x and y. A
+    scene with few enough points is kept whole, however large it is.
 
-    A box that would leave nothing, for which the original has no rule, ends the search: of the points of the try before
-    it, ``max_points`` are chosen at random.
+    A box that would leave nothing, a case that the original does not handle, ends the search: ``max_points`` points of
+    the previous try are chosen at random.
 
     Args:
         xyz: float (n, 3), voxels, none negative.
 
     Returns:
-        The moved points (n, 3), which are not negative where they are kept, and which to keep, bool (n,).
+        The moved points (n, 3), non-negative where kept, and which to keep, bool (n,).
     """
     moved, kept = xyz, np.ones(len(xyz), bool)
     extent = np.array([np.ptp(column) if len(column) else 0.0 for column in xyz.T])
@@ -125,15 +125,15 @@ def crop(
 
 
 def steps_of(points: Any, scale: float, is_training: bool) -> Tuple[Step, ...]:
-    """What the keys below POINTS say is done to a scene, in the order of the published program, for ``scale`` voxels
-    per metre; an evaluation has nothing random and the whole scene."""
+    """The steps configured under POINTS, in the order of the published program, for ``scale`` voxels per metre;
+    evaluation has no randomness and keeps the whole scene."""
     keys, color_range = points.INSTANCES, tuple(points.COLOR_RANGE)
     turn = Turn(2, 2.0 * math.pi if keys.ROTATION else 0.0, both_ways=False)
     passes = [
         (max(granularity * scale // _REFERENCE_SCALE, 1), magnitude * scale / _REFERENCE_SCALE)
         for granularity, magnitude in _ELASTIC
     ]
-    # The original's colours go from -1 to 1.
+    # The original's colours range from -1 to 1.
     noise = ColorNoise(keys.COLOR_NOISE * (color_range[1] - color_range[0]) / 2)
     crops = is_training and points.MAX_POINTS is not None
     steps = [
@@ -148,13 +148,13 @@ def steps_of(points: Any, scale: float, is_training: bool) -> Tuple[Step, ...]:
 
 
 class InstanceSample(NamedTuple):
-    """A scene of n points as the network reads it.
+    """A scene of n points as network input.
 
     Attributes:
-        scene: its positions in metres, mapped but not distorted; its colours float32, in the range that is asked for;
-            its instances int32, from 0 without gaps, or -100.
-        views: its voxels, from 0; a single view.
-        table: where the instances lie.
+        scene: positions in metres, mapped but not distorted; colours float32, in the requested range; instances int32,
+            contiguous from 0, or -100.
+        views: its voxels, starting at 0; a single view.
+        table: statistics of the instances.
     """
 
     scene: Scene
@@ -169,10 +169,10 @@ class InstanceSample(NamedTuple):
 
 @dataclass(frozen=True)
 class InstanceSamples(SceneSamples):
-    """Scenes as PointGroup reads them.
+    """Scenes as PointGroup's input.
 
     Args:
-        use_positions: voxels show the positions of their points beside the colours.
+        use_positions: add the points' positions to the features, after the colours.
         notices: lines for the log.
     """
 
@@ -181,7 +181,7 @@ class InstanceSamples(SceneSamples):
 
     def voxelized(self, scene: PlacedScene) -> InstanceSample:
         shown = np.concatenate([scene.rgb, scene.positions], axis=1) if self.use_positions else scene.rgb  # (n, 6 or 3)
-        view = self.view(scene.xyz.astype(np.int32), lambda points: shown[points])  # none is negative: this rounds down
+        view = self.view(scene.xyz.astype(np.int32), lambda points: shown[points])  # non-negative, so this rounds down
         instance = without_gaps(scene.instance)
         return InstanceSample(
             Scene(scene.positions, scene.rgb, scene.semantic, instance, scene.name, scene.offset),

@@ -1,4 +1,4 @@
-"""Where the instances of a scene lie, and their numbers without gaps, as PointGroup's losses read them.
+"""Statistics of a scene's instances, and contiguous numbering of them, as PointGroup's losses need.
 
 Source: the data pipeline of the published program of L. Jiang et al., "PointGroup", CVPR 2020, arXiv 2004.01658.
 """
@@ -14,33 +14,31 @@ from ..data.scene import IGNORED
 
 
 class InstanceTable(NamedTuple):
-    """Where the instances of a scene lie.
-
-    Attributes:
-        rows: float32 (instances, 9): mean, minimum and maximum (x, y, z each, metres) of each instance's points.
-        sizes: int32 (instances,), points of each.
+    """Statistics of a scene's instances. Attributes:
+    rows: float32 (instances, 9): mean, minimum and maximum (x, y, z each, metres) of each instance's points.
+    sizes: int32 (instances,), points of each.
     """
 
     rows: np.ndarray
     sizes: np.ndarray
 
     def of_points(self, instance: np.ndarray, columns: int = 9) -> np.ndarray:
-        """The first columns for the instance that each point belongs to, -100 throughout where it belongs to none.
+        """The first columns for the instance that each point belongs to, all -100 if it belongs to none.
 
         Args:
-            instance: integers (n,), as ``instance_table`` was given.
+            instance: integers (n,), as passed to ``instance_table``.
 
         Returns:
             float32 (n, columns).
         """
-        last = np.full((1, columns), IGNORED, np.float32)  # where -1 points to
+        last = np.full((1, columns), IGNORED, np.float32)  # selected by index -1
         return np.concatenate([self.rows[:, :columns], last])[np.maximum(instance, -1)]
 
 
 def without_gaps(instance: np.ndarray) -> np.ndarray:
-    """Instance numbers from 0 on, after some instances have lost all their points.
+    """Renumber instances contiguously from 0, after some have lost all their points.
 
-    As the original does it: the largest number moves into the lowest gap, until there is none.
+    As in the original: the largest number moves into the lowest gap, until there are no gaps.
 
     Args:
         instance: integers (n,), -100 for none.
@@ -63,9 +61,9 @@ def without_gaps(instance: np.ndarray) -> np.ndarray:
 
 
 def instance_table(xyz: np.ndarray, instance: np.ndarray) -> InstanceTable:
-    """Mean, minimum, maximum and number of points of each instance; the numbers have no gaps.
+    """Mean, minimum, maximum and number of points of each instance; numbers must be contiguous.
 
-    A scene without instances has no sizes. (The original reports -99 instances there.)
+    A scene without instances has no sizes. (The original reports -99 instances then.)
 
     Args:
         xyz: float (n, 3).
@@ -81,7 +79,7 @@ def instance_table(xyz: np.ndarray, instance: np.ndarray) -> InstanceTable:
 
 @compiled
 def _gather_instances(xyz, instance, rows, sizes):
-    """Sums, minima and maxima into the rows."""
+    """Accumulate sums, minima and maxima into the rows."""
     for n in range(len(xyz)):
         if instance[n] >= 0:
             row = rows[instance[n]]
@@ -94,8 +92,8 @@ def _gather_instances(xyz, instance, rows, sizes):
 
 
 def compile_loop() -> None:
-    """Compile, or load, the loop of ``instance_table``: once, for all processes that are forked from this one."""
+    """Compile or load the loop of ``instance_table``: once, for all processes forked from this one."""
     xyz, instance = np.zeros((1, 3), np.float32), np.zeros(1, np.int32)
     instance_table(xyz, instance)
-    xyz.flags.writeable = False  # as those of a file are: numba compiles for each kind of array
+    xyz.flags.writeable = False  # like arrays from a file: numba compiles for each kind of array
     instance_table(xyz, instance)

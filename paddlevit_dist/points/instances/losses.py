@@ -1,4 +1,4 @@
-"""PointGroup's losses over points, as sums.
+"""PointGroup's losses, as sums over points.
 
 Source: L. Jiang et al., "PointGroup", CVPR 2020, arXiv 2004.01658, equations 1, 2 and 4.
 """
@@ -17,17 +17,17 @@ _SHORTEST_M = 1e-3
 def offset_losses(
     offsets: paddle.Tensor, xyz: paddle.Tensor, centres: paddle.Tensor, instances: paddle.Tensor
 ) -> Tuple[paddle.Tensor, paddle.Tensor]:
-    """How far offsets are from those to the centres (L1), and minus the cosine of the angle between both; sums over the
+    """L1 distance of the offsets to the true ones, and minus the cosine of the angle between both; summed over the
     points that belong to an instance.
 
-    An offset shorter than a millimetre has its direction in proportion to its length. In the original, which divides by
-    the length whatever it is, a single point whose features are all 0 can send a gradient of 1e8 through the network.
+    The direction of an offset shorter than a millimetre is scaled by its length. The original always divides by the
+    length, so that a single point with all-zero features can send a gradient of 1e8 through the network.
 
     Args:
         offsets: float32 (P, 3), metres, predicted.
         xyz: float32 (P, 3), metres.
         centres: float32 (P, 3), metres, mean of the point's instance.
-        instances: integers (P,), below 0 for points without one.
+        instances: integers (P,), negative for points without one.
     """
     valid = (instances >= 0).astype("float32")  # (P,)
     truth = centres - xyz
@@ -38,7 +38,7 @@ def offset_losses(
 
 
 def _length(vectors: paddle.Tensor) -> paddle.Tensor:
-    """(P, 1); what is added keeps the gradient of a vector of length 0 finite and is lost in any other."""
+    """(P, 1); the epsilon keeps the gradient of a zero vector finite and is rounded away in any other."""
     return paddle.sqrt((vectors * vectors).sum(axis=-1, keepdim=True) + 1e-20)
 
 

@@ -1,6 +1,6 @@
-"""Average precision of instances, from the matches of predictions with the truth in each scene; IoU of classes.
+"""Average precision of instances, from matching predictions with the truth in each scene; IoU of classes.
 
-The rules are those of ScanNet's benchmark. Scenes of all ranks are put together before anything is divided.
+The rules are those of ScanNet's benchmark. Scenes of all ranks are pooled before any division.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ...parallel import all_gather
 from ..segmentation.metrics import SemanticMetrics
 
 IOU_THRESHOLDS = np.append(np.arange(0.5, 0.95, 0.05), 0.25)
-SMALLEST_INSTANCE = 100  # points; smaller predictions are dropped, smaller true instances neither found nor missed
+SMALLEST_INSTANCE = 100  # points; smaller predictions are dropped, smaller true instances are not counted
 _AT_50, _AT_25 = (int(np.argmin(np.abs(IOU_THRESHOLDS - iou))) for iou in (0.5, 0.25))
 _MEAN_OF = [position for position in range(len(IOU_THRESHOLDS)) if position != _AT_25]
 
@@ -23,9 +23,9 @@ class Prediction(NamedTuple):
     """One predicted instance.
 
     Attributes:
-        class_number: from 0; what is outside the evaluated classes is left out.
-        confidence: larger is surer.
-        points: int64 (n,), the numbers of its points within the scene, each once.
+        class_number: from 0; predictions outside the evaluated classes are ignored.
+        confidence: higher is more confident.
+        points: int64 (n,), unique indices of its points within the scene.
     """
 
     class_number: int
@@ -34,15 +34,15 @@ class Prediction(NamedTuple):
 
 
 class MatchTable(NamedTuple):
-    """What one scene, or several together, contribute to average precision.
+    """The contribution of one or more scenes to average precision.
 
     Attributes:
         class_numbers: int16 (M,), of each scored decision.
-        thresholds: int8 (M,), position in ``IOU_THRESHOLDS``.
+        thresholds: int8 (M,), index into ``IOU_THRESHOLDS``.
         scores: float64 (M,), confidence.
-        is_right: bool (M,), an instance found, or a false alarm.
+        is_right: bool (M,), true positive or false positive.
         missed: int64 (classes, thresholds), true instances that were not found.
-        num_true: int64 (classes,), true instances that are large enough.
+        num_true: int64 (classes,), sufficiently large true instances.
     """
 
     class_numbers: np.ndarray
@@ -59,7 +59,7 @@ class MatchTable(NamedTuple):
 
     @classmethod
     def joined(cls, tables: Sequence["MatchTable"]) -> "MatchTable":
-        """All decisions, and the sums of what is counted; at least one table."""
+        """Concatenate the decisions and sum the counts of one or more tables."""
         columns = list(zip(*tables))
         return cls(*(np.concatenate(column) for column in columns[:4]), *(sum(column) for column in columns[4:]))
 
@@ -67,16 +67,16 @@ class MatchTable(NamedTuple):
 def match_scene(
     true_class: np.ndarray, true_instance: np.ndarray, predictions: Sequence[Prediction], num_classes: int
 ) -> MatchTable:
-    """Compare the predictions of one scene with its true instances.
+    """Match the predictions of one scene with its true instances.
 
-    Predictions are taken in the order given: of several that overlap a true instance enough, the first one finds it and
-    the others are false alarms (the instance keeps the highest of their scores, the false alarm has the lower one).
-    A prediction that overlaps nothing enough is a false alarm too, unless the share of its points that lie on void or
-    on true instances of its class that are too small is above the threshold.
+    Predictions are taken in the order given: if several overlap a true instance enough, the first one finds it and the
+    others are false positives (the instance keeps the highest of their scores, the false positive gets the lower one).
+    A prediction that overlaps nothing enough is a false positive too, unless the fraction of its points on void or on
+    true instances of its class that are too small exceeds the threshold.
 
     Args:
         true_class: integers (N,), evaluated class of each point; anything outside 0 .. num_classes - 1 is void.
-        true_instance: integers (N,); points of the same class and number are one instance.
+        true_instance: integers (N,); points of the same class and number form one instance.
     """
     truth = _Truth(true_class, true_instance, num_classes)
     table = MatchTable.empty(num_classes)
@@ -99,12 +99,12 @@ def match_scene(
 
 
 class _Candidate(NamedTuple):
-    """A prediction beside the true instances of its class.
+    """A prediction compared with the true instances of its class.
 
     Attributes:
         confidence: as predicted.
         iou: float64 (instances of the class,).
-        ignored: share of its points on void or on instances of its class that are too small.
+        ignored: fraction of its points on void or on instances of its class that are too small.
     """
 
     confidence: float
@@ -113,7 +113,7 @@ class _Candidate(NamedTuple):
 
 
 class _Truth:
-    """The true instances of a scene, numbered by class and then by their own number."""
+    """The true instances of a scene, sorted by class, then by their own number."""
 
     def __init__(self, true_class: np.ndarray, true_instance: np.ndarray, num_classes: int) -> None:
         true_class = np.asarray(true_class, np.int64)
@@ -139,7 +139,7 @@ class _Truth:
 
 
 def _decide(candidates: Sequence[_Candidate], sizes: np.ndarray, threshold: float) -> "tuple[list, int]":
-    """(score, is right) of each decision in one class at one threshold, and the number of instances missed."""
+    """(score, is right) of each decision for one class and threshold, and the number of missed instances."""
     decisions = []
     missed = 0
     is_taken = [False] * len(candidates)
@@ -150,7 +150,7 @@ def _decide(candidates: Sequence[_Candidate], sizes: np.ndarray, threshold: floa
                 continue
             if best is None:
                 best = candidate.confidence
-                is_taken[number] = True  # a later instance cannot be found by it; a false alarm still may be
+                is_taken[number] = True  # it cannot find a later instance; it may still be a false positive
             else:
                 decisions.append((min(best, candidate.confidence), False))
                 best = max(best, candidate.confidence)
@@ -167,7 +167,7 @@ def _decide(candidates: Sequence[_Candidate], sizes: np.ndarray, threshold: floa
 def average_precisions(table: MatchTable) -> np.ndarray:
     """Average precision of each class and threshold, float64 (classes, thresholds).
 
-    NaN for a class without a true instance of sufficient size, 0 for one without a prediction.
+    NaN for a class without a sufficiently large true instance, 0 for one without predictions.
     """
     result = np.full(table.missed.shape, np.nan)
     for number, position in np.ndindex(*result.shape):
@@ -180,7 +180,7 @@ def average_precisions(table: MatchTable) -> np.ndarray:
 
 
 def ap(precisions: np.ndarray) -> np.ndarray:
-    """Mean over the thresholds 0.5 to 0.9 of each class, (classes,), from ``average_precisions``."""
+    """Mean of each class over the thresholds 0.5 to 0.9, (classes,), from ``average_precisions``."""
     return precisions[:, _MEAN_OF].mean(axis=1)
 
 
@@ -195,19 +195,19 @@ def ap25(precisions: np.ndarray) -> np.ndarray:
 
 
 def mean_over_classes(per_class: np.ndarray) -> float:
-    """Mean over the classes that have a value, 0 if none has."""
+    """Mean over the classes that have a value, 0 if none do."""
     values: List[float] = per_class[~np.isnan(per_class)].tolist()
     return float(np.mean(values)) if values else 0.0
 
 
 def _average_precision(scores: np.ndarray, is_right: np.ndarray, missed: int) -> float:
-    """Area below the curve of precision over recall, by the benchmark's rule: precision at each distinct score times
-    half the distance of the recalls at its two neighbours, with an artificial last point of precision 1, recall 0."""
+    """Area under the precision-recall curve, by the benchmark's rule: precision at each distinct score times half the
+    difference between the recalls of its two neighbours, with an extra last point of precision 1, recall 0."""
     if not len(scores):
         return 0.0
     order = np.argsort(scores, kind="stable")
-    _, first = np.unique(scores[order], return_index=True)  # decisions from there on have at least that score
-    below = np.concatenate([[0], np.cumsum(is_right[order])])[first]  # right ones that a higher threshold loses
+    _, first = np.unique(scores[order], return_index=True)  # all from there on have at least that score
+    below = np.concatenate([[0], np.cumsum(is_right[order])])[first]  # true positives below the score
     found = np.count_nonzero(is_right) - below
     precision = np.append(found / (len(scores) - first), 1.0)
     recall = np.append(found / (np.count_nonzero(is_right) + missed), 0.0)
@@ -216,11 +216,11 @@ def _average_precision(scores: np.ndarray, is_right: np.ndarray, missed: int) ->
 
 
 class InstanceMetrics(Metrics):
-    """Match tables of scenes, which ``compute`` gathers from all ranks, and the counts of the semantic metrics.
+    """Match tables of scenes, gathered from all ranks by ``compute``, and the counts of the semantic metrics.
 
     Args:
         class_names: one per semantic class.
-        instance_classes: those of them that have instances, in any order; all others are void to the matching.
+        instance_classes: those that have instances, in any order; all others are void for matching.
     """
 
     def __init__(self, class_names: List[str], instance_classes: Sequence[int]) -> None:
@@ -237,9 +237,9 @@ class InstanceMetrics(Metrics):
         """Add one scene.
 
         Args:
-            true_class: integers (N,), semantic class of each point, any other number where it has none.
-            true_instance: integers (N,), below 0 for points of no instance. All points of an instance count for the
-                class of its first point, as in the ground truth that PointGroup writes.
+            true_class: integers (N,), semantic class of each point, any other number if it has none.
+            true_instance: integers (N,), negative for none. All points of an instance are assigned the class of its
+                first point, as in the ground truth that PointGroup writes.
             predictions: with semantic classes.
         """
         position = {number: place for place, number in enumerate(self.instance_classes)}
@@ -248,12 +248,12 @@ class InstanceMetrics(Metrics):
         self.tables.append(match_scene(places, true_instance, renumbered, len(self.instance_classes)))
 
     def update_semantic(self, predictions: Any, labels: Any, loss: Any) -> None:
-        """Add points, as ``SemanticMetrics.update``."""
+        """Add points, as in ``SemanticMetrics.update``."""
         self.semantic.update(predictions, labels, loss)
         self.state = self.semantic.state
 
     def compute(self, state: Dict[str, Any]) -> Dict[str, float]:
-        """AP, AP50 and AP25 as shares, mean and for each class that occurs, and the semantic values. Every rank must
+        """AP, AP50 and AP25 as fractions, mean and per class that occurs, plus the semantic metrics. Every rank must
         call this."""
         gathered = all_gather(MatchTable.joined(self.tables))
         precisions = average_precisions(MatchTable.joined(gathered))  # (instance classes, thresholds)
@@ -272,7 +272,7 @@ class InstanceMetrics(Metrics):
 
 
 def _class_of_instance(true_class: np.ndarray, true_instance: np.ndarray, position: Dict[int, int]) -> np.ndarray:
-    """Place among the instance classes of each point, -1 for void; int64 (N,)."""
+    """Index of each point's class among the instance classes, -1 for void; int64 (N,)."""
     places = np.full(len(true_class), -1, np.int64)
     members = np.flatnonzero(true_instance >= 0)
     if len(members):

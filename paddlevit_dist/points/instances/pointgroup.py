@@ -1,4 +1,4 @@
-"""PointGroup as a whole: classes and offsets of points, clusters of them, and a score for every cluster.
+"""The complete PointGroup: classes and offsets of points, their clusters, and a score for every cluster.
 
 Source: L. Jiang et al., "PointGroup: Dual-Set Point Grouping for 3D Instance Segmentation", CVPR 2020, arXiv
 2004.01658.
@@ -28,12 +28,12 @@ from .batches import pool_to_voxels
 from .grouping import Clusters, cluster_points
 from .proposals import voxelize_clusters
 
-_EPSILON = 1e-4  # of every batch normalisation; the momentum is 0.1 in PyTorch's sense
+_EPSILON = 1e-4  # for every batch normalisation; momentum is 0.1 in PyTorch's convention
 NUM_LEVELS = 7
 
 
 class ResidualBlock(nn.Layer):
-    """Two convolutions, each after normalisation and ReLU, beside a shortcut."""
+    """Two convolutions, each preceded by normalisation and ReLU, with a shortcut."""
 
     def __init__(self, in_channels: int, out_channels: int):
         super().__init__()
@@ -53,7 +53,7 @@ class ResidualBlock(nn.Layer):
 
 
 class UBlock(nn.Layer):
-    """One level of the U-Net and, inside it, all deeper ones.
+    """One level of the U-Net, containing all deeper ones.
 
     Args:
         widths: channels of this level and of those below it.
@@ -90,15 +90,15 @@ def _blocks(channels: Sequence[int]) -> nn.Sequential:
 
 
 class PointGroupBackbone(SparseNetwork):
-    """U-Net of seven levels, semantic scores and offsets to the centre of a point's instance.
+    """Seven-level U-Net, semantic scores and offsets to the centre of a point's instance.
 
-    The original's strided convolution drops voxels at an odd upper border of its grid; this one keeps them.
+    The original's strided convolution drops voxels at the upper border of a grid of odd size; this one keeps them.
 
     Args:
         num_classes: semantic classes.
-        in_channels: of the voxel features; 6 are colour and position.
+        in_channels: of the voxel features; 6 for colour and position.
         width: channels of the first level, ``m`` in the paper's code; level i has i times as many.
-        repeats: residual blocks of a level on each way.
+        repeats: residual blocks of a level in each direction.
     """
 
     classifier_layers = ("linear",)
@@ -121,7 +121,7 @@ class PointGroupBackbone(SparseNetwork):
     def forward(
         self, x: SparseTensor, inverse: Optional[paddle.Tensor] = None
     ) -> Tuple[paddle.Tensor, paddle.Tensor, paddle.Tensor]:
-        """Features, semantic scores and offsets of the points, or of the voxels without ``inverse``.
+        """Features, semantic scores and offsets of the points, or of the voxels if ``inverse`` is None.
 
         Args:
             x: voxels.
@@ -135,13 +135,13 @@ class PointGroupBackbone(SparseNetwork):
         return features, self.linear(features), self.offset_linear(self.offset(features))
 
     def reset_classifier(self, num_classes: int) -> None:
-        """Replace the semantic head by a fresh one."""
+        """Replace the semantic head with a new one."""
         self.num_classes = num_classes
         self.linear = nn.Linear(self.width, num_classes)
 
 
 class PointGroupNetwork(PointGroupBackbone):
-    """The backbone and the parts that score clusters: a U-Net of two levels over the voxels of each cluster."""
+    """The backbone plus the score branch: a two-level U-Net over the voxels of each cluster."""
 
     def __init__(self, num_classes: int = 20, in_channels: int = 6, width: int = 16, repeats: int = 2):
         super().__init__(num_classes, in_channels, width, repeats)
@@ -150,7 +150,7 @@ class PointGroupNetwork(PointGroupBackbone):
         self.score_linear = nn.Linear(width, 1)
 
     def score_features(self, clusters: SparseTensor) -> paddle.Tensor:
-        """Features (N, width) of the clusters' voxels, from which the largest of each cluster is scored.
+        """Features (N, width) of the clusters' voxels, to be max-pooled over each cluster for scoring.
 
         Args:
             clusters: features (N, width), the cluster's number in column 0 of the coordinates.
@@ -162,17 +162,17 @@ _STAND_IN_POINTS = 50
 
 
 class Grouping(NamedTuple):
-    """Where the points of a batch lie, and how they are grouped.
+    """Positions of a batch's points, and how to group them.
 
     Attributes:
         xyz: float32 (P, 3), metres.
         scenes: integers (P,), scene of each point.
         is_thing: bool (classes,), whether a class has instances.
-        radius_m: points of a class that are closer belong together.
+        radius_m: points of a class closer than this are grouped together.
         smallest: minimum points of a cluster.
-        grid: voxels along the cube in which a cluster is scored.
-        scale: most voxels per metre in that cube.
-        shares: float (3,) from 0 to 1, where small clusters lie in their cubes.
+        grid: side in voxels of the cube in which a cluster is scored.
+        scale: maximum voxels per metre in that cube.
+        shares: float (3,) from 0 to 1, placement of small clusters in their cubes.
     """
 
     xyz: np.ndarray
@@ -186,15 +186,15 @@ class Grouping(NamedTuple):
 
 
 class PointGroupOutput(NamedTuple):
-    """What the network says of P points.
+    """Network output for P points.
 
     Attributes:
         semantic_scores: float32 (P, classes), logits.
         offsets: float32 (P, 3), metres to the centre of the point's instance.
-        clusters: None where nothing was to be grouped. Those of the original positions come before those of the
-            shifted ones; their points are numbers among the P.
-        scores: (clusters,), logits; None without a cluster. In training it is a single 0 then that depends on the score
-            branch: in the loss it gives gradients of 0, and lets a rank take part in the others' backward pass.
+        clusters: None if grouping was off. Those of the original positions precede those of the shifted ones; their
+            points are indices into the P.
+        scores: (clusters,), logits; None without clusters. In training it is then a single 0 that depends on the score
+            branch: it contributes zero gradients to the loss, and lets a rank take part in the others' backward pass.
     """
 
     semantic_scores: paddle.Tensor
@@ -204,7 +204,7 @@ class PointGroupOutput(NamedTuple):
 
 
 class PointGroup(PointGroupNetwork):
-    """The network whose ``forward`` does everything, as data-parallel training needs it.
+    """The network, with everything done in ``forward``, as data-parallel training requires.
 
     Args:
         num_classes, in_channels, width, repeats: as ``PointGroupBackbone``.
@@ -217,7 +217,7 @@ class PointGroup(PointGroupNetwork):
 
         Args:
             x: voxels (M, in_channels).
-            inverse: integers (P,), the voxel of each point; None: points are voxels.
+            inverse: integers (P,), the voxel of each point; None if points are voxels.
         """
         features, semantic_scores, offsets = super().forward(x, inverse)
         if grouping is None:
@@ -238,8 +238,8 @@ class PointGroup(PointGroupNetwork):
         grouping: Grouping,
         heads: Tuple[paddle.Tensor, ...],
     ) -> Optional[paddle.Tensor]:
-        """A logit for each cluster, (clusters,), from the features (P, width) of its points; None for no cluster in
-        evaluation. ``heads`` are outputs whose backward pass is to wait for the scores'."""
+        """A logit for each cluster, (clusters,), from the features (P, width) of the points; None without clusters in
+        evaluation. ``heads`` are outputs whose backward pass must wait for that of the scores."""
         if clusters.number:
             return self._scores_of(features, clusters, grouping, heads)
         if not self.training:
@@ -258,22 +258,22 @@ class PointGroup(PointGroupNetwork):
         pooled = pool_to_voxels(members, paddle.to_tensor(voxels.voxel_of), len(voxels.coordinates))
         pooled = _After.apply(pooled, *heads)
         of_voxels = self.score_features(SparseTensor(pooled, voxels.coordinates, num_scenes=clusters.number))
-        # The largest over a cluster's voxels is the largest over its points, and a voxel of many points is not a tie.
+        # The max over a cluster's voxels equals the max over its points, and a voxel of many points is not a tie.
         cluster_of = paddle.to_tensor(voxels.coordinates[:, 0])
         largest = paddle.geometric.segment_max(of_voxels, cluster_of)  # (clusters, width)
         return self.score_linear(largest).squeeze(-1)
 
 
 def _stand_in(num_points: int) -> Clusters:
-    """A cluster in place of none, of the first points: a rank without clusters goes through the score branch with it,
-    where the others exchange statistics, and its score counts nothing."""
+    """A dummy cluster of the first points: a rank without clusters runs it through the score branch, where the others
+    exchange statistics, and its score is ignored."""
     number = min(num_points, _STAND_IN_POINTS)
     offsets = np.array([0, number], np.int32)
     return Clusters(np.zeros(number, np.int32), np.arange(number, dtype=np.int32), offsets)
 
 
 def group(semantic_scores: paddle.Tensor, offsets: paddle.Tensor, grouping: Grouping) -> Clusters:
-    """Clusters of the points of things: of where they are, and of where their offsets lead; on the host."""
+    """Clusters of thing points, by their positions and by their shifted positions; on the host."""
     classes = semantic_scores.detach().argmax(axis=-1).numpy()
     things = np.flatnonzero(grouping.is_thing[classes])
     places = grouping.xyz[things]
@@ -287,10 +287,10 @@ def group(semantic_scores: paddle.Tensor, offsets: paddle.Tensor, grouping: Grou
 
 
 class _After(paddle.autograd.PyLayer):
-    """The first tensor unchanged, as if it depended on the others.
+    """Return the first tensor unchanged, but dependent on the others in the graph.
 
-    The backward pass then comes to the others when it has finished with what follows here, on every rank, whatever the
-    loss looks like behind it. Otherwise ranks could meet in the collectives of different normalisations.
+    The backward pass then reaches the others only after finishing everything downstream of this, on every rank,
+    whatever the loss. Otherwise ranks could call the collectives of different normalisations at the same time.
     """
 
     @staticmethod

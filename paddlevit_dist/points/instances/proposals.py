@@ -1,4 +1,4 @@
-"""Clusters as the score network sees them, and which of them are kept as predictions.
+"""Clusters as input to the score network, and the selection of predictions among them.
 
 Source: L. Jiang et al., "PointGroup", CVPR 2020, arXiv 2004.01658, sections 3.4 and 3.5, and its published program.
 """
@@ -13,14 +13,14 @@ from ..data.voxels import first_occurrences
 from .grouping import Clusters
 from .metrics import Prediction
 
-_MARGIN = 0.001  # voxels between a cluster and the border of its grid
+_MARGIN = 0.001  # in voxels, between a cluster and the border of its grid
 
 
 class ClusterVoxels(NamedTuple):
     """The voxels of clusters, each cluster in a grid of its own.
 
     Attributes:
-        coordinates: int32 (M, 4), number of the cluster (ascending) and place in its grid.
+        coordinates: int32 (M, 4), cluster number (ascending) and position in its grid.
         voxel_of: int32 (S,), the voxel of each member of the clusters.
     """
 
@@ -31,14 +31,14 @@ class ClusterVoxels(NamedTuple):
 def voxelize_clusters(
     clusters: Clusters, xyz: np.ndarray, full_scale: int, scale: float, shares: np.ndarray
 ) -> ClusterVoxels:
-    """Put each cluster into a cube of ``full_scale`` voxels, as large as it fits but at most ``scale`` voxels a metre.
+    """Fit each cluster into a cube of ``full_scale`` voxels, as large as possible, at most ``scale`` voxels per metre.
 
     Args:
         xyz: float (N, 3), metres, of all points.
         full_scale: edge of the cube in voxels.
-        scale: most voxels per metre.
-        shares: float (3,) from 0 to 1, which part of the room that a cluster leaves in its cube lies before it; the
-            same for all clusters. Random in training, one half otherwise.
+        scale: maximum voxels per metre.
+        shares: float (3,) from 0 to 1, fraction of the free space in its cube that precedes a cluster; the same for all
+            clusters. Random in training, one half otherwise.
     """
     if not clusters.number:
         return ClusterVoxels(np.zeros((0, 4), np.int32), np.zeros(0, np.int32))
@@ -51,15 +51,15 @@ def voxelize_clusters(
     free = np.maximum(full_scale - (high - low) * own_scale - _MARGIN, 0.0)
     of_member = clusters.cluster_of
     voxels = (places - low[of_member]) * own_scale[of_member] + (free * shares)[of_member]
-    voxels = np.clip(np.floor(voxels), 0, full_scale - 1).astype(np.int32)  # the clip takes what rounding may add
+    voxels = np.clip(np.floor(voxels), 0, full_scale - 1).astype(np.int32)  # guards against rounding
     rows = np.concatenate([of_member[:, None], voxels], axis=1)
     first, inverse = first_occurrences(rows)
     return ClusterVoxels(rows[first], inverse.astype(np.int32))
 
 
 def score_targets(ious: np.ndarray, background_iou: float, foreground_iou: float) -> np.ndarray:
-    """What the scores of clusters should be, float32 (clusters,): 0 below ``background_iou`` with the best true
-    instance, 1 above ``foreground_iou``, and linear in between.
+    """Target scores of clusters, float32 (clusters,): 0 if the IoU with the best true instance is below
+    ``background_iou``, 1 above ``foreground_iou``, and linear in between.
 
     Args:
         ious: float (clusters, instances); without instances all targets are 0.
@@ -72,14 +72,14 @@ def score_targets(ious: np.ndarray, background_iou: float, foreground_iou: float
 def select_predictions(
     clusters: Clusters, scores: np.ndarray, classes: np.ndarray, threshold: float, smallest: int, nms_iou: float
 ) -> List[Prediction]:
-    """The clusters that are predicted as instances, best first.
+    """The clusters to predict as instances, best first.
 
-    Clusters with a score above ``threshold`` and more than ``smallest`` points stand for themselves unless one with a
-    better score, which does, overlaps them with an IoU above ``nms_iou``; whatever their classes are.
+    Clusters with a score above ``threshold`` and more than ``smallest`` points are kept unless a kept one with a better
+    score overlaps them with an IoU above ``nms_iou``, regardless of class.
 
     Args:
         scores: float (clusters,), from 0 to 1.
-        classes: integers (N,), predicted class of every point; a cluster has that of its first point.
+        classes: integers (N,), predicted class of every point; a cluster takes that of its first point.
     """
     sizes = np.diff(clusters.offsets)
     shared = _shared_points(clusters)
@@ -94,12 +94,12 @@ def select_predictions(
 
 
 def _shared_points(clusters: Clusters) -> np.ndarray:
-    """How many points each two clusters have in common, int64 (clusters, clusters); 0 of a cluster with itself."""
+    """Number of points shared by each pair of clusters, int64 (clusters, clusters); 0 on the diagonal."""
     order = np.argsort(clusters.points, kind="stable")
     points, cluster = clusters.points[order], clusters.cluster_of[order].astype(np.int64)
     shared = np.zeros((clusters.number, clusters.number), np.int64)
     distance = 1
-    while distance < len(points):  # a point is in few clusters: its entries follow one another
+    while distance < len(points):  # a point is in few clusters: its entries are adjacent
         same = np.flatnonzero(points[distance:] == points[:-distance])
         if not len(same):
             break

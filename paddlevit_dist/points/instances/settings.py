@@ -1,4 +1,4 @@
-"""The configuration keys that only the instance task reads. Defaults are those of PointGroup's published program."""
+"""Configuration keys specific to the instance task. Defaults are those of PointGroup's published program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Instance segmentation of point clouds with PointGroup: training, evaluation and what it predicts."""
+"""Instance segmentation of point clouds with PointGroup: training, evaluation and prediction."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _MIDDLE = np.full(3, 0.5)
 
 
 class InstanceSegmentation(SceneTask):
-    """Trains and evaluates a network that labels points and groups them to instances.
+    """Trains and evaluates a network that labels points and groups them into instances.
 
-    The losses of points are means over all valid points of all ranks. That of the scores is a mean over a rank's own
-    clusters, which exist only after the forward pass, and then over the ranks.
+    Point losses are means over all valid points of all ranks. The score loss is a mean over a rank's own clusters,
+    which exist only after the forward pass, and then over the ranks.
     """
 
     best_metric = ("AP50", True)
@@ -128,7 +128,7 @@ class InstanceSegmentation(SceneTask):
     def forward(
         self, model: paddle.nn.Layer, batch: Dict[str, Any], shares: np.ndarray, epoch: Optional[int] = None
     ) -> PointGroupOutput:
-        """Without groups in the first epochs of a training (PREPARE_EPOCHS), and in the evaluations after them."""
+        """No grouping in the first epochs of training (PREPARE_EPOCHS), nor in the evaluations after them."""
         voxels = SparseTensor(batch["features"], plan=Plan.of_batch(batch))
         grouping = None
         if epoch is None or epoch > self.keys.PREPARE_EPOCHS:
@@ -175,7 +175,7 @@ class InstanceSegmentation(SceneTask):
     def _predictions(
         self, output: PointGroupOutput, classes: np.ndarray, batch: Dict[str, Any]
     ) -> List[List[Prediction]]:
-        """The instances of each scene, best first, with points numbered within it."""
+        """The instances of each scene, best first, with point indices within it."""
         parts = slices_of(batch)
         if output.clusters is None or not output.clusters.number:
             return [[] for _ in parts]
@@ -192,7 +192,7 @@ class InstanceSegmentation(SceneTask):
         return [_picture(batch["xyz"][part], batch["instance_labels"][part]) for part in slices_of(batch)]
 
     def evaluation_pictures(self, samples: InstanceSamples, indices: Sequence[int]) -> List[Tuple[np.ndarray, str]]:
-        """The same of scenes as an evaluation takes them."""
+        """The same for scenes as evaluated."""
         scenes = [samples.dataset.read(index) for index in indices]
         return [_picture(scene.xyz, scene.instance) for scene in scenes]
 
@@ -204,13 +204,13 @@ class InstanceSegmentation(SceneTask):
 
 
 def _picture(xyz: np.ndarray, instance: np.ndarray) -> Tuple[np.ndarray, str]:
-    """Square picture and caption of a scene."""
+    """Square image and caption of a scene."""
     drawn = draw_instances(xyz, instance, CELL_PX)
     return in_cell(drawn), f"{len(xyz):,} points, {len(np.unique(instance[instance >= 0]))} instances"
 
 
 def _clusters_between(clusters: Clusters, first: int, end: int) -> Tuple[Clusters, np.ndarray]:
-    """The clusters of the scene with the points from ``first`` to before ``end``, and their numbers among all."""
+    """The clusters of the scene with points ``first:end``, and their numbers among all."""
     leading = clusters.points[clusters.offsets[:-1]]
     chosen = np.flatnonzero((leading >= first) & (leading < end))
     sizes = np.diff(clusters.offsets)[chosen]

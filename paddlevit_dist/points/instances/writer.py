@@ -1,4 +1,4 @@
-"""Predicted instances as files: the benchmark's text format, coloured PLY, and a picture beside the truth."""
+"""Predicted instances as files: the benchmark's text format, coloured PLY, and a picture next to the truth."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _NO_INSTANCE = np.array(UNLABELLED, np.uint8)
 
 
 class InstanceWriter(PredictionWriter):
-    """Writes for each scene what is predicted:
+    """Writes the predictions for each scene:
 
     - ``NAME.txt``, a line for each instance, best first: its mask file, class number and confidence; and
-      ``predicted_masks/NAME_000.txt`` and so on with a 0 or 1 for each point, as ScanNet's benchmark wants them. Class
-      numbers are ScanNet's for its twenty classes, else the class itself.
-    - ``NAME_truth.ply`` and ``NAME_prediction.ply``, points coloured by instance, grey where there is none, with the
-      number of the instance as label; a prediction has the colour of the true instance that it overlaps most.
-    - ``NAME.png``: both, seen from above, truth on the left.
+      ``predicted_masks/NAME_000.txt`` etc. with a 0 or 1 for each point, as ScanNet's benchmark requires. Class numbers
+      are ScanNet's for its twenty classes, else the class index.
+    - ``NAME_truth.ply`` and ``NAME_prediction.ply``, points coloured by instance, grey for none, labelled with the
+      instance number; a prediction has the colour of the true instance that it overlaps most.
+    - ``NAME.png``: both, viewed from above, truth on the left.
 
     Args:
-        folder: exists.
+        folder: must exist.
         class_names: one per class.
     """
 
@@ -51,8 +51,8 @@ class InstanceWriter(PredictionWriter):
 
         Args:
             xyz: float32 (P, 3), metres.
-            true_instance: integers (P,), below 0 for none; numbers may begin anywhere.
-            predictions: best first; where they overlap, a point is shown with the best.
+            true_instance: integers (P,), negative for none; numbers may start anywhere.
+            predictions: best first; where they overlap, a point is shown in the best one.
             offset: ``Scene.offset``, added in the PLY files.
         """
         self._write_masks(name, len(xyz), predictions)
@@ -81,7 +81,7 @@ class InstanceWriter(PredictionWriter):
             mask[prediction.points, 0] = ord("1")
             (self.folder / mask_file).write_bytes(mask.tobytes())
             lines.append(f"{mask_file} {self.numbers[prediction.class_number]} {prediction.confidence:.4f}\n")
-        with atomic_file(self.folder / f"{name}.txt") as file:  # last: what it lists is there
+        with atomic_file(self.folder / f"{name}.txt") as file:  # last, once everything it lists exists
             file.write("".join(lines).encode())
 
     def finish(self) -> List[str]:
@@ -92,7 +92,7 @@ class InstanceWriter(PredictionWriter):
 
 
 def draw_instances(xyz: np.ndarray, instance: np.ndarray, width_px: int = WIDTH_PX) -> np.ndarray:
-    """The picture that ``draw`` makes of points (P, 3) with a colour for each instance (P,), grey for none."""
+    """Picture by ``draw`` of points (P, 3) with a colour for each instance (P,), grey for none."""
     numbers = _numbered(instance)
     colours = np.tile(_NO_INSTANCE, (len(xyz), 1))
     colours[numbers >= 0] = class_colours(int(numbers.max(initial=-1)) + 1)[numbers[numbers >= 0]]
@@ -100,13 +100,13 @@ def draw_instances(xyz: np.ndarray, instance: np.ndarray, width_px: int = WIDTH_
 
 
 def _numbered(instance: np.ndarray) -> np.ndarray:
-    """The same instances numbered from 0, -100 for none; int64 (P,)."""
+    """The same instances renumbered from 0, -100 for none; int64 (P,)."""
     occurring = np.unique(instance[instance >= 0])
     return np.where(instance >= 0, np.searchsorted(occurring, instance), IGNORED)
 
 
 def _most_overlapped(truth: np.ndarray, points: np.ndarray, otherwise: int) -> int:
-    """The true instance that most of the points belong to; ``otherwise`` if none of them belongs to any."""
+    """The true instance that most of the points belong to; ``otherwise`` if none of them do."""
     own = truth[points]
     own = own[own >= 0]
     return int(np.bincount(own).argmax()) if len(own) else otherwise

@@ -1,4 +1,4 @@
-"""What ``prepare scannet``, ``ply`` and ``pth`` do: readers of each kind, and the ``store`` that they write.
+"""Implementation of ``prepare scannet``, ``ply`` and ``pth``: a reader for each, and writing the ``store``.
 
-``listing`` finds scenes and splits; ``coordinates`` centres scenes and looks for stray points and wrong units.
+``listing`` finds scenes and splits; ``coordinates`` centres scenes and checks for stray points and wrong units.
 """

@@ -1,7 +1,7 @@
-"""From the coordinates of raw scenes to those of a store: float32 metres around the origin, and what was subtracted.
+"""From the coordinates of raw scenes to those of a store: float32 metres around the origin, plus an offset.
 
-Networks that are fed positions (PointGroup) must see every scene around the same place, whatever it was prepared from,
-and float32 holds millimetres only near the origin: at a UTM northing of 5,400 km its steps are 0.5 m.
+Networks that take positions (PointGroup) must see every scene around the same place, whatever its source,
+and float32 resolves millimetres only near the origin: at a UTM northing of 5,400 km its step is 0.5 m.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import numpy as np
 from ...errors import UserError
 from ..data.scene_store import SceneHeader
 
-_FAR_M = 8192.0  # from here on float32 is 1 mm off or more
+_FAR_M = 8192.0  # from here on float32 steps are about 1 mm
 _COARSE_M = 0.002
-_MOST_M, _STRAY_SHARE = 1000.0, 0.01  # stray are less than this share of the points, if the others lie closer together
+_MOST_M, _STRAY_SHARE = 1000.0, 0.01  # points are stray if fewer than this fraction, and the others are closer together
 
 
 class Placed(NamedTuple):
-    """Points as a store holds them.
+    """Points as kept in a store.
 
     Attributes:
         xyz: float32 (points, 3), metres.
@@ -37,16 +37,16 @@ def centred(path: str, xyz: np.ndarray) -> Placed:
         xyz: float (points, 3), at least one point.
 
     Raises:
-        UserError: what remains lies so far apart that float32 would lose a millimetre.
+        UserError: the centred points are so far apart that float32 would lose a millimetre.
     """
     first = xyz[0].astype(np.float64)
-    placed = _around(path, xyz - first)  # near the origin sums and means lose nothing
+    placed = _around(path, xyz - first)  # near the origin, sums and means lose no precision
     return placed._replace(offset=tuple(float(length) for length in first + placed.offset))
 
 
 def centred_as_the_original(path: str, xyz: np.ndarray) -> Placed:
-    """Points around their mean, both in the precision of the file, point after point, as PointGroup's preparation adds
-    them: the mean of float32 coordinates is up to a millimetre off, and so are the positions its networks have learned.
+    """Points around their mean, both in the precision of the file, summed sequentially as in PointGroup's preparation:
+    the mean of float32 coordinates is up to a millimetre off, and so are the positions that its networks have learned.
 
     Source: the published program of L. Jiang et al., "PointGroup", CVPR 2020, arXiv 2004.01658, prepare_data_inst.py.
     """
@@ -54,15 +54,15 @@ def centred_as_the_original(path: str, xyz: np.ndarray) -> Placed:
 
 
 def as_given(path: str, xyz: np.ndarray) -> Placed:
-    """Points where they are, or centred where float32 would lose a millimetre."""
+    """Points unchanged, or centred if float32 would lose a millimetre."""
     if np.abs(xyz).max() >= _FAR_M:
         return centred(path, xyz)
     return Placed(xyz.astype(np.float32), (0.0, 0.0, 0.0))
 
 
 def _around(path: str, xyz: np.ndarray) -> Placed:
-    mean = xyz.mean(axis=0)  # of C-contiguous rows: numpy adds them one after the other
-    with np.errstate(over="ignore", invalid="ignore"):  # told below
+    mean = xyz.mean(axis=0)  # of C-contiguous rows: numpy sums them sequentially
+    with np.errstate(over="ignore", invalid="ignore"):  # reported below
         moved = (xyz - mean).astype(np.float32)
     if not np.abs(moved).max() < _FAR_M:  # or NaN
         raise UserError(f"{path}{_too_far(xyz)}")
@@ -70,7 +70,7 @@ def _around(path: str, xyz: np.ndarray) -> Placed:
 
 
 def _too_far(xyz: np.ndarray) -> str:
-    """What is wrong with points that reach ``_FAR_M`` from their mean: a few stray ones, or the unit of all."""
+    """Why points reach ``_FAR_M`` from their mean: a few stray ones, or a wrong unit."""
     with np.errstate(over="ignore", invalid="ignore"):
         distance = np.abs(xyz - np.median(xyz, axis=0)).max(axis=1)  # (points,), along the worst axis
     distance = np.nan_to_num(distance, nan=np.inf)
@@ -86,7 +86,7 @@ def _too_far(xyz: np.ndarray) -> str:
 
 
 def coarse_steps(path: str, xyz: np.ndarray) -> List[str]:
-    """A line where the source itself holds coordinates in coarse steps: float32 far from the origin."""
+    """A warning if the source's own coordinates are coarse: float32 far from the origin."""
     if xyz.dtype != np.float32:
         return []
     farthest = np.abs(xyz).max()
@@ -100,7 +100,7 @@ def coarse_steps(path: str, xyz: np.ndarray) -> List[str]:
 
 
 def remarks_on(kind: str, names: Sequence[str], headers: Sequence[SceneHeader]) -> List[str]:
-    """Lines on scenes that look as if their unit or their origin were not what networks expect."""
+    """Warnings on scenes whose unit or origin does not seem to be what networks expect."""
     lines = []
     large = [pair for pair in zip(names, headers) if pair[1].looks_too_large]
     if large:

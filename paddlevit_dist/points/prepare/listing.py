@@ -1,4 +1,4 @@
-"""What the preparations of all kinds of raw scenes have in common: sources, splits and checks."""
+"""Shared by the preparation of all kinds of raw scenes: sources, splits and checks."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ..data.scene import IGNORED
 from ..data.scene_store import read_lines
 
 SPLITS = ("train", "val", "test")
-VAL_EVERY = 5  # without lists and folders every fifth scene is held out
+VAL_EVERY = 5  # without lists or folders every fifth scene is held out
 
 
 class Source(NamedTuple):
-    """A raw scene: its name, its files, and whether they hold labels."""
+    """A raw scene: its name, its files, and whether they contain labels."""
 
     name: str
     files: Tuple[str, ...]
@@ -25,7 +25,7 @@ class Source(NamedTuple):
 
 
 def find_files(root: str, suffix: str) -> Dict[str, str]:
-    """Path of each file below ``root`` that ends in ``suffix``, by what comes before that in its name.
+    """Path of each file below ``root`` that ends in ``suffix``, keyed by its name without the suffix.
 
     Raises:
         UserError: there is none, or two have the same name.
@@ -48,13 +48,13 @@ def find_files(root: str, suffix: str) -> Dict[str, str]:
 def split_scenes(
     root: str, found: Dict[str, str], lists: Dict[str, Optional[str]], list_name: str
 ) -> Optional[Dict[str, List[str]]]:
-    """The names of each split: from the lists that the user gives, from lists in ``root``, or from the folders
-    ``train``, ``val`` and ``test`` that the scenes lie in; None where none of these is there.
+    """The names of each split: from the user's lists, from lists in ``root``, or from the folders ``train``, ``val``
+    and ``test`` containing the scenes; None if there are none of these.
 
     Args:
         found: path of each scene.
         lists: the user's files by split.
-        list_name: what a list in ``root`` is called, with ``{}`` for the split.
+        list_name: name of a list in ``root``, with ``{}`` for the split.
 
     Raises:
         UserError: a list cannot be read, or names a scene that was not found.
@@ -79,7 +79,7 @@ def hold_out(found: Dict[str, str]) -> Dict[str, List[str]]:
     """Every fifth scene for validation, the others for training; at least one of each.
 
     Raises:
-        UserError: there is a single scene.
+        UserError: there is only one scene.
     """
     names = sorted(found)
     if len(names) < 2:
@@ -94,7 +94,7 @@ def _listed(path: str, found: Dict[str, str], root: str) -> List[str]:
     names = read_lines(path)
     if names is None:
         raise UserError(f"list {path} does not exist; expected a file with one scene name per line")
-    names = [name if name in found else Path(name).stem for name in names]  # also with folder and ending
+    names = [name if name in found else Path(name).stem for name in names]  # with folder and extension, too
     for name in names:
         if name not in found:
             raise UserError(f"{path} names scene {name}, which is not in {root}; add its file or remove the line")
@@ -107,10 +107,10 @@ def points_of(path: str, columns: Dict[str, np.ndarray], grey: bool = False) -> 
     """xyz (points, 3), in the float type of the file, and uint8 rgb (points, 3) from the columns of a file.
 
     Args:
-        grey: take middle grey where there are no colours.
+        grey: use mid-grey if there are no colours.
 
     Raises:
-        UserError: coordinates or colours are missing, a point is not finite, or there is none.
+        UserError: coordinates or colours are missing, a point is not finite, or there are no points.
     """
     missing = [name for name in "xyz" if name not in columns]
     if missing:
@@ -155,10 +155,10 @@ def _colors(path: str, columns: Dict[str, np.ndarray], points: int, grey: bool) 
 
 
 def whole_labels(path: str, what: str, values: np.ndarray) -> np.ndarray:
-    """Labels as int64, all negative ones as -100, and NaN too: CloudCompare writes it for points without a label.
+    """Labels as int64, with all negative ones as -100, and NaN too: CloudCompare writes it for unlabelled points.
 
     Raises:
-        UserError: one is not a whole number.
+        UserError: one is not an integer.
     """
     if values.dtype.kind == "f":
         values = np.where(np.isnan(values), values.dtype.type(IGNORED), values)
@@ -188,7 +188,7 @@ def check_classes(path: str, labels: np.ndarray, num_classes: Optional[int]) -> 
 
 
 def number_instances(path: str, instances: np.ndarray) -> np.ndarray:
-    """Instances renumbered from 0 without gaps, int16, -100 for none."""
+    """Instances renumbered contiguously from 0, int16, -100 for none."""
     occurring = np.unique(instances[instances >= 0])
     if len(occurring) > np.iinfo(np.int16).max:
         raise UserError(f"{path} has {len(occurring):,} instances; at most 32,767 are possible in a scene: cut it up")

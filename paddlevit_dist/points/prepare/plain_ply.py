@@ -38,13 +38,13 @@ WITHOUT = "none"
 
 
 class PlyReader:
-    """Reads PLY files, around the mean of each.
+    """Reads PLY files, each centred on its mean.
 
     Args:
-        class_names: None: as many classes as the labels tell, named by their numbers.
-        label, instance: names of the properties; None: the first known one; "none": there is none.
-        ignore_label: a label that stands for no class, beside all negative ones.
-        grey: take grey where there are no colours.
+        class_names: None: as many classes as the labels imply, named by their numbers.
+        label, instance: property names; None: the first known one; "none": no such property.
+        ignore_label: a label that means no class, besides all negative ones.
+        grey: use grey if there are no colours.
     """
 
     kind = "ply"
@@ -63,16 +63,16 @@ class PlyReader:
         self.instance = instance
         self.ignore_label = ignore_label
         self.grey = grey
-        self.remarks: List[str] = []  # on what was read
+        self.remarks: List[str] = []  # on the scenes read
 
     @property
     def settings(self) -> Tuple[object, ...]:
-        """What decides the prepared scenes beside their files."""
+        """What the prepared scenes depend on besides their files."""
         classes = None if self.class_names is None else len(self.class_names)
         return classes, self.label, self.instance, self.ignore_label, self.grey
 
     def sources(self, root: str, lists: Dict[str, Optional[str]]) -> Dict[str, List[Source]]:
-        """The scenes of each split; without lists and folders every fifth is held out."""
+        """The scenes of each split; without lists or folders every fifth is held out."""
         found = find_files(root, ".ply")
         splits = split_scenes(root, found, lists, "{}.txt") or hold_out(found)
         return {

@@ -1,5 +1,5 @@
 """PointGroup's prepared scenes, ``NAME_inst_nostuff.pth``: torch files of (xyz, rgb, classes, instances), read without
-torch and without executing anything that they ask for."""
+torch and without executing any code in them."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ _LEGACY_HEADER = 3  # pickles before the object: magic, version, sizes of number
 
 
 class PthReader:
-    """Reads files that ``torch.save`` wrote of two (test) or four numpy arrays. PointGroup's preparation has put the
-    mean of each scene at the origin, so they stay as they are.
+    """Reads files that ``torch.save`` wrote with two (test) or four numpy arrays. PointGroup's preparation has already
+    centred each scene on its mean, so they are not moved.
 
     Args:
         class_names: None: ScanNet's twenty.
@@ -43,15 +43,15 @@ class PthReader:
 
     def __init__(self, class_names: Optional[List[str]] = None) -> None:
         self.class_names = class_names or list(CLASS_NAMES)
-        self.remarks: List[str] = []  # on what was read
+        self.remarks: List[str] = []  # on the scenes read
 
     @property
     def settings(self) -> Tuple[object, ...]:
-        """What decides the prepared scenes beside their files."""
+        """What the prepared scenes depend on besides their files."""
         return (len(self.class_names),)
 
     def sources(self, root: str, lists: Dict[str, Optional[str]]) -> Dict[str, List[Source]]:
-        """The scenes of each split; without lists and folders every fifth is held out."""
+        """The scenes of each split; without lists or folders every fifth is held out."""
         try:
             found = find_files(root, SUFFIXES[0])
         except UserError:
@@ -62,7 +62,7 @@ class PthReader:
         }
 
     def read(self, source: Source) -> Scene:
-        """A scene with its labels, if ``source`` is to have them. Colours from -1 to 1 become bytes."""
+        """A scene with its labels, if ``source`` should have them. Colours from -1 to 1 are converted to bytes."""
         path = source.files[0]
         arrays = load_arrays(path)
         wanted = 4 if source.labelled else 2
@@ -90,10 +90,10 @@ class PthReader:
 
 
 def load_arrays(path: str) -> List[np.ndarray]:
-    """The tuple of numpy arrays in a file of ``torch.save``, of the zip form (since torch 1.6) or the one before.
+    """The tuple of numpy arrays in a file by ``torch.save``, in zip format (since torch 1.6) or the legacy format.
 
     Raises:
-        UserError: unreadable, damaged, or something else than numpy arrays; nothing was executed.
+        UserError: unreadable, damaged, or not numpy arrays; nothing is executed.
     """
     try:
         value = _load(path)
@@ -126,8 +126,8 @@ def _load(path: str) -> Any:
 
 def _pickle_of(archive: zipfile.ZipFile, path: str) -> io.BytesIO:
     members = [item for item in archive.infolist() if item.filename.split("/")[1:] == ["data.pkl"]]
-    if len(members) != 1 or members[0].compress_type != zipfile.ZIP_STORED:  # as torch writes it; no zip bomb
+    if len(members) != 1 or members[0].compress_type != zipfile.ZIP_STORED:  # as torch writes it; excludes zip bombs
         raise UserError(f"{path} is not a torch.save file")
     content = io.BytesIO(archive.read(members[0]))
-    content.name = path  # what messages call it
+    content.name = path  # for error messages
     return content

@@ -1,5 +1,5 @@
-"""ScanNet v2 as it is downloaded: points and colours from ``_vh_clean_2.ply``, classes from ``_vh_clean_2.labels.ply``,
-objects from ``.aggregation.json`` by the over-segmentation in ``_vh_clean_2.0.010000.segs.json``."""
+"""ScanNet v2 as downloaded: points and colours from ``_vh_clean_2.ply``, classes from ``_vh_clean_2.labels.ply``,
+objects from ``.aggregation.json`` via the over-segmentation in ``_vh_clean_2.0.010000.segs.json``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LIST_NAME = "scannetv2_{}.txt"
 
 
 class ScanNetReader:
-    """Reads raw scenes of ScanNet, around their mean as PointGroup's preparation does; walls and floors are no
+    """Reads raw ScanNet scenes, centred on their mean as in PointGroup's preparation; walls and floors are not
     instances."""
 
     kind = "scannet"
@@ -33,7 +33,7 @@ class ScanNetReader:
     class_names = list(CLASS_NAMES)
 
     def __init__(self) -> None:
-        self.remarks: List[str] = []  # on what was read
+        self.remarks: List[str] = []  # on the scenes read
 
     def sources(self, root: str, lists: Dict[str, Optional[str]]) -> Dict[str, List[Source]]:
         """The scenes of each split.
@@ -92,8 +92,8 @@ def _classes(path: str, points: int) -> np.ndarray:
 
 
 def _instances(segments_path: str, objects_path: str, semantic: np.ndarray) -> np.ndarray:
-    """The object of each point, int16; objects keep the order of their file. Walls and floors are told by their
-    points' classes, which stands for the table of ScanNet's several hundred names."""
+    """The object of each point, int16; objects keep their order in the file. Walls and floors are recognised by their
+    points' classes, which avoids a table of ScanNet's several hundred names."""
     segment_of_point = _numbers(segments_path, "segIndices", _member(segments_path, "segIndices"))
     if segment_of_point.shape != semantic.shape:
         raise UserError(
@@ -120,7 +120,7 @@ def _instances(segments_path: str, objects_path: str, semantic: np.ndarray) -> n
 
 
 def _is_stuff(instance: np.ndarray, semantic: np.ndarray) -> np.ndarray:
-    """Points of objects most of whose points are wall or floor, bool (points,)."""
+    """Points of objects that are mostly wall or floor, bool (points,)."""
     stuff = np.isin(semantic, [CLASS_NAMES.index(name) for name in STUFF])
     members = instance >= 0
     number = int(instance.max(initial=-1)) + 1
@@ -143,7 +143,7 @@ def _member(path: str, name: str) -> List[Any]:
 
 
 def _numbers(path: str, what: str, values: Any) -> np.ndarray:
-    """A list of whole numbers as int64 (length,)."""
+    """A list of integers as int64 (length,)."""
     try:
         numbers = np.array(values, np.int64)
     except (TypeError, ValueError, OverflowError):

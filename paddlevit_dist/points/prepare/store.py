@@ -1,4 +1,4 @@
-"""Write a store: scenes in parallel, lists and class names at the end; what is finished stays when interrupted."""
+"""Write a store: scenes in parallel, lists and class names at the end; finished scenes survive an interruption."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from ..data.scene_store import (
 from .coordinates import remarks_on
 from .listing import Source
 
-_DECIDING = ("version", "kind", "source")  # what a record must share to continue in its folder
+_DECIDING = ("version", "kind", "source")  # must match a folder's record to continue in it
 
 
 class Summary(NamedTuple):
-    """What a store holds after a preparation: scenes by split, points, bytes, scenes that were already there, and lines
-    on what is remarkable about them."""
+    """Contents of a store after preparation: scenes by split, points, bytes, scenes that already existed, and remarks
+    on them."""
 
     scenes: Dict[str, int]
     points: int
@@ -42,14 +42,15 @@ class Summary(NamedTuple):
 
 
 def prepare_store(reader: Any, splits: Dict[str, List[Source]], root: str, output: Path, workers: int) -> Summary:
-    """Read all sources and write them to ``output``, leaving out those that are there and made from the same files.
+    """Read all sources and write them to ``output``, skipping those that already exist and were made from the same
+    files.
 
     Args:
-        reader: ``kind``, ``settings``, ``class_names``, ``coordinates`` (where its scenes lie, for the record),
-            ``read(source) -> Scene`` and ``remarks`` on what it has read; goes to the processes.
+        reader: ``kind``, ``settings``, ``class_names``, ``coordinates`` (where its scenes are, for the record),
+            ``read(source) -> Scene`` and ``remarks`` on what it has read; sent to the worker processes.
 
     Raises:
-        UserError: a source is bad, no point has a class, ``output`` holds something else, or the disk is full.
+        UserError: a source is bad, no point has a class, ``output`` contains something else, or the disk is full.
     """
     record = {"version": VERSION, "kind": reader.kind, "source": root, "coordinates": reader.coordinates}
     remarks, noted = _begin(output, record)
@@ -61,9 +62,9 @@ def prepare_store(reader: Any, splits: Dict[str, List[Source]], root: str, outpu
     try:
         for name, found in work(_write, jobs, workers, len(jobs), "preparing", "scene"):
             noted.update({name: found} if found else {})
-    finally:  # finished scenes are kept, and so is what there is to say of them
+    finally:  # keep finished scenes and the remarks on them
         _write_record(output, {**record, "remarks": noted})
-    for abandoned in Path(output, SCENES_FOLDER).glob(f"*{SUFFIX}.*.tmp"):  # of a run that was killed
+    for abandoned in Path(output, SCENES_FOLDER).glob(f"*{SUFFIX}.*.tmp"):  # from a killed run
         abandoned.unlink()
     headers = [read_header(scene_file(output, name)) for name in sources]
     write_lines(output / CLASSES_FILE, _class_names(reader, headers))
@@ -94,11 +95,11 @@ def _class_names(reader: Any, headers: List[SceneHeader]) -> List[str]:
 
 
 def _begin(output: Path, record: Dict[str, Any]) -> Tuple[List[str], Dict[str, List[str]]]:
-    """Make ``output``, or see that what it holds belongs to a preparation of the same data.
+    """Create ``output``, or check that it is from a preparation of the same data.
 
     Returns:
-        A line if that was one of an earlier version, whose scenes are all rebuilt; and what there is to say of the
-        scenes that are there, by their names.
+        A notice if that was an earlier version, whose scenes are all rebuilt; and the remarks on existing scenes, by
+        name.
     """
     try:
         Path(output, SCENES_FOLDER).mkdir(parents=True, exist_ok=True)
@@ -135,7 +136,7 @@ def _write_record(output: Path, record: Dict[str, Any]) -> None:
 
 
 def _key(reader: Any, source: Source) -> bytes:
-    """SHA-256 of what decides a scene: the kind of data, the settings, and its files with size and time of change."""
+    """SHA-256 of what a scene depends on: the kind of data, the settings, and its files with size and mtime."""
     states = [os.stat(file) for file in source.files]
     files = [(file, state.st_size, state.st_mtime_ns) for file, state in zip(source.files, states)]
     return hashlib.sha256(repr((VERSION, reader.kind, reader.settings, files, source.labelled)).encode()).digest()

@@ -1,4 +1,4 @@
-"""What semantic segmentation reads of a scene: its augmentation, and what is seen of a point."""
+"""Semantic segmentation's input from a scene: augmentation and point features."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from ..data.voxels import discretize
 
 _FEATURE_CHANNELS = {"rgb": 3, "height": 1, "ones": 1}
 _ELASTIC_M = ((0.1, 0.4), (0.4, 1.6))  # granularity and magnitude of each pass, metres
-_DROPOUT = 0.5  # how often points are left out
+_DROPOUT = 0.5  # probability of dropping points
 
 
 @dataclass(frozen=True)
 class PointSamples(SceneSamples):
-    """Scenes as segmentation reads them.
+    """Scenes as segmentation input.
 
     Args:
         voxel_size_m: edge of a voxel.
-        features: what a voxel shows, of "rgb", "height" and "ones".
-        color_range: what colours of 0 and 255 become.
-        rotations: directions around z from which a scene is seen.
+        features: features of a voxel, from "rgb", "height" and "ones".
+        color_range: what 0 and 255 are mapped to.
+        rotations: number of rotations about z in which a scene is seen.
         notices: lines for the log.
     """
 
@@ -50,11 +50,11 @@ class PointSamples(SceneSamples):
 
 
 def point_features(scene: Scene, points: Any, names: Sequence[str], color_range: Tuple[float, float]) -> np.ndarray:
-    """What a network sees of some points, float32 (points, channels): colours in ``color_range``, height in metres.
+    """Network input for selected points, float32 (points, channels): colours in ``color_range``, height in metres.
 
     Args:
-        points: positions (int64) or a slice.
-        color_range: what 0 and 255 become.
+        points: indices (int64) or a slice.
+        color_range: what 0 and 255 are mapped to.
     """
     low, high = color_range
     columns = []
@@ -71,22 +71,22 @@ def point_features(scene: Scene, points: Any, names: Sequence[str], color_range:
 
 
 def feature_channels(names: Sequence[str]) -> int:
-    """How many channels ``point_features`` makes."""
+    """Number of channels of ``point_features``."""
     return sum(_FEATURE_CHANNELS[name] for name in names)
 
 
 def training_steps(points: Any, dataset: SceneDataset) -> Tuple[Step, ...]:
-    """What the keys below POINTS say is done to a training scene, and to those of ``dataset`` that are laid over it.
+    """The steps configured under POINTS for a training scene, and for scenes of ``dataset`` overlaid on it.
 
     Raises:
-        UserError: a range of scales whose end is below its beginning.
+        UserError: the scale range is reversed.
     """
     keys = points.AUGMENT
     if keys.SCALE[0] > keys.SCALE[1]:
         raise UserError(f"POINTS.AUGMENT.SCALE is {list(keys.SCALE)}: expected the smaller factor first")
     tilt = math.radians(keys.TILT_DEGREES)
     turns = Turn(0, tilt), Turn(1, tilt), Turn(2, math.radians(keys.ROTATION_DEGREES))
-    # There is no key for a distortion; its numbers are drawn so that a seed gives the scenes that it always gave.
+    # This distortion has no key; its numbers are still drawn so that a seed gives the same scenes as ever.
     parts = (augment.Distortion(0.0), augment.Flips(keys.FLIP, axes=2), *turns, augment.Scale(*keys.SCALE))
     wanted = [
         (True, augment.Affine(parts)),

@@ -1,4 +1,4 @@
-"""Intersection over union per class, from one matrix of counts."""
+"""Intersection over union per class, from a confusion matrix."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from ..data.scene import IGNORED
 class SemanticMetrics(Metrics):
     """Counts of (label, prediction) pairs over points, and the summed cross-entropy.
 
-    Points whose label is ``IGNORED`` count nowhere. Intersections and unions of all scenes and ranks are added before
-    anything is divided. The mean IoU is over classes that occur as a label or as a prediction of a labelled point.
+    Points labelled ``IGNORED`` are excluded. Intersections and unions of all scenes and ranks are summed before
+    dividing. The mean IoU is over classes that occur as a label or as a prediction of a labelled point.
 
     Args:
         class_names: one per class.
@@ -33,18 +33,18 @@ class SemanticMetrics(Metrics):
     def update(self, predictions: paddle.Tensor, labels: paddle.Tensor, loss: Optional[paddle.Tensor] = None) -> None:
         """Add points: predictions and labels int64 (points,); ``loss`` is their summed cross-entropy."""
         number = len(self.class_names)
-        # One bin more takes the ignored points, so that no data-dependent shape has to be known.
+        # An extra bin takes the ignored points, to avoid a data-dependent shape.
         pairs = paddle.where(
             labels == IGNORED, paddle.full_like(labels, number * number), labels * number + predictions
         )
-        if pairs.shape[0]:  # Paddle cannot count nothing
+        if pairs.shape[0]:  # Paddle cannot count empty input
             counts = paddle.bincount(pairs, minlength=number * number + 1)[: number * number]
             self.state["confusion"] = self.state["confusion"] + counts.astype("int64").reshape([number, number])
         if loss is not None:
             self.state["loss"] = self.state["loss"] + loss.astype("float64")
 
     def compute(self, state: Dict[str, Any]) -> Dict[str, float]:
-        """mIoU, accuracy and mean class accuracy as shares, the loss, and the IoU of each class that occurs."""
+        """mIoU, accuracy and mean class accuracy as fractions, the loss, and the IoU of each class that occurs."""
         confusion = state["confusion"].numpy().astype(np.int64)
         intersection, target = np.diag(confusion), confusion.sum(axis=1)
         union = target + confusion.sum(axis=0) - intersection

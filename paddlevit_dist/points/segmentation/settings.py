@@ -1,4 +1,4 @@
-"""The keys that only semantic segmentation of point clouds reads."""
+"""Configuration keys specific to semantic segmentation of point clouds."""
 
 from __future__ import annotations
 

@@ -26,8 +26,8 @@ from .writer import SceneWriter
 class SemanticSegmentation(SceneTask):
     """Trains and evaluates a sparse network that labels points.
 
-    The loss is the mean over all labelled points of all ranks; predictions and metrics are per point, each taking the
-    voxel's it lies in.
+    The loss is the mean over all labelled points of all ranks; predictions and metrics are per point, each taking those
+    of its voxel.
     """
 
     best_metric = ("mIoU", True)
@@ -89,7 +89,7 @@ class SemanticSegmentation(SceneTask):
                 step.writer.write(name, xyz, classes[part], offset)
 
     def _mean_logits(self, model: paddle.nn.Layer, batch: Dict[str, Any]) -> paddle.Tensor:
-        """Float32 (P, classes), over all directions from which a scene is seen."""
+        """Float32 (P, classes), over all rotations in which a scene is seen."""
         logits, views = self.point_logits(model, batch), self.config.POINTS.TEST_ROTATIONS
         if views == 1:
             return logits
@@ -105,8 +105,8 @@ class SemanticSegmentation(SceneTask):
         return SceneWriter(folder, self.class_names)
 
     def pictures(self, samples: PointSamples, batch: Dict[str, Any], epoch: int) -> List[Tuple[np.ndarray, str]]:
-        """The voxels of a training batch from above, in the colours that the network sees, or in those of the classes
-        where it sees none, with their numbers."""
+        """The voxels of a training batch from above, in the colours that the network sees, or in class colours if it
+        sees none, with their counts."""
         names = list(samples.features)
         if "rgb" in names:
             first = feature_channels(names[: names.index("rgb")])
@@ -124,7 +124,7 @@ class SemanticSegmentation(SceneTask):
         ]
 
     def _picture(self, batch: Dict[str, Any], colours: np.ndarray, number: int) -> Tuple[np.ndarray, str]:
-        """Square picture and caption of one scene of a batch."""
+        """Square image and caption of one scene of a batch."""
         is_own = batch["coordinates"][:, 0] == number
         voxels = batch["coordinates"][is_own, 1:].astype(np.float32)
         drawn = draw(voxels, colours[is_own], np.ones(len(voxels), bool), CELL_PX)
@@ -132,7 +132,7 @@ class SemanticSegmentation(SceneTask):
         return in_cell(drawn), f"{len(voxels):,} voxels of {points:,} points"
 
     def evaluation_pictures(self, samples: PointSamples, indices: Sequence[int]) -> List[Tuple[np.ndarray, str]]:
-        """The same of scenes as an evaluation takes them."""
+        """The same for scenes as evaluated."""
         plain = replace(samples, steps=())
         nothing_random = np.random.default_rng(0)
         return self.pictures(plain, self.collate([plain.sample(index, nothing_random) for index in indices]), 0)

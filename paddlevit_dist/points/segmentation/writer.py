@@ -15,11 +15,11 @@ from ..data.scannet_classes import submitted_numbers
 
 
 class SceneWriter(PredictionWriter):
-    """Writes what is predicted for each scene: ``NAME.ply`` coloured by class, and ``NAME.txt`` with one number per
-    point: ScanNet's class numbers for its twenty classes, as its benchmark wants them, else the class itself.
+    """Writes the predictions for each scene: ``NAME.ply`` coloured by class, and ``NAME.txt`` with one number per
+    point: ScanNet's class numbers for its twenty classes, as its benchmark requires, else the class index.
 
     Args:
-        folder: exists.
+        folder: must exist.
         class_names: one per class.
     """
 

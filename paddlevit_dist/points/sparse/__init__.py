@@ -1,6 +1,6 @@
-"""Sparse tensors and convolution on voxels, of gathers and matrix products alone: no compiled extension.
+"""Sparse tensors and convolution on voxels, using only gathers and matrix products: no compiled extension.
 
-How a task uses it. The plan of a batch depends on coordinates only, so the loader process makes it:
+Usage in a task. The plan of a batch depends on coordinates only, so the loader process builds it:
 
     spec = model.plan_spec()                                   # once; small, pickled to the loader process
 
@@ -13,13 +13,13 @@ How a task uses it. The plan of a batch depends on coordinates only, so the load
     logits = model(x)                                          # (N, classes), rows in the order of the features
     point_logits = paddle.gather(logits, batch["inverse"])     # (P, classes): inverse as sparse_quantize returns it
 
-For trying things out, ``SparseTensor(features, coordinates)`` makes what it needs of the plan by itself.
+For experiments, ``SparseTensor(features, coordinates)`` builds the plan on demand.
 
 - ``coordinate_levels``: sorted keys, levels, and the search for neighbours
-- ``coordinate_plan``: what a network needs, made without Paddle and packed into two arrays
+- ``coordinate_plan``: what a network needs, built without Paddle and packed into two arrays
 - ``kernel_map``, ``tensor``: the tables on the device, ``Plan`` and ``SparseTensor``
 - ``convolution``: the arithmetic and its gradient
-- ``layers``, ``pooling``: what networks are built of
+- ``layers``, ``pooling``: building blocks of networks
 - ``minkunet``, ``variants``: networks, and their names without Paddle
 """
 

@@ -1,12 +1,11 @@
-"""The arithmetic of sparse convolution: gather, product, and a store to rows that nobody else writes.
+"""The arithmetic of sparse convolution: gather, matmul, and a store to exclusively owned rows.
 
-For every block of receiving rows and every kernel offset: gather the giving rows, multiply them by the offset's matrix,
-add to the receiving rows. Within one offset no row receives twice, so the addition is a gather of the rows, a product
-that adds to them in place, and a store: nothing is summed by scattering. The backward pass is the same in the other
-direction of the kernel map. Only pairs that exist are multiplied, in rooms about 12 of 27, and nothing larger than a
-block is ever made beside the result.
+For every block of output rows and every kernel offset: gather the input rows, multiply them by the offset's matrix, add
+to the output rows. Within one offset no output row occurs twice, so the addition is a gather of the rows, a product
+accumulated in place, and a store, with no scatter-add. The backward pass is the same in the other direction of the
+kernel map. Only existing pairs are multiplied, about 12 of 27 in rooms, and no temporary is larger than a block.
 
-How the work is cut is decided here and nowhere else: ``preferred_block_rows`` and ``_threads``.
+Work partitioning is decided only here: ``preferred_block_rows`` and ``_threads``.
 """
 
 from __future__ import annotations
@@ -20,17 +19,17 @@ import paddle
 
 from .kernel_map import Direction, KernelMap, Pairs
 
-_CPU_BLOCK_ROWS = 8192  # 2 MB at 64 channels: rows that receive from all offsets stay in the second-level cache
-_GPU_BLOCK_ROWS = 1 << 24  # one block: a GPU wants few large kernels
+_CPU_BLOCK_ROWS = 8192  # 2 MB at 64 channels: the output rows stay in the L2 cache over all offsets
+_GPU_BLOCK_ROWS = 1 << 24  # one block: GPUs prefer few large kernels
 
 
 def preferred_block_rows() -> int:
-    """Most receiving rows of one block, for the device of this process."""
+    """Maximum receiving rows per block on this process's device."""
     return _GPU_BLOCK_ROWS if paddle.get_device().startswith("gpu") else _CPU_BLOCK_ROWS
 
 
 def _threads() -> int:
-    """Threads that share the blocks of a convolution: on a CPU those that the run has given this process."""
+    """Threads that share the blocks of a convolution: on a CPU, those assigned to this process by the run."""
     if paddle.get_device().startswith("gpu"):
         return 1
     return max(1, paddle.get_flags(["FLAGS_paddle_num_threads"])["FLAGS_paddle_num_threads"])
@@ -42,7 +41,7 @@ class _Pass:
     Args:
         direction: the pairs.
         matrix_numbers: for each kernel offset, the number of its matrix.
-        centre: number of the matrix through which every row receives from itself; None if there is no such.
+        centre: number of the matrix through which every row receives from itself; None if there is none.
     """
 
     def __init__(self, direction: Direction, matrix_numbers: Sequence[int], centre: Optional[int]) -> None:
@@ -63,12 +62,12 @@ def convolve(
     """Sparse convolution: ``out[u] = sum over k of in[u + offset_k] @ weight[k]``, or its transpose.
 
     Args:
-        features: (rows of the giving level, C_in).
+        features: (rows of the input level, C_in).
         weight: (K, C_in, C_out), the same dtype.
         kernel_map: between the two levels.
-        rows: of the receiving level.
+        rows: of the output level.
         to_fine: the transpose, ``out[u + offset_k] += in[u] @ weight[k]``: coarse rows give to fine ones.
-        weight_order: number of each kernel offset's matrix in ``weight``; None is 0 .. K - 1.
+        weight_order: number of each kernel offset's matrix in ``weight``; None means 0 .. K - 1.
 
     Returns:
         (rows, C_out).
@@ -80,13 +79,13 @@ def convolve(
     else:
         passes = [_Pass(kernel_map.to_coarse, order, None), _Pass(kernel_map.to_fine, order, None)]
     forward, backward = passes[::-1] if to_fine else passes
-    if features.dtype != weight.dtype:  # an equal one is not cast: Paddle 2.6 would copy it
+    if features.dtype != weight.dtype:  # no cast if equal: Paddle 2.6 would copy
         features = features.astype(weight.dtype)
     return _Convolution.apply(features, weight, forward, backward, rows)
 
 
 class _Convolution(paddle.autograd.PyLayer):
-    """Pairs forward, pairs of the other direction backward."""
+    """Uses the pairs of one direction forward, and of the other backward."""
 
     @staticmethod
     def forward(
@@ -123,7 +122,7 @@ class _OuterProducts:
             _add(self.sums, number, value)
 
     def stacked(self, weight: paddle.Tensor) -> paddle.Tensor:
-        """(K, C_in, C_out), zeros where there was no pair."""
+        """(K, C_in, C_out), zeros where there were no pairs."""
         nothing = paddle.zeros(weight.shape[1:], dtype=weight.dtype)
         return paddle.stack([self.sums.get(number, nothing) for number in range(weight.shape[0])])
 
@@ -141,7 +140,7 @@ def _receive(
 ) -> Optional[paddle.Tensor]:
     """What each of ``rows`` rows receives from the rows of ``source``, (rows, C_out); None without ``matrices``.
 
-    With ``outer`` also its sums, from the same gathered rows.
+    With ``outer``, also accumulate its sums from the same gathered rows.
     """
     received = None
     if matrices is not None:
@@ -177,7 +176,7 @@ def _receive(
 
 
 def _share(run: Callable[[Sequence[List[Pairs]]], Any], blocks: List[List[Pairs]]) -> List[Any]:
-    """Let the threads of this process run each its part of the blocks; the same parts whenever it is called.
+    """Run each thread's share of the blocks; the partition is the same on every call.
 
     Paddle's operations release the interpreter's lock, and blocks write different rows.
     """
@@ -187,7 +186,7 @@ def _share(run: Callable[[Sequence[List[Pairs]]], Any], blocks: List[List[Pairs]
     parts = [blocks[number::threads] for number in range(threads)]
 
     def run_apart(part: List[List[Pairs]]) -> Any:
-        with paddle.no_grad():  # each thread has its own switch
+        with paddle.no_grad():  # the flag is thread-local
             return run(part)
 
     executor = _executor(threads - 1, os.getpid())
@@ -197,5 +196,5 @@ def _share(run: Callable[[Sequence[List[Pairs]]], Any], blocks: List[List[Pairs]
 
 @functools.lru_cache(maxsize=None)
 def _executor(threads: int, process: int) -> ThreadPoolExecutor:
-    """Threads that wait for work; a forked process needs its own, for those of its parent do not exist in it."""
+    """Idle worker threads; a forked process needs its own, since it does not inherit its parent's."""
     return ThreadPoolExecutor(threads, thread_name_prefix="sparse convolution")

@@ -28,10 +28,10 @@ class Level(NamedTuple):
 
 
 def kernel_offsets(kernel_size: int, dimension: int) -> np.ndarray:
-    """The offsets of a kernel in voxels, int64 (kernel_size ** dimension, dimension), in the order of its weights.
+    """Kernel offsets in voxels, int64 (kernel_size ** dimension, dimension), in the order of its weights.
 
-    The first spatial axis runs fastest. An odd kernel is centred: -(K // 2) .. K // 2 along each axis; an even one goes
-    forward: 0 .. K - 1. Both as in MinkowskiEngine 0.5 (``coordinate_at`` in src/kernel_region.hpp).
+    The first spatial axis runs fastest. An odd kernel is centred: -(K // 2) .. K // 2 along each axis; an even one
+    extends forward: 0 .. K - 1. Both as in MinkowskiEngine 0.5 (``coordinate_at`` in src/kernel_region.hpp).
     """
     first = -(kernel_size // 2) if kernel_size % 2 else 0
     steps = range(first, first + kernel_size)
@@ -39,14 +39,14 @@ def kernel_offsets(kernel_size: int, dimension: int) -> np.ndarray:
 
 
 class CoordinateLevels:
-    """All levels of a batch of voxels; made when they are first asked for.
+    """All levels of a batch of voxels, built lazily.
 
     Args:
-        coordinates: integers (N, 1 + D), scene number in column 0, D = 2 or 3; no voxel twice, in any order.
+        coordinates: integers (N, 1 + D), scene number in column 0, D = 2 or 3; no duplicate voxels, in any order.
 
     Raises:
-        ValueError: another shape or dtype, a negative scene number, or a voxel that occurs twice.
-        UserError: coordinates beyond int32, or too far apart for a key of 63 bits.
+        ValueError: another shape or dtype, a negative scene number, or duplicate voxels.
+        UserError: coordinates beyond int32, or too far apart for a 63-bit key.
     """
 
     def __init__(self, coordinates: np.ndarray) -> None:
@@ -64,7 +64,7 @@ class CoordinateLevels:
             )
         coordinates = coordinates.astype(np.int64)
         number = len(coordinates)
-        # Column by column: numpy is slow along rows of four.
+        # Column by column: numpy is slow along rows of length four.
         low, high = ([limit(column) if number else 0 for column in coordinates.T] for limit in (np.min, np.max))
         if low[0] < 0:
             raise ValueError(f"scene number {low[0]} in column 0 of the coordinates is negative")
@@ -79,7 +79,7 @@ class CoordinateLevels:
         self._levels = {1: Level(1, coordinates, order)}
 
     def level(self, stride: int) -> Level:
-        """The distinct ``floor(c / stride) * stride`` of the voxels; beyond stride 1 in lexicographic order."""
+        """The distinct ``floor(c / stride) * stride`` of the voxels; in lexicographic order unless the stride is 1."""
         if stride not in self._levels:
             finer = self.level(max(known for known in self._levels if stride % known == 0))
             self._reserve(stride)
@@ -95,14 +95,14 @@ class CoordinateLevels:
     def pairs(
         self, fine: int, coarse: int, kernel_size: int, dilation: int
     ) -> Iterator[Tuple[int, np.ndarray, np.ndarray]]:
-        """Which voxels meet: for each kernel offset k, those with fine voxel = coarse voxel + offset_k in space.
+        """Matching voxels: for each kernel offset k, those with fine voxel = coarse voxel + offset_k in space.
 
-        For a symmetric kernel (odd, ``fine == coarse``) only one of each two offsets that are mirror images, and not
-        the centre, where every voxel meets itself.
+        For a symmetric kernel (odd, ``fine == coarse``) only one of each pair of mirrored offsets, and not the centre,
+        where every voxel matches itself.
 
         Yields:
-            (k, the fine row that each coarse row meets, the coarse row that each fine row meets): int32 (coarse rows,)
-            and (fine rows,), -1 for none; both are overwritten later.
+            (k, fine row matching each coarse row, coarse row matching each fine row): int32 (coarse rows,) and (fine
+            rows,), -1 for none; both buffers are reused.
         """
         offsets = kernel_offsets(kernel_size, self.dimension) * (dilation * fine)
         source, target = self.level(fine), self.level(coarse)
@@ -115,7 +115,7 @@ class CoordinateLevels:
         # found tells where the next must be. With dilation there are other voxels between them.
         lines = _lines_along_last_axis(offsets, chosen) if dilation == 1 else [[k] for k in chosen]
         longest = max((len(line) for line in lines), default=0)
-        fine_of = np.empty((longest, len(target.order) + 1), np.int32)  # the last ones are for what is not found
+        fine_of = np.empty((longest, len(target.order) + 1), np.int32)  # the last column is for misses
         coarse_of = np.empty((longest, len(source.order) + 1), np.int32)
         keys = self._keys(target), target.order, self._keys(source), source.order
         for line in lines:
@@ -124,13 +124,13 @@ class CoordinateLevels:
                 yield int(k), fine_of[number, :-1], coarse_of[number, :-1]
 
     def _reserve(self, reach: int) -> None:
-        """Make keys leave room for coordinates that lie ``reach`` outside of the voxels' bounding box."""
+        """Make room in the keys for coordinates up to ``reach`` outside the voxels' bounding box."""
         if reach > self._margin:
             self._margin = 1 << (reach - 1).bit_length()
             self._sorted_keys.clear()
 
     def _radices(self) -> np.ndarray:
-        """What one step along each spatial axis adds to a key, int64 (D,)."""
+        """Key increment of one step along each spatial axis, int64 (D,)."""
         widths = [int(high) - int(low) + 1 + 2 * self._margin for low, high in zip(self._low, self._high)]
         radices = [1] * self.dimension
         for axis in range(self.dimension - 2, -1, -1):
@@ -144,7 +144,7 @@ class CoordinateLevels:
         return np.array(radices, np.int64)
 
     def _pack(self, coordinates: np.ndarray) -> np.ndarray:
-        """Keys int64 (N,) that sort as the coordinates do."""
+        """Keys int64 (N,) with the same sort order as the coordinates."""
         radices = self._radices()
         keys = coordinates[:, 0] * self._scene_step()
         for axis in range(self.dimension):
@@ -152,7 +152,7 @@ class CoordinateLevels:
         return keys
 
     def _scene_step(self) -> int:
-        """What one scene adds to a key."""
+        """Key increment of one scene."""
         return int(self._radices()[0]) * (int(self._high[0]) - int(self._low[0]) + 1 + 2 * self._margin)
 
     def _key_bits(self) -> int:
@@ -174,9 +174,9 @@ def _lines_along_last_axis(offsets: np.ndarray, chosen: np.ndarray) -> List[List
 
 @compiled
 def _match(coarse_keys, coarse_rows, fine_keys, fine_rows, step, spacing, length, fine_of, coarse_of):
-    """Find the keys ``coarse + step``, ``coarse + step + spacing`` and so on among the fine ones.
+    """Find the keys ``coarse + step``, ``coarse + step + spacing`` etc. among the fine ones.
 
-    Both lists are sorted, so what a coarse voxel meets is never before what the one before it met.
+    Both lists are sorted, so a coarse voxel's match never precedes that of the previous one.
     """
     nobody = len(fine_keys)
     fine_of[:length] = -1
@@ -199,7 +199,7 @@ def _match(coarse_keys, coarse_rows, fine_keys, fine_rows, step, spacing, length
 
 @compiled
 def _coarsened(coordinates, order, stride):
-    """The coarse voxels that voxels lie in, in the given order; the first column is the scene's."""
+    """The coarse voxels containing the given voxels, in the given order; the first column is the scene."""
     coarse = np.empty((len(order), coordinates.shape[1]), np.int64)
     is_power_of_two = stride & (stride - 1) == 0
     for i in range(len(order)):
@@ -213,10 +213,10 @@ def _coarsened(coordinates, order, stride):
 
 @compiled
 def _sorted_with_positions(keys, bits):
-    """Sorted keys, and where each of them stood; equal keys stay in the order of their positions.
+    """Stable sort: sorted keys, and their original positions.
 
-    Radix sort from the lowest digit (D. Knuth, The Art of Computer Programming, 5.2.5): a fifth of the time of numpy's
-    sort, which compares. ``keys`` are int64 from 0, of that many bits, and are overwritten.
+    Radix sort from the lowest digit (D. Knuth, The Art of Computer Programming, 5.2.5): in a fifth of the time of
+    numpy's comparison sort. ``keys`` are non-negative int64 with that many bits, and are overwritten.
     """
     order = np.arange(len(keys))
     other_keys, other_order = np.empty_like(keys), np.empty_like(order)

@@ -1,10 +1,10 @@
-"""The coordinate plan of a batch: everything about where its voxels lie that a network needs, in arrays.
+"""The coordinate plan of a batch: everything that a network needs to know about its voxels' positions, in arrays.
 
-A loader process makes it beside the batch, while the device trains on the one before. It depends on coordinates only.
+A loader process builds it with the batch, while the device trains on the previous one. It depends on coordinates only.
 
 A kernel map is kept as lists of pairs: for each kernel offset, the rows that receive and the rows that give. They are
-cut into blocks of receiving rows: within a block and an offset no row receives twice, so no addition needs a lock and
-none is repeated, and a block's rows stay in the processor's cache while all offsets add to them.
+split into blocks of receiving rows: within a block and an offset no row receives twice, so additions need no locks and
+none is repeated, and a block's rows stay in cache while all offsets add to them.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _FEWEST_BLOCK_ROWS = 1024
 
 
 class MapKey(NamedTuple):
-    """One kernel map: which voxel of the coarse level meets which voxel of the fine level at which kernel offset.
+    """One kernel map: which coarse voxel matches which fine voxel at which kernel offset.
 
     Attributes:
         fine: tensor stride of the finer level.
-        coarse: tensor stride of the coarser level, a multiple of ``fine``; the same for a stride of 1.
+        coarse: tensor stride of the coarser level, a multiple of ``fine``; equal to it for a stride of 1.
         kernel_size: voxels along each axis.
-        dilation: distance of neighbouring kernel offsets in units of ``fine``.
+        dilation: distance between neighbouring kernel offsets in units of ``fine``.
     """
 
     fine: int
@@ -38,17 +38,17 @@ class MapKey(NamedTuple):
 
     @property
     def is_symmetric(self) -> bool:
-        """With a voxel's neighbour at offset k, the voxel is its neighbour's neighbour at offset K - 1 - k."""
+        """If a voxel has a neighbour at offset k, it is that neighbour's neighbour at offset K - 1 - k."""
         return self.fine == self.coarse and self.kernel_size % 2 == 1
 
 
 class PlanSpec(NamedTuple):
-    """What a network asks of the plan of each batch.
+    """What a network requires of each batch's plan.
 
     Attributes:
         maps: kernel maps, in the order of their first use.
-        scene_levels: tensor strides at which it must be known to which scene each voxel belongs (global pooling).
-        block_rows: most voxels of one block, as the device of the network prefers it.
+        scene_levels: tensor strides at which each voxel's scene must be known (global pooling).
+        block_rows: maximum voxels per block, as preferred by the network's device.
     """
 
     maps: Tuple[MapKey, ...] = ()
@@ -61,9 +61,9 @@ class PairLists(NamedTuple):
 
     Attributes:
         receivers: int32 (P,), by block, then by kernel offset, then ascending.
-        givers: int32 (P,), the row that each of them gets something from.
+        givers: int32 (P,), the row that each of them receives from.
         counts: int64 (blocks, K): number of pairs.
-        is_exclusive: no row receives more than once in all.
+        is_exclusive: no row receives more than once over all offsets.
     """
 
     receivers: np.ndarray
@@ -73,22 +73,23 @@ class PairLists(NamedTuple):
 
 
 class KernelMapArrays(NamedTuple):
-    """A kernel map in both directions; a symmetric one needs only the first, and leaves out the centre."""
+    """A kernel map in both directions; a symmetric one needs only the first, and omits the centre."""
 
     to_coarse: PairLists
     to_fine: Optional[PairLists]
 
 
 class CoordinatePlan:
-    """Levels and kernel maps of a batch; made when they are first asked for.
+    """Levels and kernel maps of a batch, built lazily.
 
     Args:
-        coordinates: integers (N, 1 + D), scene number in column 0, D = 2 or 3; no voxel twice, in any order.
-        num_scenes: scenes of the batch, for those at its end that are empty; None takes the largest number present.
-        block_rows: most receiving rows of one block.
+        coordinates: integers (N, 1 + D), scene number in column 0, D = 2 or 3; no duplicate voxels, in any order.
+        num_scenes: scenes of the batch, in case the last ones are empty; None infers it from the largest number
+        present.
+        block_rows: maximum receiving rows per block.
 
     Raises:
-        ValueError: wrong shape or dtype, a voxel that occurs twice, or a scene number that is not below ``num_scenes``.
+        ValueError: wrong shape or dtype, duplicate voxels, or a scene number not below ``num_scenes``.
         UserError: the coordinates lie too far apart for a key.
     """
 
@@ -119,7 +120,7 @@ class CoordinatePlan:
         return self._maps[key]
 
     def pair_tables(self, key: MapKey) -> List["PairTable"]:
-        """The same before it is laid out: to the coarse level and, if it is not symmetric, to the fine one."""
+        """The same before layout: to the coarse level and, if not symmetric, to the fine one."""
         num_offsets = key.kernel_size**self.dimension
         levels = (key.coarse,) if key.is_symmetric else (key.coarse, key.fine)
         tables = [PairTable(len(self.level(stride).order), num_offsets, self.block_rows) for stride in levels]
@@ -130,19 +131,19 @@ class CoordinatePlan:
 
 
 class PairTable:
-    """Pairs of one kernel map in one direction while they are found, one kernel offset after the other.
+    """Collects the pairs of a kernel map in one direction, one kernel offset at a time.
 
     Args:
         num_rows: rows that may receive.
         num_offsets: of the kernel.
-        block_rows: most rows of one block.
+        block_rows: maximum rows per block.
     """
 
     def __init__(self, num_rows: int, num_offsets: int, block_rows: int) -> None:
-        # Two blocks at least, where they do not become tiny: two threads can share the work.
+        # At least two blocks, unless they would be tiny, so that two threads can share the work.
         self._block = min(block_rows, max(_FEWEST_BLOCK_ROWS, -(-num_rows // 2)))
         self.counts = np.zeros((-(-num_rows // self._block), num_offsets), np.int64)
-        # By offset in the order of coming. Most of it is never touched, and so takes no memory.
+        # By offset in order of arrival. Most of it is never touched, and so takes no memory.
         self._receivers = np.empty(num_rows * num_offsets + 1, np.int32)
         self._givers = np.empty(num_rows * num_offsets + 1, np.int32)
         self._starts = np.zeros(num_offsets, np.int64)
@@ -155,7 +156,7 @@ class PairTable:
         return self.size == np.count_nonzero(self._has_received)
 
     def add(self, k: int, giver_of: np.ndarray) -> None:
-        """The row that each row gets something from at offset ``k``, int32 (rows,), -1 for none."""
+        """Add the row that each row receives from at offset ``k``, int32 (rows,), -1 for none."""
         self._starts[k] = self.size
         self.size = _append(
             giver_of, k, self._block, self._receivers, self._givers, self.size, self.counts, self._has_received
@@ -178,7 +179,7 @@ def _append(giver_of, k, block, receivers, givers, size, counts, has_received):
         before = size
         for row in range(number * block, min((number + 1) * block, len(giver_of))):
             giver = giver_of[row]
-            receivers[size] = row  # overwritten by the next if there is no pair: no branch to be guessed wrong
+            receivers[size] = row  # overwritten by the next if there is no pair: avoids a mispredicted branch
             givers[size] = giver
             size += giver >= 0
             has_received[row] |= giver >= 0
@@ -200,16 +201,16 @@ def _lay_out(receivers, givers, starts, counts, receivers_out, givers_out):
 
 
 def build_plan(coordinates: np.ndarray, spec: PlanSpec, num_scenes: Optional[int] = None) -> Dict[str, Any]:
-    """The plan of a batch as an array and its description, which travel in the batch to the training process.
+    """The plan of a batch as an array and its header, sent to the training process with the batch.
 
     Args:
-        coordinates: as ``CoordinatePlan`` takes them.
+        coordinates: as for ``CoordinatePlan``.
         spec: from the network's ``plan_spec()``.
-        num_scenes: scenes of the batch; None takes the largest number in column 0.
+        num_scenes: scenes of the batch; None infers it from the largest number in column 0.
 
     Returns:
         ``{"plan_pairs": int32 (M,), "plan_header": bytes}``. The header is not an array, so that it stays on the host:
-        reading it back from a GPU would make each step wait for the one before.
+        reading it back from a GPU would make each step wait for the previous one.
 
     Raises:
         ValueError, UserError: as ``CoordinatePlan``.
@@ -221,7 +222,7 @@ def build_plan(coordinates: np.ndarray, spec: PlanSpec, num_scenes: Optional[int
     header += [len(strides), *(value for stride in strides for value in (stride, rows[stride]))]
     header += [len(spec.scene_levels), *spec.scene_levels]
     most = sum(2 * key.kernel_size**plan.dimension * (rows[key.coarse] + rows[key.fine]) for key in spec.maps)
-    # What is never touched takes no memory. One element more: batches with no pair have an array that can be handed on.
+    # Untouched memory is not committed. One extra element, so that the array is not empty for a batch without pairs.
     pairs = np.empty(most + sum(rows[stride] for stride in spec.scene_levels) + 1, np.int32)
     end = 0
     for stride in spec.scene_levels:
@@ -240,7 +241,7 @@ def build_plan(coordinates: np.ndarray, spec: PlanSpec, num_scenes: Optional[int
 
 
 class PackedLists(NamedTuple):
-    """Where the lists of one direction stand in ``plan_pairs``: receivers from ``start``, givers after them."""
+    """Location of one direction's lists in ``plan_pairs``: receivers from ``start``, givers after them."""
 
     start: int
     counts: np.ndarray  # int64 (blocks, K)
@@ -248,7 +249,7 @@ class PackedLists(NamedTuple):
 
 
 class PackedPlan(NamedTuple):
-    """What the header of a packed plan says.
+    """The header of a packed plan.
 
     Attributes:
         dimension: 2 or 3.
@@ -266,10 +267,10 @@ class PackedPlan(NamedTuple):
 
 
 def read_header(content: bytes) -> PackedPlan:
-    """What ``build_plan`` has written into ``plan_header``.
+    """Parse the ``plan_header`` written by ``build_plan``.
 
     Raises:
-        ValueError: it is something else.
+        ValueError: it is not such a header.
     """
     header = np.frombuffer(content, np.int64) if len(content) % 8 == 0 else np.empty(0, np.int64)
     values = iter(header.tolist())

@@ -1,4 +1,4 @@
-"""Kernel maps on the device: the lists of pairs as tensors, cut into blocks and kernel offsets."""
+"""Kernel maps on the device: the lists of pairs as tensors, split by block and kernel offset."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Direction(NamedTuple):
     Attributes:
         blocks: of receiving rows, each with its pairs for those kernel offsets that have any. The receiving rows of
             different blocks are different, and so are those within one ``Pairs``.
-        is_exclusive: no row receives more than once in all.
+        is_exclusive: no row receives more than once over all offsets.
     """
 
     blocks: List[List[Pairs]]
@@ -47,7 +47,7 @@ def direction_of_arrays(lists: PairLists) -> Direction:
 
 
 def direction_of_pairs(lists: PackedLists, pairs: paddle.Tensor) -> Direction:
-    """From what stands in ``pairs``, int32 (M,); all tensors are made by two operations."""
+    """From the contents of ``pairs``, int32 (M,); all tensors are created by two operations."""
     total = int(lists.counts.sum())
     blocks: List[List[Pairs]] = [[] for _ in lists.counts]
     present = np.argwhere(lists.counts > 0).tolist()  # [block, offset], by block

@@ -29,12 +29,12 @@ class _KernelLayer(nn.Layer):
         in_channels, out_channels: of the features.
         kernel_size: voxels along each axis, 1, 2, 3, 5 or any other.
         stride: tensor stride of the coarser side over that of the finer.
-        dilation: distance of kernel offsets in voxels of the finer side.
+        dilation: distance between kernel offsets in voxels of the finer side.
         bias: add a learned vector.
         dimension: spatial axes, 2 or 3.
     """
 
-    _fan_channels = "in"  # whose number scales the initial values
+    _fan_channels = "in"  # their number scales the initial values
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class Convolution(_KernelLayer):
 
 
 class TransposedConvolution(_KernelLayer):
-    """``out[u + offset_k] += in[u] @ kernel[k]``, back onto the finer voxels that the plan has.
+    """``out[u + offset_k] += in[u] @ kernel[k]``, back onto the finer voxels of the plan.
 
     With kernel 2 and stride 2 this is also spconv's inverse convolution of the strided one.
 
@@ -108,19 +108,19 @@ class TransposedConvolution(_KernelLayer):
 
 
 def finer_stride(x: SparseTensor, stride: int) -> int:
-    """Tensor stride of the level that an upsampling by ``stride`` reaches."""
+    """Tensor stride after upsampling by ``stride``."""
     if x.stride % stride:
         raise ValueError(f"cannot go from voxels of stride {x.stride} to voxels {stride} times as fine")
     return x.stride // stride
 
 
 def pointwise(features: paddle.Tensor, matrix: paddle.Tensor) -> paddle.Tensor:
-    """``features @ matrix``, also for no rows, which some kernels refuse."""
+    """``features @ matrix``, also for zero rows, which some kernels reject."""
     return paddle.matmul(features, matrix) if features.shape[0] else _NoRows.apply(features, matrix)
 
 
 class _NoRows(paddle.autograd.PyLayer):
-    """The product of no rows with a matrix, or their sum with a row; all gradients are zeros."""
+    """The product of zero rows with a matrix, or their sum with a row; all gradients are zero."""
 
     @staticmethod
     def forward(ctx: Any, features: paddle.Tensor, matrix: paddle.Tensor) -> paddle.Tensor:
@@ -136,11 +136,11 @@ class _NoRows(paddle.autograd.PyLayer):
 class RowsBatchNorm(SynchronisableBatchNorm):
     """Batch normalisation of a tensor (rows, channels), whose running variance divides by rows - 1, as PyTorch's does.
 
-    Where no other rank's rows are needed, Paddle's own kernel does the work, in less than half the time.
+    If no other rank's rows are needed, Paddle's own kernel is used, in less than half the time.
 
     Args:
         num_features: channels.
-        momentum: share of the running statistics that a step keeps.
+        momentum: fraction of the running statistics kept by each step.
         epsilon: added to the variance.
     """
 
@@ -152,7 +152,7 @@ class RowsBatchNorm(SynchronisableBatchNorm):
         if not self.training or rows < 2 or (self.synchronised and world_size() > 1):
             return super().forward(x)
         mean, variance = paddle.zeros_like(self._mean), paddle.zeros_like(self._variance)
-        y = nn.functional.batch_norm(  # with momentum 0 it leaves the statistics of these rows
+        y = nn.functional.batch_norm(  # momentum 0 leaves the statistics of these rows
             x, mean, variance, self.weight, self.bias, training=True, momentum=0.0, epsilon=self._epsilon
         )
         with paddle.no_grad():
@@ -162,14 +162,15 @@ class RowsBatchNorm(SynchronisableBatchNorm):
 
 
 class BatchNorm(RowsBatchNorm):
-    """Batch normalisation over the voxels; weights and statistics under the layer's own name, as in spconv networks."""
+    """Batch normalisation over the voxels; weights and statistics directly under the layer's name, as in spconv
+    networks."""
 
     def forward(self, x: SparseTensor) -> SparseTensor:
         return x.with_features(super().forward(x.features))
 
 
 class NestedBatchNorm(nn.Layer):
-    """The same with weights and statistics in a layer ``bn`` of its own, as MinkowskiEngine names them."""
+    """The same with weights and statistics in a sublayer ``bn``, as in MinkowskiEngine."""
 
     def __init__(self, num_features: int, momentum: float = 0.9, epsilon: float = 1e-5) -> None:
         super().__init__()
@@ -187,7 +188,7 @@ class ReLU(nn.Layer):
 
 
 class Dropout(nn.Layer):
-    """Sets features to 0 with probability ``rate`` while training and scales the others to keep the mean."""
+    """Zeroes features with probability ``rate`` during training and rescales the others to keep the mean."""
 
     def __init__(self, rate: float = 0.5) -> None:
         super().__init__()
@@ -206,7 +207,7 @@ _STATISTICS = {"running_mean": "_mean", "running_var": "_variance"}
 
 
 def from_torch_names(state: Mapping[str, Any]) -> Dict[str, Any]:
-    """A state dict of MinkowskiEngine or spconv under our names: they differ in the batch statistics only."""
+    """Rename a MinkowskiEngine or spconv state dict to our names, which differ only in the batch statistics."""
     renamed = {}
     for name, value in state.items():
         prefix, dot, last = name.rpartition(".")
@@ -216,10 +217,10 @@ def from_torch_names(state: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 class SparseNetwork(Model):
-    """Base class of networks on sparse tensors: it can say which tables of a plan it needs.
+    """Base class of networks on sparse tensors: reports which tables of a plan it needs.
 
     Args:
-        in_channels: of the features it takes.
+        in_channels: of the input features.
         dimension: spatial axes of the coordinates, 2 or 3.
     """
 
@@ -232,7 +233,7 @@ class SparseNetwork(Model):
         self._plan_spec: Optional[PlanSpec] = None
 
     def plan_spec(self) -> PlanSpec:
-        """The ``PlanSpec`` that ``build_plan`` takes in the loader process; found by a forward pass of one voxel."""
+        """The ``PlanSpec`` for ``build_plan`` in the loader process, found by a forward pass of one voxel."""
         if self._plan_spec is None:
             modes = [(layer, layer.training) for layer in self.sublayers(include_self=True)]
             self.eval()
@@ -278,7 +279,8 @@ class _WeightLayer(nn.Layer):
 
 
 class StridedConv3D(_WeightLayer):
-    """Onto the voxels ``floor(c / stride) * stride``; kernel 2 and stride 2 are spconv's SparseConv3d of PointGroup."""
+    """Onto the voxels ``floor(c / stride) * stride``; PointGroup uses spconv's SparseConv3d with kernel 2 and stride
+    2."""
 
     def forward(self, x: SparseTensor) -> SparseTensor:
         if self.kernel_size == self.stride == 1:

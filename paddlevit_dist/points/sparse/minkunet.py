@@ -78,7 +78,7 @@ class MinkUNet(SparseNetwork):
             setattr(self, f"block{stage + 1}", _stage(channels, widths[stage], depths[stage], dimension))
             channels = widths[stage]
             skipped.append(channels)
-        skipped.pop()  # the deepest level is not skipped to
+        skipped.pop()  # the deepest level has no skip connection
         for stage, stride in zip(range(4, 8), (16, 8, 4, 2)):
             width = widths[stage]
             up = TransposedConvolution(channels, width, 2, stride=2, dimension=dimension)

@@ -14,12 +14,12 @@ from .tensor import SparseTensor
 
 
 class _Pooling(nn.Layer):
-    """What the pooling layers have in common.
+    """Base class of the pooling layers.
 
     Args:
         kernel_size: voxels along each axis.
         stride: tensor stride of the output over that of the input.
-        dilation: distance of kernel offsets in voxels.
+        dilation: distance between kernel offsets in voxels.
     """
 
     def __init__(self, kernel_size: int = 2, stride: int = 2, dilation: int = 1) -> None:
@@ -35,7 +35,7 @@ class _Pooling(nn.Layer):
 
 
 class SumPooling(_Pooling):
-    """Sum over those voxels of the kernel that exist."""
+    """Sum over the existing voxels in the kernel."""
 
     def forward(self, x: SparseTensor) -> SparseTensor:
         kernel_map, stride = self._map(x)
@@ -44,7 +44,7 @@ class SumPooling(_Pooling):
 
 
 class AveragePooling(_Pooling):
-    """Mean over those voxels of the kernel that exist, as MinkowskiEngine's; 0 where there is none."""
+    """Mean over the existing voxels in the kernel, as in MinkowskiEngine; 0 if there are none."""
 
     def forward(self, x: SparseTensor) -> SparseTensor:
         kernel_map, stride = self._map(x)
@@ -56,9 +56,9 @@ class AveragePooling(_Pooling):
 
 
 class MaxPooling(_Pooling):
-    """Largest value of each channel over those voxels of the kernel that exist; 0 where there is none.
+    """Maximum of each channel over the existing voxels in the kernel; 0 if there are none.
 
-    Of equal values the one at the first kernel offset gets the gradient.
+    In a tie, the first kernel offset gets the gradient.
     """
 
     def forward(self, x: SparseTensor) -> SparseTensor:
@@ -68,7 +68,7 @@ class MaxPooling(_Pooling):
 
 
 class Unpooling(_Pooling):
-    """The transpose of ``SumPooling``: every coarse voxel's features are given to the finer voxels of its kernel."""
+    """The transpose of ``SumPooling``: every coarse voxel's features are added to the finer voxels in its kernel."""
 
     def forward(self, x: SparseTensor) -> SparseTensor:
         stride = finer_stride(x, self.stride)
@@ -149,7 +149,7 @@ def _summed(source: paddle.Tensor, kernel_map: KernelMap, rows: int, to_fine: bo
 
 
 class _Max(paddle.autograd.PyLayer):
-    """Largest giving value of each row and channel."""
+    """Maximum over the giving rows for each row and channel."""
 
     @staticmethod
     def forward(ctx: Any, features: paddle.Tensor, kernel_map: KernelMap, rows: int) -> paddle.Tensor:
@@ -182,7 +182,8 @@ class _Max(paddle.autograd.PyLayer):
 
 
 def _by_offset(kernel_map: KernelMap, rows: int) -> List[Tuple[int, paddle.Tensor, paddle.Tensor]]:
-    """(kernel offset, receivers, givers) of all pairs to the coarse level, the centre's too, by ascending offset."""
+    """(kernel offset, receivers, givers) of all pairs to the coarse level, including the centre, by ascending
+    offset."""
     centre: Optional[int] = kernel_map.num_offsets // 2 if kernel_map.key.is_symmetric and rows else None
     offsets: Dict[int, List[Any]] = {}
     for block in kernel_map.to_coarse.blocks:

@@ -1,4 +1,4 @@
-"""Features on voxels, and the plan of where the voxels lie, as the layers see them."""
+"""Features on voxels, and the coordinate plan, as the layers see them."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _ASK = "build it with the plan_spec() of this network"
 class Plan:
     """The levels and kernel maps of a batch as device tensors, shared by all sparse tensors of a forward pass.
 
-    Made from a batch (``Plan.of_batch``) it has what the network's ``plan_spec()`` has asked for; made from coordinates
-    (``Plan.of_coordinates``) it makes everything when it is first needed.
+    Created from a batch (``Plan.of_batch``), it has what the network's ``plan_spec()`` requested; created from
+    coordinates (``Plan.of_coordinates``), it builds everything lazily.
     """
 
     def __init__(self, dimension: int, num_scenes: int) -> None:
@@ -35,7 +35,7 @@ class Plan:
 
     @classmethod
     def of_batch(cls, batch: Mapping[str, Any]) -> "Plan":
-        """From the arrays of ``build_plan``, after the loader has made tensors of them.
+        """From the arrays of ``build_plan``, after the loader has converted them to tensors.
 
         Args:
             batch: has "plan_pairs" int32 (M,) on the device of the features, and "plan_header" bytes.
@@ -70,7 +70,7 @@ class Plan:
         return self._rows[stride]
 
     def coordinates(self, stride: int) -> np.ndarray:
-        """int32 (N, 1 + D) of a level; only of a plan that was made from coordinates in this process."""
+        """int32 (N, 1 + D) of a level; only for a plan created from coordinates in this process."""
         if self._coordinate_plan is None:
             raise ValueError("a plan from a batch has no coordinates: put them into the batch beside it")
         return self._coordinate_plan.level(stride).coordinates.astype(np.int32)
@@ -99,7 +99,7 @@ class Plan:
         return self._maps[key]
 
     def asked_for(self, block_rows: int) -> PlanSpec:
-        """What has been used of this plan so far."""
+        """What parts of this plan have been used so far."""
         return PlanSpec(tuple(self._asked_maps), tuple(self._asked_scenes), block_rows)
 
 
@@ -107,15 +107,15 @@ class SparseTensor:
     """Features of the voxels of one level.
 
     Args:
-        features: floating (N, C), rows in the order of the coordinates; a tensor, or an array of which one is made.
-        coordinates: integers (N, 1 + D), array or tensor, scene number in column 0, D = 2 or 3, no voxel twice: the
-            plan is made from them in this process, as far as it is needed. Leave it out when ``plan`` is given.
+        features: floating (N, C), rows in the order of the coordinates; a tensor, or an array to be converted to one.
+        coordinates: integers (N, 1 + D), array or tensor, scene number in column 0, D = 2 or 3, no duplicates: the plan
+            is built from them lazily in this process. Omit if ``plan`` is given.
         plan: from ``Plan.of_batch``.
-        stride: tensor stride of the level: neighbouring voxels differ by it.
-        num_scenes: with ``coordinates``, scenes of the batch if those at its end may be empty.
+        stride: tensor stride of the level, the distance between neighbouring voxels.
+        num_scenes: with ``coordinates``, scenes of the batch if the last ones may be empty.
 
     Raises:
-        ValueError: neither or both of coordinates and plan, or another number of rows than the level has.
+        ValueError: neither or both of coordinates and plan, or a number of rows that differs from the level's.
         UserError: coordinates that lie too far apart.
     """
 
@@ -146,7 +146,7 @@ class SparseTensor:
 
     @property
     def coordinates(self) -> np.ndarray:
-        """int32 (N, 1 + D), where the plan was made from coordinates in this process."""
+        """int32 (N, 1 + D), if the plan was created from coordinates in this process."""
         return self.plan.coordinates(self.stride)
 
     def with_features(self, features: paddle.Tensor) -> "SparseTensor":
@@ -154,7 +154,7 @@ class SparseTensor:
         return SparseTensor(features, plan=self.plan, stride=self.stride)
 
     def slice(self, inverse: paddle.Tensor) -> paddle.Tensor:
-        """Features of the points (P, C): each point's are those of the voxel it lies in.
+        """Features of the points (P, C): each point takes those of its voxel.
 
         Args:
             inverse: int64 or int32 (P,), the voxel row of each point, as ``sparse_quantize`` returns it.
@@ -173,7 +173,7 @@ class SparseTensor:
 
 
 def cat(*tensors: SparseTensor) -> SparseTensor:
-    """Join the channels of sparse tensors on the same voxels.
+    """Concatenate the channels of sparse tensors on the same voxels.
 
     Raises:
         ValueError: tensors of different levels or batches.

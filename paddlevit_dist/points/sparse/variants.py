@@ -1,4 +1,4 @@
-"""The names of MinkowskiEngine's networks, and the arguments that each stands for. The registry reads them here.
+"""The names of MinkowskiEngine's networks, and their arguments. The registry reads them from here.
 
 Source: MinkowskiEngine 0.5, examples/minkunet.py.
 """

@@ -1,2 +1,2 @@
-"""Furnished rooms made up from a seed: ``dataset``, ``generator``; ``plan`` and ``furnishing`` place, ``furniture`` and
-``surfaces`` shape and sample."""
+"""Furnished rooms generated from a seed: ``dataset``, ``generator``; placement in ``plan`` and ``furnishing``, shapes
+and sampling in ``furniture`` and ``surfaces``."""

@@ -1,4 +1,4 @@
-"""Furnished rooms inside the package, so that a first training on point clouds needs no download."""
+"""Built-in furnished rooms, so that a first training run on point clouds needs no download."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from ..scene import Scene
 from ..scenes import SceneDataset
 from .generator import GENERATOR_VERSION, make_room
 
-_SPLITS = {"train": 0, "val": 1}  # part of each room's seed: no room of one split is in the other
+_SPLITS = {"train": 0, "val": 1}  # part of each room's seed: the splits share no rooms
 _SPACING_RANGE_M = (0.01, 0.2)
 
 
 class SyntheticRooms(SceneDataset):
-    """Bedrooms, bathrooms, kitchens, living rooms and offices with ScanNet's twenty classes, made when they are read.
+    """Bedrooms, bathrooms, kitchens, living rooms and offices with ScanNet's twenty classes, generated on read.
 
-    About 40,000 points in a room at the default spacing, in about 30 ms. Furniture has instances, floor and walls have
-    none. A room depends on ``seed``, split and index alone; rooms are added at the end when there are to be more.
+    About 40,000 points per room at the default spacing, in about 30 ms. Furniture has instances, floor and walls have
+    none. A room depends on ``seed``, split and index alone; asking for more appends rooms at the end.
     """
 
     class_names = list(CLASS_NAMES)
@@ -35,12 +35,12 @@ class SyntheticRooms(SceneDataset):
         spacing_m: float = 0.04,
         seed: int = 0,
     ) -> None:
-        """Serve ``split``, "train" or "val"; the rooms are made up, so the two paths have no effect.
+        """Serve ``split``, "train" or "val"; rooms are synthetic, so both paths are ignored.
 
         Args:
             num_train, num_val: rooms of each split.
-            spacing_m: mean distance of neighbouring points, 0.01 to 0.2; the number of points goes with its inverse
-                square.
+            spacing_m: mean distance between neighbouring points, 0.01 to 0.2; the number of points scales with its
+                inverse square.
             seed: of all rooms.
         """
         if split not in _SPLITS:
@@ -68,5 +68,5 @@ class SyntheticRooms(SceneDataset):
         return make_room(index, (self.seed, _SPLITS[self.split]), self.spacing_m, f"{self.split}_{index:05d}")
 
     def describe(self, index: int) -> str:
-        """How the room is called and what it was made from."""
+        """The room's name and what it was generated from."""
         return f"synthetic room {self.split}_{index:05d} (seed {self.seed}, generator {GENERATOR_VERSION})"

@@ -1,4 +1,4 @@
-"""Which things go together: bedrooms, bathrooms, kitchens, living rooms and offices."""
+"""What belongs in which room: bedrooms, bathrooms, kitchens, living rooms and offices."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from .plan import Placed, Plan, Rectangle
 
 
 def furnish(index: int, generator: np.random.Generator) -> Plan:
-    """An empty room of the kind that ``index`` stands for, filled with what belongs into it; what finds no place is
-    left out. Five rooms in a row are of five kinds."""
+    """A room of the kind given by ``index``, filled with what belongs in it; objects that do not fit are left out. Five
+    consecutive rooms are of five kinds."""
     x_range, y_range, put_furniture = KINDS[index % len(KINDS)]
     plan = Plan((generator.uniform(*x_range), generator.uniform(*y_range)), generator.uniform(2.25, 2.5), generator)
     plan.hang("door", furniture.door(generator), opening=True, in_front=0.7)
@@ -94,7 +94,7 @@ def _office(plan: Plan, generator: np.random.Generator) -> None:
     _several_pictures(plan, generator, 0, 2)
 
 
-# How long the floor is in x and y, metres, and what goes into the room.
+# Size of the floor in x and y, metres, and what goes into the room.
 KINDS = (
     ((3.2, 4.4), (3.0, 4.0), _bedroom),
     ((2.3, 3.1), (2.2, 3.0), _bathroom),
@@ -163,19 +163,19 @@ def _dining_table(plan: Plan, generator: np.random.Generator) -> None:
     for side in generator.permutation(4)[: int(generator.integers(2, 5))].tolist():
         seat = furniture.chair(generator)
         half = (item.depth if side % 2 == 0 else item.width) / 2
-        direction = thing.angle + 0.5 * math.pi * (side + 1)  # from the middle of the table to the chair
+        direction = thing.angle + 0.5 * math.pi * (side + 1)  # from the centre of the table to the chair
         away = half + generator.uniform(0.12, 0.3)
         middle = (
             thing.offset[0] - 0.5 * item.depth * math.sin(thing.angle),
             thing.offset[1] + 0.5 * item.depth * math.cos(thing.angle),
         )
         centre = (middle[0] + away * math.cos(direction), middle[1] + away * math.sin(direction))
-        angle = direction + 0.5 * math.pi + generator.normal(0.0, 0.25)  # a chair looks along its own y
+        angle = direction + 0.5 * math.pi + generator.normal(0.0, 0.25)  # a chair faces along its own y
         plan.stand_at(plan.centred("chair", seat, angle, centre), occupied)
 
 
 def _clutter(plan: Plan, generator: np.random.Generator) -> None:
-    """Things that nobody has labelled, on the floor and on furniture."""
+    """Unlabelled clutter, on the floor and on furniture."""
     for _ in range(int(generator.integers(0, 3))):
         plan.stand_free(None, furniture.clutter(generator), 0.05)
     for under in [thing for thing in plan.placed if thing.class_name in ("table", "desk")]:

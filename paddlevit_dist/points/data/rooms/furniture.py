@@ -1,6 +1,6 @@
-"""One builder for each kind of object: surfaces in the object's own frame, drawn from a generator.
+"""One builder for each kind of object: surfaces in the object's own frame, randomised by a generator.
 
-Sizes in metres are those that such things have in homes and offices. The classes differ in shape, not in colour.
+Sizes are in metres, typical of homes and offices. The classes differ in shape, not in colour.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ import numpy as np
 from .surfaces import ALL_FACES, STANDING, Surfaces
 
 ACCENT = 1
-FREE_TONES = range(2, 6)  # for things of many colours
+FREE_TONES = range(2, 6)  # for multicoloured things
 
 
 class Item(NamedTuple):
-    """An object before it has a place.
+    """An object that has not been placed yet.
 
     Attributes:
         surfaces: in its own frame.
-        width, depth: of its footprint, which is centred on x = 0 and begins at y = 0.
+        width, depth: of its footprint, which is centred on x = 0 and starts at y = 0.
         height: of its top above the floor.
-        lowest: of its lowest part; 0 for what stands on the floor.
+        lowest: of its lowest part; 0 for objects standing on the floor.
     """
 
     surfaces: Surfaces
@@ -36,7 +36,7 @@ Builder = Callable[[np.random.Generator], Item]
 
 
 def chair(generator: np.random.Generator) -> Item:
-    """On four legs or on a foot with castors, with or without arms; its back is at y = 0."""
+    """On four legs or a base with castors, with or without arms; its back is at y = 0."""
     u, s = generator.uniform, Surfaces()
     width, depth, seat, top = u(0.42, 0.52), u(0.42, 0.52), u(0.42, 0.48), u(0.80, 1.02)
     half = width / 2
@@ -74,7 +74,7 @@ def sofa(generator: np.random.Generator) -> Item:
 
 
 def table(generator: np.random.Generator, low: bool = False) -> Item:
-    """A top on four legs, or round on a column; ``low`` for one in front of a sofa."""
+    """A top on four legs, or round on a column; ``low`` for a coffee table."""
     u, s = generator.uniform, Surfaces()
     height = u(0.38, 0.48) if low else u(0.70, 0.78)
     width, depth = u(0.8, 1.5), u(0.6, 0.95)
@@ -133,7 +133,7 @@ def bed(generator: np.random.Generator) -> Item:
 
 
 def cabinet(generator: np.random.Generator) -> Item:
-    """Closed doors with knobs between a set-back base and a top that juts out; low or tall."""
+    """Closed doors with knobs between a recessed base and an overhanging top; low or tall."""
     u, s = generator.uniform, Surfaces()
     tall = generator.random() < 0.4
     width, depth, height = u(0.6, 1.2), u(0.38, 0.52), u(1.3, 1.85) if tall else u(0.55, 0.95)
@@ -152,7 +152,7 @@ def cabinet(generator: np.random.Generator) -> Item:
 
 
 def bookshelf(generator: np.random.Generator) -> Item:
-    """Open boards between two sides, filled with rows of books of uneven height and depth."""
+    """Open shelves between two sides, filled with rows of books of uneven height and depth."""
     u, s = generator.uniform, Surfaces()
     width, depth, height = u(0.7, 1.2), u(0.26, 0.34), u(1.2, 2.0)
     half, boards = width / 2, int(height / u(0.30, 0.37))
@@ -175,7 +175,7 @@ def bookshelf(generator: np.random.Generator) -> Item:
 
 
 def refrigerator(generator: np.random.Generator) -> Item:
-    """A deep closed box with two doors one above the other and upright bars for handles."""
+    """A deep closed box with two doors, one above the other, and vertical bars for handles."""
     u, s = generator.uniform, Surfaces()
     width, depth, height, split = u(0.62, 0.78), u(0.64, 0.74), u(1.55, 1.88), u(0.34, 0.68)
     half, gap = width / 2, split * height
@@ -191,8 +191,8 @@ def refrigerator(generator: np.random.Generator) -> Item:
 
 
 def counter(generator: np.random.Generator) -> Tuple[Item, float]:
-    """A worktop with a low upstand at the wall and a hole for a sink, and where along its width the hole is; what
-    carries it is another object."""
+    """A worktop with a low upstand at the wall and a hole for a sink, and where along its width the hole is; its
+    support is a separate object."""
     u, s = generator.uniform, Surfaces()
     width, depth, height = u(1.3, 2.3), u(0.6, 0.66), u(0.86, 0.94)
     half, hole = width / 2, 0.28
@@ -223,7 +223,7 @@ def counter_base(generator: np.random.Generator, width: float, depth: float, hei
 
 
 def kitchen_sink(generator: np.random.Generator, height: float) -> Item:
-    """A hollow let into a worktop of the given height, with a tap behind it."""
+    """A basin set into a worktop of the given height, with a tap behind it."""
     s = Surfaces()
     s.basin((-0.28, 0.28), (0.1, 0.54), (height - 0.17, height + 0.01), 0.04)
     s.tube((0.0, 0.07), (0.02, 0.02), (height, height + 0.25), ACCENT, sides=5)
@@ -245,7 +245,7 @@ def wash_basin(generator: np.random.Generator) -> Item:
 
 
 def toilet(generator: np.random.Generator) -> Item:
-    """A tank on the wall, a bowl that widens upwards, a lid that is closed or raised."""
+    """A cistern on the wall, a bowl that widens upwards, a lid that is down or raised."""
     u, s = generator.uniform, Surfaces()
     seat, tank = u(0.38, 0.43), u(0.72, 0.82)
     s.box((-0.2, 0.2), (0.0, 0.18), (seat - 0.02, tank))
@@ -262,7 +262,7 @@ def toilet(generator: np.random.Generator) -> Item:
 
 
 def bathtub(generator: np.random.Generator) -> Item:
-    """A long hollow with a broad rim, closed outside."""
+    """A long tub with a broad rim, closed on the outside."""
     u, s = generator.uniform, Surfaces()
     width, depth, height = u(1.5, 1.7), u(0.7, 0.8), u(0.48, 0.6)
     s.box((-width / 2, width / 2), (0.0, depth), (0.0, height), "xXY")
@@ -281,7 +281,7 @@ def shower_curtain(generator: np.random.Generator, width: float) -> Item:
 
 
 def curtain(generator: np.random.Generator, opening: float) -> Item:
-    """Two cloths in wide folds on both sides of a window of the given width, under a rod."""
+    """Two cloths in wide folds at either side of a window of the given width, under a rod."""
     u, s = generator.uniform, Surfaces()
     rod, part = u(2.1, 2.2), u(0.28, 0.45)
     bottom = u(0.05, 0.3) if generator.random() < 0.5 else u(0.65, 0.8)
@@ -294,7 +294,7 @@ def curtain(generator: np.random.Generator, opening: float) -> Item:
 
 
 def window(generator: np.random.Generator) -> Item:
-    """A recess in the wall with a frame, a sill and glass of which a scanner sees little."""
+    """A recess in the wall with a frame, a sill and glass that a scanner hardly sees."""
     u, s = generator.uniform, Surfaces()
     width, low, high, recess = u(0.9, 1.5), u(0.8, 1.0), u(1.85, 2.1), u(0.1, 0.16)
     half = width / 2
@@ -309,7 +309,7 @@ def window(generator: np.random.Generator) -> Item:
 
 
 def door(generator: np.random.Generator) -> Item:
-    """A frame that stands out from the wall, and in it a leaf, set back, with a handle."""
+    """A frame that stands out from the wall around a recessed leaf with a handle."""
     u, s = generator.uniform, Surfaces()
     width, height, recess = u(0.85, 1.0), u(2.0, 2.12), u(0.06, 0.12)
     half, frame = width / 2, 0.08
@@ -324,7 +324,7 @@ def door(generator: np.random.Generator) -> Item:
 
 
 def picture(generator: np.random.Generator) -> Item:
-    """A frame around a flat print of several colours."""
+    """A frame around a flat multicoloured print."""
     u, s = generator.uniform, Surfaces()
     width, height, thickness, middle = u(0.35, 0.95), u(0.35, 0.8), u(0.04, 0.07), u(1.4, 1.65)
     half, low, high = width / 2, middle - height / 2, middle + height / 2
@@ -349,7 +349,7 @@ def lamp(generator: np.random.Generator) -> Item:
 
 
 def bin_(generator: np.random.Generator) -> Item:
-    """Round, wider above, open."""
+    """Round, wider at the top, open."""
     u, s = generator.uniform, Surfaces()
     height, radius = u(0.3, 0.5), u(0.14, 0.2)
     s.tube((0.0, radius), (0.75 * radius, radius), (0.0, height))
@@ -358,7 +358,7 @@ def bin_(generator: np.random.Generator) -> Item:
 
 
 def plant(generator: np.random.Generator) -> Item:
-    """A pot with leaves to all sides."""
+    """A pot with leaves on all sides."""
     u, s = generator.uniform, Surfaces()
     pot, radius, top = u(0.22, 0.35), u(0.14, 0.2), u(0.8, 1.4)
     middle = np.array([0.0, 0.3])
@@ -372,7 +372,7 @@ def plant(generator: np.random.Generator) -> Item:
 
 
 def clutter(generator: np.random.Generator) -> Item:
-    """A box of any size that nobody has labelled."""
+    """An unlabelled box of any size."""
     u, s = generator.uniform, Surfaces()
     width, depth, height = u(0.15, 0.4), u(0.12, 0.3), u(0.1, 0.35)
     s.box((-width / 2, width / 2), (0.0, depth), (0.0, height), "xXyYZ")

@@ -1,7 +1,7 @@
-"""A furnished room as the points that a scanner would bring home.
+"""A furnished room as the points that a scanner would capture.
 
-The generator is frozen: what it makes from a seed is part of every result that was reached on it. Who changes it raises
-``GENERATOR_VERSION`` and measures again.
+The generator is frozen: its output for a seed is part of every result obtained with it. If you change it, bump
+``GENERATOR_VERSION`` and redo the measurements.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ GENERATOR_VERSION = 1
 
 _NOISE_M = 0.006  # standard deviation of a coordinate
 _NUM_TONES = 6
-_COLOR_NOISE = 7.0  # standard deviation, of 255
+_COLOR_NOISE = 7.0  # standard deviation, out of 255
 
 
 def make_room(index: int, seed: Tuple[int, ...], spacing_m: float, name: str) -> Scene:
-    """Room ``index`` of those that ``seed`` stands for; its kind is ``index`` modulo five.
+    """Room ``index`` for ``seed``; its kind is ``index`` modulo five.
 
-    Furniture has instances from 0 without gaps; floor and walls have none, as in PointGroup's ScanNet; a thing that
-    nobody has labelled has neither class nor instance. Colours are drawn without regard to the class.
+    Furniture has instances from 0 without gaps; floor and walls have none, as in PointGroup's ScanNet; unlabelled
+    things have neither class nor instance. Colours are independent of the class.
 
     Args:
-        seed: further numbers that the room depends on.
-        spacing_m: mean distance of neighbouring points.
+        seed: numbers that the room depends on besides ``index``.
+        spacing_m: mean distance between neighbouring points.
     """
     generator = np.random.default_rng([GENERATOR_VERSION, *seed, index])
     plan = furnish(index, generator)
@@ -63,14 +63,14 @@ def _labels(plan: Plan) -> Tuple[np.ndarray, np.ndarray]:
 
 
 def _without_gaps(instance: np.ndarray) -> np.ndarray:
-    """Number the instances that have points from 0 on."""
+    """Renumber the instances that have points from 0."""
     occurring = np.unique(instance[instance >= 0])
     numbered = np.searchsorted(occurring, instance).astype(np.int16)
     return np.where(instance >= 0, numbered, np.int16(IGNORED))
 
 
 def _seen(xyz: np.ndarray, size: Tuple[float, float], generator: np.random.Generator) -> np.ndarray:
-    """Which points the scanner has seen: a few balls in the room were missed, nearly."""
+    """Which points the scanner saw: a few balls in the room were almost completely missed."""
     missed = np.zeros(len(xyz), bool)
     for _ in range(int(generator.integers(2, 6))):
         centre = generator.uniform((0.0, 0.0, 0.0), (*size, 2.0))
@@ -80,8 +80,8 @@ def _seen(xyz: np.ndarray, size: Tuple[float, float], generator: np.random.Gener
 
 
 def _tones(objects: int, generator: np.random.Generator) -> np.ndarray:
-    """The colours of each object, (objects, tones, 3) from 0 to 1: one, a second that is often a shade of the first,
-    and free ones."""
+    """The colours of each object, (objects, tones, 3) from 0 to 1: a main one, a second that is often a shade of it,
+    and arbitrary ones."""
     tones = np.empty((objects, _NUM_TONES, 3))
     for number in range(objects):
         for tone in range(_NUM_TONES):
@@ -95,7 +95,7 @@ def _tones(objects: int, generator: np.random.Generator) -> np.ndarray:
 def _colors(
     pieces: Pieces, tones: np.ndarray, xyz: np.ndarray, piece: np.ndarray, generator: np.random.Generator
 ) -> np.ndarray:
-    """uint8 (points, 3): tone, light from one side, a pattern of stripes, and noise."""
+    """uint8 (points, 3): tone, directional light, stripes and noise."""
     light = _direction(generator)
     shade = 0.82 + 0.18 * np.abs(pieces.normal @ light)  # (pieces,)
     color = 255.0 * tones[pieces.owner, pieces.tone] * shade[:, None]  # (pieces, 3)

@@ -1,4 +1,4 @@
-"""Where things stand in a room and hang on its walls."""
+"""Placement of things in a room and on its walls."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ Rectangle = Tuple[float, float, float, float]  # low and high of one axis, then 
 
 _TRIES = 40
 _GAP = 0.06  # metres between things
-_HIDDEN = 0.08  # share of a surface behind or under furniture that a scanner still sees
+_HIDDEN = 0.08  # fraction of a surface behind or under furniture that a scanner still sees
 _SHADED = 0.6  # the same under a table or chair
 
-# Furniture that is closed on all sides and hides what is behind and under it.
+# Furniture closed on all sides, which hides what is behind and under it.
 CLOSED = ("bed", "sofa", "cabinet", "bookshelf", "refrigerator", "bathtub", "toilet")
 
 
 class Placed(NamedTuple):
-    """An object in the room: its class, what it looks like, and how it is turned and moved."""
+    """An object in the room: its class, its shape, its rotation and its translation."""
 
-    class_name: Optional[str]  # None: nobody has labelled it
+    class_name: Optional[str]  # None: unlabelled
     item: Item
     angle: float  # radians around z
     offset: Tuple[float, float, float]  # metres
 
     def rectangle(self, in_front: float = 0.0) -> Rectangle:
-        """The part of the floor that it takes, with some space in front of it, as a rectangle along the axes."""
+        """The part of the floor that it occupies, with some space in front, as an axis-aligned rectangle."""
         half, depth = self.item.width / 2, self.item.depth + in_front
         cosine, sine = math.cos(self.angle), math.sin(self.angle)
         corners = [(x * cosine - y * sine, x * sine + y * cosine) for x in (-half, half) for y in (0.0, depth)]
@@ -44,7 +44,7 @@ class Placed(NamedTuple):
 
 
 class Wall:
-    """One side of the room: where it begins, its length, how its things are turned, and what is on it."""
+    """One side of the room: where it starts, its length, the rotation of things on it, and what is on it."""
 
     def __init__(self, start: Tuple[float, float], length: float, angle: float) -> None:
         self.start = start
@@ -55,13 +55,13 @@ class Wall:
         self.covered: List[Rectangle] = []
 
     def offset(self, along: float, away: float) -> Tuple[float, float, float]:
-        """Room coordinates of a place on the wall or in front of it."""
+        """Room coordinates of a point on or in front of the wall."""
         cosine, sine = math.cos(self.angle), math.sin(self.angle)
         return (self.start[0] + along * cosine - away * sine, self.start[1] + along * sine + away * cosine, 0.0)
 
 
 class Plan:
-    """A room that is being furnished.
+    """A room being furnished.
 
     Args:
         size: of the floor in x and y, metres.
@@ -83,7 +83,7 @@ class Plan:
         self._floor: List[Rectangle] = []
 
     def stand(self, name: str, item: Item, in_front: float = 0.0) -> Optional[Tuple[Wall, float, Placed]]:
-        """Put an object with its back to some wall, where there is room for it and for ``in_front`` metres more."""
+        """Place an object with its back to some wall, where there is room for it plus ``in_front`` metres."""
         for wall, along in self._places(item.width):
             away = self.generator.uniform(0.01, 0.05)
             thing = Placed(name, item, wall.angle + self.generator.normal(0.0, 0.015), wall.offset(along, away))
@@ -99,8 +99,8 @@ class Plan:
     def hang(
         self, name: str, item: Item, width: float = 0.0, opening: bool = False, in_front: float = 0.0
     ) -> Optional[Tuple[Wall, float]]:
-        """Put an object on some wall; an ``opening`` takes the wall away. ``width`` is what has to be free along the
-        wall if that is more than the object's, ``in_front`` what has to be free on the floor."""
+        """Place an object on some wall; an ``opening`` cuts a hole in it. ``width`` is the clearance needed along the
+        wall if more than the object's, ``in_front`` the clearance needed on the floor."""
         width = max(width, item.width)
         for wall, along in self._places(width):
             taken = (along - width / 2, along + width / 2, item.lowest, item.height)
@@ -117,7 +117,7 @@ class Plan:
         return None
 
     def stand_free(self, name: Optional[str], item: Item, around: float) -> Optional[Placed]:
-        """Put an object anywhere on the floor with ``around`` metres of space on all sides."""
+        """Place an object anywhere on the floor with ``around`` metres of clearance on all sides."""
         for _ in range(_TRIES):
             angle = 0.5 * math.pi * float(self.generator.integers(4)) + self.generator.normal(0.0, 0.05)
             centre = self.generator.uniform((0.0, 0.0), self.size)
@@ -129,20 +129,20 @@ class Plan:
         return None
 
     def stand_at(self, thing: Placed, neighbour: Rectangle) -> bool:
-        """Put an object at a certain place, which may overlap ``neighbour`` but nothing else."""
+        """Place an object at a given spot, where it may overlap ``neighbour`` but nothing else."""
         if not self._is_free(thing.rectangle(), neighbour):
             return False
         self.add(thing)
         return True
 
     def add(self, thing: Placed, in_front: float = 0.0) -> None:
-        """Put an object where it is told to be."""
+        """Place an object unconditionally."""
         self.placed.append(thing)
         self._floor.append(thing.rectangle(in_front))
 
     @staticmethod
     def centred(name: Optional[str], item: Item, angle: float, centre: Sequence[float]) -> Placed:
-        """An object with the middle of its footprint at ``centre``."""
+        """An object with its footprint centred on ``centre``."""
         back = (
             centre[0] + 0.5 * item.depth * math.sin(angle),
             centre[1] - 0.5 * item.depth * math.cos(angle),
@@ -151,7 +151,7 @@ class Plan:
         return Placed(name, item, angle, back)
 
     def _places(self, width: float) -> List[Tuple[Wall, float]]:
-        """Random walls and places along them where something of this width fits between the corners."""
+        """Random walls and positions along them where something of this width fits between the corners."""
         places = []
         for _ in range(_TRIES):
             wall = self.walls[int(self.generator.integers(4))]
@@ -167,7 +167,7 @@ class Plan:
         return inside and not _any_overlap(rectangle, [other for other in self._floor if other != ignored])
 
     def wall_surfaces(self) -> List[Surfaces]:
-        """Each wall with its openings left out, in room coordinates."""
+        """Each wall minus its openings, in room coordinates."""
         return [self._wall_surface(wall) for wall in self.walls]
 
     def _wall_surface(self, wall: Wall) -> Surfaces:
@@ -184,12 +184,12 @@ class Plan:
         return surfaces
 
     def floor_surface(self) -> Surfaces:
-        """The floor, hardly seen under closed furniture and less under other furniture."""
+        """The floor, hardly visible under closed furniture and partly hidden under other furniture."""
         surfaces = Surfaces()
         hidden = [
             (thing.rectangle(), _HIDDEN if thing.class_name in CLOSED else _SHADED)
             for thing in self.placed
-            if thing.offset[2] == 0.0 and thing.item.depth > 0.2  # what is flatter hangs on a wall
+            if thing.offset[2] == 0.0 and thing.item.depth > 0.2  # anything flatter hangs on a wall
         ]
         for (x_low, x_high, y_low, y_high), kept in _cells((0.0, self.size[0], 0.0, self.size[1]), hidden):
             surfaces.panel((x_low, y_low, 0.0), (x_high - x_low, 0.0, 0.0), (0.0, y_high - y_low, 0.0), 0, kept)
@@ -205,7 +205,7 @@ def _any_overlap(rectangle: Rectangle, others: Sequence[Rectangle]) -> bool:
 
 
 def _cells(whole: Rectangle, hidden: Sequence[Tuple[Rectangle, float]]) -> List[Tuple[Rectangle, float]]:
-    """Cut a rectangle along the edges of others; each part with the smallest share that holds in it, 0 left out."""
+    """Cut a rectangle along the edges of others; each part gets the smallest fraction that applies, 0 is dropped."""
     first = _edges(whole[:2], [rectangle[:2] for rectangle, _ in hidden])
     second = _edges(whole[2:], [rectangle[2:] for rectangle, _ in hidden])
     cells = []

@@ -1,4 +1,4 @@
-"""Objects as flat pieces of surface, and points scattered over these."""
+"""Objects as flat pieces of surface, and points scattered over them."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ import numpy as np
 
 Range = Tuple[float, float]
 
-# The faces of a box that can be seen when it stands on the floor with its back to a wall.
+# The visible faces of a box that stands on the floor with its back to a wall.
 STANDING = "xXYZ"
 ALL_FACES = "xXyYzZ"
 
 
 class Surfaces:
-    """Flat pieces of one object in its own frame, in metres: x along its width with 0 in the middle, y from its back
-    (0) to its front, z up from the floor. A piece has a tone, the number of a colour among the object's."""
+    """Flat pieces of one object in its own frame, in metres: x along its width with 0 at the centre, y from its back
+    (0) to its front, z up from the floor. A piece has a tone, an index into the object's colours."""
 
     def __init__(self) -> None:
         self.corners: List[Sequence[float]] = []
         self.first_edges: List[Sequence[float]] = []
         self.second_edges: List[Sequence[float]] = []
         self.tones: List[int] = []
-        self.kept: List[float] = []  # share of the points that a scanner would see
+        self.kept: List[float] = []  # fraction of the points that a scanner would see
         self.is_triangle: List[bool] = []
 
     def panel(
@@ -35,7 +35,7 @@ class Surfaces:
         kept: float = 1.0,
         triangle: bool = False,
     ) -> None:
-        """A parallelogram from ``corner`` along two edges, or the half of it beside ``corner``."""
+        """A parallelogram spanned by two edges from ``corner``, or the triangular half at ``corner``."""
         self.corners.append(corner)
         self.first_edges.append(first)
         self.second_edges.append(second)
@@ -44,7 +44,7 @@ class Surfaces:
         self.is_triangle.append(triangle)
 
     def box(self, x: Range, y: Range, z: Range, faces: str = STANDING, tone: int = 0, kept: float = 1.0) -> None:
-        """Faces of a box between two corners; a small letter is the face at the lower end of that axis."""
+        """Faces of a box between two corners; a lowercase letter is the face at the lower end of that axis."""
         low, high = (x[0], y[0], z[0]), (x[1], y[1], z[1])
         edges = ((x[1] - x[0], 0.0, 0.0), (0.0, y[1] - y[0], 0.0), (0.0, 0.0, z[1] - z[0]))
         for face in faces:
@@ -65,7 +65,7 @@ class Surfaces:
         closed: str = "",
         sides: int = 10,
     ) -> None:
-        """A round column, cone or bowl between two heights with a radius at each.
+        """A round column, cone or bowl between two heights, each with its own radius.
 
         Args:
             stretch: depth divided by width.
@@ -88,7 +88,7 @@ class Surfaces:
                     self.panel(middle, spokes[0], spokes[1], tone, 1.0, True)
 
     def folds(self, x: Range, y: float, z: Range, depth: float, length: float, tone: int = 0) -> None:
-        """A hanging cloth around the plane ``y``: folds of the given depth and length, alternately to both sides."""
+        """A hanging cloth around the plane ``y``: folds of the given depth and length, to alternating sides."""
         number = max(2, round((x[1] - x[0]) / length * 2))
         width = (x[1] - x[0]) / number
         for fold in range(number):
@@ -97,7 +97,7 @@ class Surfaces:
             self.panel((x[0] + fold * width, start, z[0]), (width, side, 0.0), (0.0, 0.0, z[1] - z[0]), tone)
 
     def basin(self, x: Range, y: Range, z: Range, rim: float, tone: int = 0) -> None:
-        """A hollow between the heights ``z``, open above, inside a rim of the given width."""
+        """A cavity between the heights ``z``, open at the top, inside a rim of the given width."""
         inner_x, inner_y = (x[0] + rim, x[1] - rim), (y[0] + rim, y[1] - rim)
         for left, right, back, front in (
             (x[0], x[1], y[0], inner_y[0]),
@@ -134,13 +134,13 @@ class Pieces(NamedTuple):
 
     @property
     def normal(self) -> np.ndarray:
-        """Unit vectors (pieces, 3), 0 for a piece without area."""
+        """Unit vectors (pieces, 3), 0 for a degenerate piece."""
         normal = np.cross(self.first, self.second)
         return normal / np.maximum(np.linalg.norm(normal, axis=1, keepdims=True), 1e-12)
 
 
 def join(objects: Sequence[Tuple[Surfaces, float, Sequence[float]]]) -> Pieces:
-    """Put objects into a room, each turned around z by an angle in radians and then moved."""
+    """Put objects into a room, each rotated about z by an angle in radians and then translated."""
     columns: List[List[np.ndarray]] = [[] for _ in Pieces._fields]
     for owner, (surfaces, angle, offset) in enumerate(objects):
         cosine, sine = math.cos(angle), math.sin(angle)
@@ -158,13 +158,13 @@ def join(objects: Sequence[Tuple[Surfaces, float, Sequence[float]]]) -> Pieces:
 
 
 def scatter(pieces: Pieces, spacing_m: float, generator: np.random.Generator) -> Tuple[np.ndarray, np.ndarray]:
-    """Points on the surfaces, one in each cell of a grid on a piece, anywhere in its cell.
+    """Points on the surfaces, one per grid cell of a piece, at a random place in its cell.
 
     Returns:
         xyz float64 (points, 3), and the piece of each point int64 (points,).
     """
     lengths = np.stack([np.linalg.norm(edge, axis=1) for edge in (pieces.first, pieces.second)])  # (2, pieces)
-    # A strip narrower than the spacing has a point across it as often as its width asks for.
+    # A strip narrower than the spacing gets a point with a probability in proportion to its width.
     cells = np.floor(lengths / spacing_m + generator.random(lengths.shape)).astype(np.int64)
     piece = np.repeat(np.arange(len(pieces.corner)), cells[0] * cells[1])
     begin = np.cumsum(cells[0] * cells[1]) - cells[0] * cells[1]

@@ -51,9 +51,7 @@ def contact_sheet(columns: List[Tuple[str, List[Labelled]]]) -> Image.Image:
     if not columns or not columns[0][1]:
         raise UserError("the dataset is empty: there is nothing to show; look at -data_path")
     height, width = columns[0][1][0][0].shape[:2]
-    enlarged = max(
-        1, -(-_SMALLEST_CELL // max(height, width))
-    )  # enlarge small pictures by a whole factor, pixel for pixel
+    enlarged = max(1, -(-_SMALLEST_CELL // max(height, width)))  # small pictures by an integer factor, pixel for pixel
     cell_width, cell_height = width * enlarged + _GAP, height * enlarged + _CAPTION_HEIGHT + _GAP
     rows = max(len(pictures) for _, pictures in columns)
     sheet = Image.new("RGB", (cell_width * len(columns), _CAPTION_HEIGHT + cell_height * rows), "white")

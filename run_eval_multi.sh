@@ -1,5 +1,5 @@
 #!/bin/sh
-# Evaluate on every visible GPU, or on 2 CPU processes. Arguments go to main_multi_gpu.py; without any, the digits example.
+# Evaluate on every visible GPU, or on 2 CPU processes. Arguments go to main_multi_gpu.py (default: the digits example).
 #   CUDA_VISIBLE_DEVICES=0,1,2,3 ./run_eval_multi.sh -cfg=./configs/vit_base_patch16_224.yaml \
 #       -dataset=imagenet2012 -batch_size=128 -data_path=/dataset/imagenet -pretrained=./vit_base_patch16_224
 set -eu

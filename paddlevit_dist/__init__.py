@@ -6,13 +6,13 @@ The public names are imported on first use, so that ``import paddlevit_dist`` al
 from __future__ import annotations
 
 import warnings
-import zlib  # noqa: F401 - before Paddle: 2.6's library has another zlib inside, which would answer for this one and crash
+import zlib  # noqa: F401 - before Paddle: 2.6's library bundles another zlib, which would shadow this one and crash
 
 from .lazy_names import lazy_names
 
 __version__ = "0.1.0"
 
-# Paddle says at its import that it would like a tool for compiling operators, which nothing here does.
+# On import, Paddle warns about a missing tool for compiling operators; nothing here compiles any.
 warnings.filterwarnings(
     "ignore", "No ccache found", UserWarning, module=r"paddle\.utils\.cpp_extension\.extension_utils"
 )

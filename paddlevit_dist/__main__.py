@@ -1,4 +1,4 @@
-"""``python -m paddlevit_dist COMMAND``: the main job and the tools beside it."""
+"""``python -m paddlevit_dist COMMAND``: the main job and its companion tools."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .errors import UserError, run_and_report
 from .registry import closest
 from .version import versions
 
-COMMANDS = {  # name -> function below ``commands`` that carries it out, and what it does
+COMMANDS = {  # name -> function under ``commands`` that implements it, and what it does
     "train": ("train:run", "train, and evaluate, on all devices of this machine; takes the main flags"),
     "evaluate": ("evaluate:run", "evaluate trained weights on all devices; takes the main flags"),
     "doctor": ("doctor:run", "what this machine and its Paddle can do"),
@@ -31,14 +31,14 @@ _HELP = ("-h", "--h", "-help", "--help", "help")
 
 
 def show(names: List[str]) -> None:
-    """A line for each of these commands."""
+    """Print one line for each of these commands."""
     print("python -m paddlevit_dist COMMAND, or --version; COMMAND -h shows its options\n")
     for name in names:
         print(f"  {name:15} {COMMANDS[name][1]}")
 
 
 def main() -> None:
-    os.environ.setdefault("GLOG_minloglevel", "2")  # Paddle's own log and warnings, which tell users of tools nothing
+    os.environ.setdefault("GLOG_minloglevel", "2")  # Paddle's own log and warnings, useless to users of the tools
     warnings.filterwarnings("ignore", message="You are using GPU version Paddle")
     words = sys.argv[1:]
     if not words or words[0] in _HELP:

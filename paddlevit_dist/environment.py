@@ -1,4 +1,4 @@
-"""The interpreter that a command runs with, and the packages it lacks. Needs nothing but Python."""
+"""The interpreter that runs a command, and the packages it lacks. Needs nothing but Python."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import List, NoReturn, Optional
 
-# What every command may import -> what pip calls it. Packages of single features say themselves how to get them.
+# What any command may import -> its name on pip. Packages for single features explain how to get them on their own.
 REQUIRED = {
     "numpy": "numpy",
     "yaml": "PyYAML",
@@ -21,16 +21,16 @@ REQUIRED = {
     "paddle": "paddlepaddle",
 }
 ROOT = Path(__file__).resolve().parents[1]
-_MARK = "PADDLEVIT_DIST_PYTHON"  # set in a process that has been restarted with the environment beside the package
+_MARK = "PADDLEVIT_DIST_PYTHON"  # set in a process that has been restarted with the environment next to the package
 
 
 def go_on_beside(error: ModuleNotFoundError) -> Optional[str]:
-    """Replace this process by the same command in ``.venv`` beside the package, made by ``make demo``.
+    """Replace this process with the same command in the package's ``.venv``, created by ``make demo``.
 
     Args:
         error: what this interpreter could not import.
     Returns:
-        If there is no such environment, a line that says what to install; None if the module is none of ``REQUIRED``.
+        A line saying what to install if there is no such environment; None if the module is not in ``REQUIRED``.
     """
     if error.name not in REQUIRED:
         return None
@@ -49,14 +49,14 @@ def go_on_beside(error: ModuleNotFoundError) -> Optional[str]:
 
 
 def restart(python: str = sys.executable) -> NoReturn:
-    """Replace this process by the same command, with the environment variables as they are now."""
+    """Replace this process with the same command, keeping the current environment variables."""
     sys.stdout.flush()
     sys.stderr.flush()
     os.execv(python, [python, *_arguments()])
 
 
 def _arguments() -> List[str]:
-    """What stood behind the interpreter on the command line."""
+    """What followed the interpreter on the command line."""
     if hasattr(sys, "orig_argv"):  # Python 3.10+; keeps the interpreter's flags such as -X
         return sys.orig_argv[1:]
     module = getattr(sys.modules["__main__"], "__spec__", None)

@@ -1,4 +1,4 @@
-"""Errors that end a run, and how the entry shows them."""
+"""Errors that end a run, and how the entry point reports them."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from . import environment, printing
 
 
 class UserError(Exception):
-    """Bad input: the entry prints its message as one line and ends with exit code 2.
+    """Bad input: the entry point prints the message on one line and exits with code 2.
 
-    The message names the file, key or value, says what was expected and what to do now. Anything else that is raised
-    is our bug and shows its traceback.
+    The message names the file, key or value, and says what was expected and what to do about it. Any other exception
+    is a bug in this package and shows its traceback.
     """
 
     exit_code = 2
 
 
 class WorkerFailure(Exception):
-    """One of several worker processes failed; its peers have been ended.
+    """One of several worker processes failed; its peers have been stopped.
 
     Args:
-        rank: the worker whose end caused the others.
-        message: exception and message, or how the process ended.
-        traceback: as the worker formatted it; empty if it had no time to.
+        rank: the worker whose failure brought down the others.
+        message: exception type and message, or how the process ended.
+        traceback: as formatted by the worker; empty if it had no time to.
     """
 
     exit_code = 1
@@ -36,10 +36,10 @@ class WorkerFailure(Exception):
 
 
 def run_and_report(function: Callable[[], None]) -> int:
-    """Call ``function`` and return the process's exit code, having told the user what went wrong on stderr.
+    """Call ``function``, report what went wrong on stderr, and return the process's exit code.
 
-    For the whole process: nothing that is printed ends it, and what ``.venv`` beside the package has need not be
-    installed for the interpreter that was called.
+    Applies to the whole process: printing never ends it, and packages in the ``.venv`` next to the package need not
+    be installed for the calling interpreter.
     """
     printing.never_fail()
     try:

@@ -1,4 +1,4 @@
-"""Files that are complete or absent, also when several runs write the same one at once, and arrays in files."""
+"""Files that are complete or absent, even when several runs write the same one at once, and arrays in files."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _UNWRITABLE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUO
 
 @contextlib.contextmanager
 def atomic_file(path: Path) -> Iterator[BinaryIO]:
-    """Open a binary file that appears under ``path``, replacing an older one, when the block ends without an error.
+    """Open a binary file that appears at ``path``, replacing any older one, once the block ends without an error.
 
     Raises:
-        UserError: the folder cannot be written, or the disk is full.
+        UserError: the folder is not writable, or the disk is full.
     """
-    # Made by open() rather than tempfile: the user's umask then decides who may read a shared cache.
+    # Created with open() rather than tempfile so that the user's umask decides who may read a shared cache.
     temporary = path.with_name(f"{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
     try:
         with open(temporary, "xb") as file:
@@ -45,10 +45,10 @@ _one_thread = threading.Lock()
 
 
 def map_array(path: Union[str, os.PathLike]) -> np.ndarray:
-    """The array in a ``.npy`` file, read-only and mapped, as a plain array: indexing a ``memmap`` object is slow.
+    """Memory-map a ``.npy`` file read-only, as a plain array: indexing a ``memmap`` object is slow.
 
     numpy parses the header as Python, and CPython 3.11 fails with "AST constructor recursion depth mismatch" when two
-    threads do that at once and one of them is interrupted by a garbage collection.
+    threads do so at once and one of them is interrupted by garbage collection.
     """
     with _one_thread:
         return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))

@@ -1,4 +1,4 @@
-"""Public names of a package that are imported when they are first used, so that importing it loads no Paddle."""
+"""Public names of a package, imported on first use so that importing the package does not load Paddle."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def lazy_names(package: str, modules: Mapping[str, str]) -> Tuple[Callable[[str]
 
     Args:
         package: its ``__name__``.
-        modules: name -> module below the package that defines it.
+        modules: name -> submodule that defines it.
     """
 
     def get(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Models by name: what is known, what a name stands for, and how to build it."""
+"""Models by name: which are known, what a name means, and how to build one."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ def create_model(
     Args:
         name: one of ``list_models()``.
         num_classes: outputs of the classifier; 0 builds a model that returns features.
-        image_size: side of the square input or ``(height, width)`` in pixels; None is the size of the variant.
+        image_size: side of the square input or ``(height, width)`` in pixels; None uses the variant's size.
         **options: dimensions and regularisation that differ from the variant (``patch_size``, ``embed_dim``,
-            ``in_channels``, ``dropout``, ``drop_path`` and others that the model's class documents). An option that is
+            ``in_channels``, ``dropout``, ``drop_path`` and others documented by the model's class). An option set to
             None keeps the variant's value.
 
     Returns:
-        A ``contracts.model.Model``, or what a registered function returns.
+        A ``contracts.model.Model``, or whatever a registered function returns.
 
     Raises:
-        UserError: unknown name or option, or dimensions that do not fit together.
+        UserError: unknown name or option, or incompatible dimensions.
     """
     chosen = {key: value for key, value in options.items() if value is not None}
     name = _own_name(name)
@@ -40,7 +40,7 @@ def list_models() -> List[str]:
 
 
 def variant_options(name: str) -> Dict[str, Any]:
-    """The dimensions that ``name`` stands for, empty for a model registered without a table of variants.
+    """The dimensions implied by ``name``; empty for a model registered without a table of variants.
 
     Raises:
         UserError: unknown name.
@@ -55,18 +55,18 @@ def _own_name(name: str) -> str:
 
 
 def _family(name: str) -> Any:
-    from .contracts.user_models import family_of  # not at the top: listing names imports no Paddle
+    from .contracts.user_models import family_of  # not at the top: listing names must not import Paddle
 
     return family_of(resolve("model", name))
 
 
 class ModelOptions(NamedTuple):
-    """What can be set about a model.
+    """The configurable options of a model.
 
     Attributes:
-        defaults: every option with the value that the name stands for.
-        of_variant: the options that its table of variants sets.
-        fixed: dimensions that have names in recipes but one value only.
+        defaults: every option with the value implied by the name.
+        of_variant: the options set by its table of variants.
+        fixed: dimensions that are named in recipes but have only one value.
     """
 
     defaults: Dict[str, Any]
@@ -75,7 +75,7 @@ class ModelOptions(NamedTuple):
 
 
 def model_options(name: str) -> ModelOptions:
-    """The options of a registered model: those of its class, where that is known.
+    """The options of a registered model: those of its class, if known.
 
     Raises:
         UserError: unknown name.

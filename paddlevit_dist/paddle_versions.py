@@ -8,15 +8,15 @@ import paddle
 
 
 def squared_norm(tensor: paddle.Tensor) -> paddle.Tensor:
-    """Sum of the squares of all elements, (1,). It takes a tenth of the time of ``paddle.linalg.norm`` on a CPU; no
-    public function of Paddle is this operation."""
+    """Sum of the squares of all elements, (1,). Takes a tenth of the time of ``paddle.linalg.norm`` on a CPU; Paddle
+    has no public function for it."""
     return paddle._C_ops.squared_l2_norm(tensor)
 
 
 def create_accumulators(optimizer: Any) -> None:
-    """Make an optimizer allocate its moments before its first step, so that saved ones can be put into them."""
+    """Make an optimizer allocate its moments before its first step, so that saved ones can be loaded."""
     block = paddle.static.default_main_program().global_block()
-    if getattr(optimizer, "helper", None) is None:  # 2.6 makes it in step() only
+    if getattr(optimizer, "helper", None) is None:  # 2.6 only creates it in step()
         optimizer.helper = paddle.base.layer_helper.LayerHelper(type(optimizer).__name__)
     for group in optimizer._param_groups:
         optimizer._create_accumulators(block, [p for p in group["params"] if not p.stop_gradient])

@@ -1,7 +1,7 @@
-"""Standard streams that never end a run: what cannot be written is dropped, and the work continues.
+"""Standard streams that never end a run: output that cannot be written is dropped, and the work continues.
 
-A reader that has gone (``| head``), a full disk, a terminal that hung up or a stream that was closed would otherwise
-raise at the next print, and once more when Python flushes its streams at the end.
+A reader that has exited (``| head``), a full disk, a terminal that hung up or a closed stream would otherwise raise
+at the next print, and again when Python flushes its streams on exit.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Any
 
 
 class _DroppingWriter(io.FileIO):
-    """Writes to a descriptor; what it does not take any more counts as written."""
+    """Writes to a descriptor; whatever it no longer accepts counts as written."""
 
     def write(self, data: Any) -> int:
         try:
             written = super().write(data)
-            while written is None:  # somebody has made the descriptor non-blocking, and it is full for the step
+            while written is None:  # the descriptor was made non-blocking, and is full at the moment
                 select.select([], [self], [])
                 written = super().write(data)
         except OSError:
@@ -29,9 +29,9 @@ class _DroppingWriter(io.FileIO):
 
 
 def never_fail() -> None:
-    """Let stdout and stderr of this process drop what they cannot write. Calling it again changes nothing.
+    """Make this process's stdout and stderr drop what they cannot write. Calling it again has no effect.
 
-    Streams that somebody has put in the place of Python's own, such as a notebook's, stay as they are.
+    Streams that have replaced Python's own, such as a notebook's, are left alone.
     """
     _open_closed_descriptors()
     for descriptor, name in ((1, "stdout"), (2, "stderr")):
@@ -43,12 +43,12 @@ def never_fail() -> None:
 
 
 def _open_closed_descriptors() -> None:
-    """Put /dev/null where a standard descriptor is closed: the next file to be opened would be printed into."""
+    """Open /dev/null for closed standard descriptors: otherwise prints would go into the next file opened."""
     for descriptor in range(3):
         try:
             os.fstat(descriptor)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
             os.set_inheritable(descriptor, True)
 
 
@@ -57,14 +57,14 @@ def _is_safe(stream: io.TextIOWrapper) -> bool:
 
 
 def _safe(stream: io.TextIOWrapper, descriptor: int) -> io.TextIOWrapper:
-    with contextlib.suppress(OSError):  # what was printed so far is dropped too if nobody reads it
+    with contextlib.suppress(OSError):  # earlier output is dropped too if nobody reads it
         stream.flush()
     raw = _DroppingWriter(descriptor, "w", closefd=False)
     raw.name = f"<{'stdout' if descriptor == 1 else 'stderr'}>"
     return io.TextIOWrapper(
         raw if isinstance(stream.buffer, io.RawIOBase) else io.BufferedWriter(raw),
         encoding=stream.encoding,
-        # A file name that the terminal's encoding cannot show is not a reason to fail either.
+        # A file name that the terminal's encoding cannot show is no reason to fail either.
         errors="backslashreplace" if stream.errors == "strict" else stream.errors,
         newline="\n",
         line_buffering=stream.line_buffering,

@@ -1,7 +1,7 @@
-"""Names of models, datasets and tasks, each with the place it is imported from once it is used.
+"""Names of models, datasets and tasks, each with the place it is imported from on first use.
 
-Only tables of names are imported here: listing them needs no Paddle, and a room is loaded when one of its names is
-asked for.
+Only tables of names are imported here: listing them does not need Paddle, and a room is loaded when one of its names
+is requested.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _GUESS_DATASET = "paddlevit_dist.images.data.guessing:guess"
 
 Target = Union[str, Callable[..., Any]]
 
-# Families of models by their class -> the table of their names in ``variants``, a module without Paddle beside it.
+# Model families by class -> the table of their names in the neighbouring ``variants``, which does not import Paddle.
 _FAMILIES = {
     "paddlevit_dist.images.models.vit:VisionTransformer": "VIT",
     "paddlevit_dist.images.models.deit:DeiT": "DEIT",
@@ -43,7 +43,7 @@ MODELS: Dict[str, Target] = {
 for _family, _table in _FAMILIES.items():
     MODELS.update(dict.fromkeys(_import(f"{_family.rpartition('.')[0]}.variants:{_table}"), _family))
 
-# Other usual spellings of a model's name.
+# Other common spellings of a model's name.
 SPELLINGS: Dict[str, str] = {
     "pvt_v2_b2_linear": "pvt_v2_b2_li",
     "pvtv2_b2_li": "pvtv2_b2_linear",
@@ -54,7 +54,7 @@ SPELLINGS: Dict[str, str] = {
 }
 MODELS.update({spelling: MODELS[name] for spelling, name in SPELLINGS.items()})
 
-# Names of torchvision, of papers and of PaddleClas, once letters are small and signs are underscores.
+# Names from torchvision, papers and PaddleClas, in lower case and with punctuation turned into underscores.
 _OTHER_NAMES: Dict[str, Dict[str, str]] = {
     "model": {
         "vit_ti_16": "vit_tiny_patch16_224",
@@ -101,7 +101,7 @@ DATASETS: Dict[str, Target] = {
     "scannet": "paddlevit_dist.points.data.scenes:ScanNet",
 }
 
-EMBEDDED = ("digits", "synthetic_rooms", "synthetic_landmarks")  # datasets that come with the package and read no path
+EMBEDDED = ("digits", "synthetic_rooms", "synthetic_landmarks")  # datasets that ship with the package and need no path
 
 TASKS: Dict[str, Target] = {
     "classification": "paddlevit_dist.images.classification.task:Classification",
@@ -110,8 +110,8 @@ TASKS: Dict[str, Target] = {
     "pointgroup": "paddlevit_dist.points.instances.task:InstanceSegmentation",
 }
 
-# Tables of configuration keys: the engine's, which every task reads, and those of each task beside it. A task that is
-# not named reads all keys. These modules import no Paddle.
+# Tables of configuration keys: the engine's, which every task reads, and the additional ones of each task. A task not
+# listed reads all keys. These modules do not import Paddle.
 ENGINE_TABLE = "paddlevit_dist.engine.settings:TABLE"
 _POINTS_TABLE = "paddlevit_dist.points.settings:TABLE"
 
@@ -123,7 +123,7 @@ TABLES: Dict[str, Sequence[str]] = {
 }
 _BUILT_IN_TABLES = (ENGINE_TABLE, *(table for tables in TABLES.values() for table in tables))
 
-# A recipe of each room, and of datasets that need their own, that messages name.
+# The recipe that messages suggest for each room, and for datasets that need their own.
 RECIPES = {
     **dict.fromkeys(("mnist", "fashion_mnist"), "./configs/vit_mnist.yaml"),
     "digits": "./configs/vit_digits.yaml",
@@ -136,18 +136,18 @@ _TABLES = {"model": MODELS, "dataset": DATASETS, "task": TASKS}
 
 
 def resolve(kind: str, name: str) -> Any:
-    """Import and return what ``name`` stands for among the ``kind`` ("model", "dataset" or "task").
+    """Import and return the object registered as ``name`` under ``kind`` ("model", "dataset" or "task").
 
     Raises:
-        UserError: nothing is registered under that name; the message has the nearest ones.
+        UserError: nothing is registered under that name; the message suggests the closest ones.
     """
     target = _TABLES[kind][known_name(kind, name)]
     return _import(target) if isinstance(target, str) else target
 
 
 def known_name(kind: str, name: str) -> str:
-    """The registered name that ``name`` is or is another spelling of: in capitals, with hyphens, with timm's tag or an
-    owner ("google/vit-base-patch16-224"), or as torchvision or papers have it ("ViT-B/16").
+    """The registered name for ``name`` or another spelling of it: in capitals, with hyphens, with timm's tag or an
+    owner ("google/vit-base-patch16-224"), or as in torchvision or papers ("ViT-B/16").
 
     Raises:
         UserError: as ``resolve``.
@@ -165,14 +165,14 @@ def known_name(kind: str, name: str) -> str:
 
 
 def _spellings(name: str) -> Iterator[str]:
-    """``name``, and what it may be in other words."""
+    """``name``, and other spellings of it."""
     yield name
     plain = name.lower().replace("-", "_")
     for part in (plain.replace("/", "_"), plain.rpartition("/")[2]):
-        for stem in (part, part.partition(".")[0]):  # timm's tag of the weights comes after a dot
+        for stem in (part, part.partition(".")[0]):  # timm's tag for the weights follows a dot
             yield stem
             yield stem.replace("swintransformer_", "swin_")
-            yield stem[: -len("_224")] if stem.endswith("_224") else stem  # a size that is the only one
+            yield stem[: -len("_224")] if stem.endswith("_224") else stem  # the only size there is
     yield plain
 
 
@@ -188,12 +188,12 @@ def room_of(kind: str, name: str) -> Optional[str]:
 
 
 def guess_dataset(path: str) -> Any:
-    """Which dataset lies at ``path``: ``dataset`` and ``reason``, or None."""
+    """Which dataset ``path`` holds: ``dataset`` and ``reason``, or None."""
     return _import(_GUESS_DATASET)(path)
 
 
 def key_tables(task: Optional[str] = None) -> List[Any]:
-    """The tables of keys that ``task`` reads, the engine's first; all of them for None and for a task without any."""
+    """The key tables that ``task`` reads, the engine's first; all tables for None or for a task without any."""
     if task in TABLES:
         names = [ENGINE_TABLE, *TABLES[task]]
     else:
@@ -202,7 +202,7 @@ def key_tables(task: Optional[str] = None) -> List[Any]:
 
 
 def readers_of(key: str) -> List[str]:
-    """The tasks with a table that has the ``key``."""
+    """The tasks that have ``key`` in one of their tables."""
     return [
         task
         for task, tables in TABLES.items()
@@ -217,7 +217,7 @@ def closest(name: str, valid: List[str]) -> str:
 
 
 def register_model(name: str, target: Target) -> None:
-    """Make ``create_model(name, ...)`` build ``target``: a ``contracts.model.Model``, or anything that it then calls as
+    """Make ``create_model(name, ...)`` build ``target``: a ``contracts.model.Model``, or any callable to be called as
     ``target(name, num_classes=..., image_size=..., **options)``."""
     MODELS[name] = target
 
@@ -231,8 +231,8 @@ def register_task(name: str, target: Target, tables: Optional[Sequence[str]] = N
     """Make ``TASK: name`` build ``target(config)``.
 
     Args:
-        tables: where the tables of the keys stand that it reads beside the engine's, as "module:attribute"; any other
-            key is then refused. None: it may read all keys.
+        tables: locations of the key tables it reads in addition to the engine's, as "module:attribute"; any other
+            key is then rejected. None: it may read all keys.
     """
     TASKS[name] = target
     TABLES.pop(name, None)

@@ -1,4 +1,4 @@
-"""Which versions of what a command runs with, told without importing Paddle."""
+"""The versions that a command runs with, found without importing Paddle."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _paddle_version() -> str:
     found = importlib.util.find_spec("paddle")
     if found is None or found.origin is None:
         return "no paddle"
-    # Importing it takes a second; its version stands in a file of a few lines.
+    # Importing it takes a second; its version is in a file of a few lines.
     file = Path(found.origin).parent / "version" / "__init__.py"
     text = file.read_text(encoding="utf-8") if file.exists() else ""
     stated = re.search(r"^full_version\s*=\s*['\"](.+)['\"]", text, re.MULTILINE)

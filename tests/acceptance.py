@@ -1,6 +1,6 @@
-"""``make accept``: the trainings that have a score to reach, each as a user would start it; prints goal and result.
+"""``make accept``: trainings with a target score, each started as a user would; prints goal and result.
 
-A row that cannot run says why and counts as not reached. Exit code 1 unless every goal is reached. Single ones:
+A row that cannot run says why and counts as not reached. Exits with 1 unless every goal is reached. To run some:
 ``python tests/acceptance.py rooms landmarks``.
 """
 

@@ -1,4 +1,4 @@
-"""Shared by all tests: this repository's package first, one thread, no output from Paddle's own log."""
+"""Shared by all tests: this repository's package first, one thread, no output from Paddle's own logging."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrays in files, mapped by many threads at once."""
+"""Arrays in files, memory-mapped by many threads at once."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
 #!/bin/sh
-# Train a small ViT on handwritten digits on all devices, evaluate what was saved, and compare the two numbers.
-# Arguments go to the training: make demo DEMO_FLAGS=-epochs=1
+# Train a small ViT on handwritten digits on all devices, evaluate the saved checkpoint, and compare the two scores.
+# Arguments are passed to the training: make demo DEMO_FLAGS=-epochs=1
 set -eu
 cd -- "$(dirname -- "$0")/.."
 output=./output/demo
 rm -rf "$output"
 
-trap '' PIPE # nobody need read to the end
+trap '' PIPE # the reader may stop early
 say() { printf '%s\n' "$@" 2>/dev/null || :; }
 
 say "== training: ./run_train_multi.sh"

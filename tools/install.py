@@ -56,7 +56,7 @@ def check_python(paddle):
 
 def make_environment(folder):
     print(f"making {folder}", flush=True)
-    if folder.exists():  # left by an installation that did not finish
+    if folder.exists():  # left by an unfinished installation
         shutil.rmtree(folder)
     try:
         venv.create(folder, with_pip=True)
@@ -77,7 +77,7 @@ def install_with_paddle(python, wants_gpu):
 
 
 def why_no_gpu():
-    """Why not even to try the CUDA build, or an empty string."""
+    """Why not to even try the CUDA build, or an empty string."""
     if shutil.which("nvidia-smi") is None:
         return "no NVIDIA driver on this machine"
     answer = subprocess.run(["nvidia-smi", "-L"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
@@ -89,7 +89,7 @@ def why_no_gpu():
 
 
 def try_gpu_build(python):
-    """Install the registry's CUDA build; remove it again, and say why, unless it computes."""
+    """Install the registry's CUDA build; unless it works, remove it again and say why."""
     install(python, *GPU_WHEEL)
     install(python, "-e", f"{ROOT}[dev]")
     check = subprocess.run([str(python), "-c", PRODUCT], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)

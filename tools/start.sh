@@ -1,4 +1,4 @@
-# Read by the scripts, with $here set to the folder above this one: starts main_multi_gpu.py with their arguments.
+# Sourced by the run scripts, with $here set to the parent folder: starts main_multi_gpu.py with their arguments.
 if [ -n "${PYTHON:-}" ]; then
     python=$PYTHON
 elif [ -n "${VIRTUAL_ENV:-}" ] && [ -x "$VIRTUAL_ENV/bin/python" ]; then
@@ -7,7 +7,7 @@ elif [ -n "${CONDA_PREFIX:-}" ] && [ -x "$CONDA_PREFIX/bin/python" ]; then
     python=$CONDA_PREFIX/bin/python
 elif [ -x "$here/.venv/bin/python" ]; then
     python=$here/.venv/bin/python
-    # By a process of its own: it alone ends if nobody reads stderr any more.
+    # In a subshell: only it dies if nobody reads stderr any more.
     (printf '%s\n' "no environment is active: using $python" >&3) 3>&2 2>/dev/null || :
 elif command -v python >/dev/null; then
     python=python

@@ -1,4 +1,4 @@
-"""``python -m paddlevit_dist convert IN OUT``: weights of any origin as ``.pdparams`` or ``.safetensors``."""
+"""``python -m paddlevit_dist convert IN OUT``: weights from any source to ``.pdparams`` or ``.safetensors``."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from ..registry import MODELS
 from .parser import CommandParser
 
 _SAFETENSORS = ".safetensors"
-_LEAST_KNOWN = 0.5  # share of a source's names that its family must know
+_LEAST_KNOWN = 0.5  # fraction of a source's names that its family must know
 
 
 class Family(NamedTuple):
-    """Names of a family of models with ``#`` for every number, so that depth and width do not matter.
+    """Parameter names of a model family, with ``#`` for every number so that depth and width do not matter.
 
     Attributes:
-        name: of the module it comes from.
+        name: the module it comes from.
         key_maps: owner -> function from the owner's names to ours.
-        names: of all parameters.
-        linear: of the weights of Linear layers.
+        names: names of all parameters.
+        linear: names of Linear weights.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Family(NamedTuple):
 
 
 class Converted(NamedTuple):
-    """Weights under timm's names with Linear weights (in, out), and what was found out about them."""
+    """Weights under timm's names, Linear weights as (in, out), and what was learned about them."""
 
     state: Dict[str, np.ndarray]
     linear: Set[str]
@@ -68,7 +68,7 @@ def run(words: List[str]) -> None:
 
 
 def convert(source: str, target: str, part: Optional[str] = None) -> Converted:
-    """Read weights, rename and lay them out, and write them to ``target``.
+    """Read weights, convert names and layout, and write them to ``target``.
 
     Raises:
         UserError: the source cannot be read or belongs to no known family; the target has another extension, exists as
@@ -105,13 +105,13 @@ def _write_pdparams(path: Path, state: Mapping[str, np.ndarray]) -> None:
 
 
 def with_our_names(weights: Weights) -> Converted:
-    """The weights under timm's names and in Paddle's layout.
+    """Return the weights with timm's names and Paddle's layout.
 
-    The family and the owner are those under which most names are known. Linear weights are turned for all or for none:
-    those that are not square show by their bias, which has the length of the outputs, how they lie.
+    The family and owner chosen are those that know the most names. Either all Linear weights are transposed or none:
+    non-square ones reveal their layout by their bias, which has the length of the outputs.
 
     Raises:
-        UserError: less than half of the names are known to any family.
+        UserError: no family knows at least half of the names.
     """
     candidates = []
     for family in families():
@@ -122,7 +122,7 @@ def with_our_names(weights: Weights) -> Converted:
         for owner, state in states.items():
             known = sum(_pattern(name) in family.names for name in state)
             candidates.append((known / max(len(state), 1), family, owner, state))
-    share, family, owner, state = max(candidates, key=lambda candidate: candidate[0])  # the first of equals
+    share, family, owner, state = max(candidates, key=lambda candidate: candidate[0])  # the first on a tie
     if share < _LEAST_KNOWN:
         raise UserError(
             f"convert: {weights.name} belongs to no known family of models: only {100 * share:.0f} % of its names are "
@@ -148,7 +148,7 @@ def _is_paddle_layout(state: Mapping[str, np.ndarray], linear: Set[str], otherwi
 
 
 def families() -> List[Family]:
-    """One for each class of image models, from the first name that is registered with it."""
+    """One for each class of image models, built from the first name registered with it."""
     import paddle
 
     first: Dict[str, str] = {}

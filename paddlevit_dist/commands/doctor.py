@@ -1,4 +1,4 @@
-"""``doctor``: what this machine and its Paddle can do, each line measured now."""
+"""``doctor``: what this machine and its Paddle can do, measured on the spot."""
 
 from __future__ import annotations
 

@@ -8,5 +8,5 @@ from . import train
 
 
 def run(arguments: List[str]) -> None:
-    """Evaluate once, on all devices, the weights that -pretrained or -resume names; takes the main job's flags."""
+    """Evaluate once, on all devices, the weights given by -pretrained or -resume; takes the main job's flags."""
     train.run(["-eval", *(word for word in arguments if word not in ("-eval", "--eval"))])

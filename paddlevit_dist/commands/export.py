@@ -1,4 +1,4 @@
-"""``python -m paddlevit_dist export WEIGHTS OUT``: a trained classifier as an inference model of Paddle."""
+"""``python -m paddlevit_dist export WEIGHTS OUT``: a trained classifier as a Paddle inference model."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import yaml
 from ..errors import UserError
 from .parser import CommandParser, at_least, image_size
 
-_LARGEST_DIFFERENCE = 1e-4  # of logits, in units of their largest; both computed in float32, in other orders
+_LARGEST_DIFFERENCE = 1e-4  # of logits, relative to the largest; both are float32, computed in different orders
 
 
 class Trained(NamedTuple):
-    """A model with its weights, and what one must know to use it."""
+    """A model with its weights, and what is needed to use it."""
 
     model: Any
     about: Dict[str, Any]
@@ -50,16 +50,16 @@ def load_trained(
     in_channels: Optional[int] = None,
     part: Optional[str] = None,
 ) -> Trained:
-    """The model that ``source`` holds the weights of, in evaluation mode.
+    """Build the model for the weights in ``source``, in evaluation mode.
 
     Args:
-        source: an output folder of a run, of which the best checkpoint is taken, or a checkpoint, or any weights. If
-            the checkpoint has averaged weights, they are taken, as an evaluation does.
-        name: of the model; None: what the run's configuration says.
-        image_size, in_channels, part: None: the run's, or the variant's.
+        source: a run's output folder, whose best checkpoint is used, or a checkpoint, or any weights. If the checkpoint
+            has averaged weights, those are used, as in an evaluation.
+            name: of the model; None uses the run's configuration.
+            image_size, in_channels, part: None uses the run's, or the variant's.
 
     Raises:
-        UserError: weights that are missing, damaged or of another architecture, or no way to know the model.
+        UserError: weights are missing, damaged or from another architecture, or the model is unknown.
     """
     from ..checkpoint.load import classes_of, load_weights
     from ..checkpoint.store import read_about
@@ -96,7 +96,7 @@ def load_trained(
 def _require_tensors(name: str) -> None:
     """
     Raises:
-        UserError: the model needs more than tensors.
+        UserError: the model takes more than tensors.
     """
     from ..registry import MODELS
 
@@ -109,14 +109,14 @@ def _require_tensors(name: str) -> None:
 
 
 class _Builder:
-    """Builds the model from its name, or from ``settings``, the configuration of the run that trained it as YAML."""
+    """Builds the model from its name, or from ``settings``, the YAML configuration of the run that trained it."""
 
     def __init__(
         self, name: Optional[str], settings: Optional[str], image_size: Any, in_channels: Optional[int]
     ) -> None:
         self.image_size, self.in_channels = image_size, in_channels
         self.values: Any = None
-        self.about: Dict[str, Any] = {}  # how the run prepared its pictures; of weights from elsewhere nothing is known
+        self.about: Dict[str, Any] = {}  # how the run prepared its pictures; unknown for weights from elsewhere
         if name is None:
             from .. import config as configuration
 
@@ -152,8 +152,8 @@ class _Builder:
 
 
 def _settings(about: Dict[str, Any], path: Path) -> Optional[str]:
-    """The configuration of the run that trained the weights at ``path``, as YAML: what their checkpoint says, else the
-    ``config.yaml`` of the output folder that ``path`` is or lies in."""
+    """The configuration of the run that trained the weights at ``path``, as YAML: from their checkpoint, else from the
+    ``config.yaml`` of the output folder that ``path`` is or is inside."""
     if isinstance(about.get("settings"), dict):
         return yaml.safe_dump(about["settings"], allow_unicode=True)
     nearest = [path, *path.absolute().parents][:4]  # run / checkpoints / epoch_0004 / model.pdparams
@@ -162,7 +162,7 @@ def _settings(about: Dict[str, Any], path: Path) -> Optional[str]:
 
 
 def export(trained: Trained, output: str) -> float:
-    """Write ``output.*`` and return the largest difference of its outputs from the model's, for three pictures.
+    """Write ``output.*`` and return the largest difference between its outputs and the model's on three pictures.
 
     Raises:
         UserError: the files cannot be written.
@@ -179,7 +179,7 @@ def export(trained: Trained, output: str) -> float:
         paddle.jit.save(model, str(path), input_spec=specification)
         about = yaml.safe_dump(
             trained.about, sort_keys=False
-        )  # not JSON: Paddle takes every .json beside it for its own
+        )  # not JSON: Paddle takes every .json next to it for its own
         path.with_name(f"{path.name}.about.yaml").write_text(about, encoding="utf-8")
     except OSError as error:
         raise UserError(f"export: {output} cannot be written: {error.strerror or error}") from error

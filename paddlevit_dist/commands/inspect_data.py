@@ -1,4 +1,4 @@
-"""``python -m paddlevit_dist inspect data FLAGS``: a picture of what the model is going to see."""
+"""``python -m paddlevit_dist inspect data FLAGS``: a picture of what the model will see."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ Labelled = Tuple[np.ndarray, str]  # uint8 (height, width[, 3]), caption
 
 
 def run(arguments: List[str]) -> None:
-    """Write ``SAVE/data.png``: a row for each of some training samples, how it is evaluated and how the first epochs
-    train on it. Takes the main job's flags."""
+    """Write ``SAVE/data.png``: for some training samples, one row each with how it is evaluated and how the first
+    epochs train on it. Takes the main job's flags."""
     from ..contracts.task import make_task
     from ..loading.loader import sample_generator
     from ..loading.sampler import SampleKey
@@ -43,15 +43,15 @@ def run(arguments: List[str]) -> None:
 
 
 def contact_sheet(columns: List[Tuple[str, List[Labelled]]]) -> Image.Image:
-    """Pictures in columns under a heading each, with their captions below them.
+    """Arrange pictures in columns, each under a heading, with their captions below them.
 
     Raises:
-        UserError: there is no picture.
+        UserError: there are no pictures.
     """
     if not columns or not columns[0][1]:
         raise UserError("the dataset is empty: there is nothing to show; look at -data_path")
     height, width = columns[0][1][0][0].shape[:2]
-    enlarged = max(1, -(-_SMALLEST_CELL // max(height, width)))  # small pictures by a whole factor, pixel for pixel
+    enlarged = max(1, -(-_SMALLEST_CELL // max(height, width)))  # small pictures by an integer factor, pixel for pixel
     cell_width, cell_height = width * enlarged + _GAP, height * enlarged + _CAPTION_HEIGHT + _GAP
     rows = max(len(pictures) for _, pictures in columns)
     sheet = Image.new("RGB", (cell_width * len(columns), _CAPTION_HEIGHT + cell_height * rows), "white")

@@ -1,4 +1,4 @@
-"""``python -m paddlevit_dist inspect NAME``: what a model is made of and what it costs; ``--list``: all names."""
+"""``python -m paddlevit_dist inspect NAME``: a model's layers and what it costs; ``--list``: all names."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _parse(words: List[str]) -> argparse.Namespace:
 
 
 def listing(part: str = "") -> str:
-    """A line for each model whose name contains ``part``, with the place it comes from; imports no model.
+    """A line for each model whose name contains ``part``, with the place it comes from; does not import any model.
 
     Raises:
         UserError: there is none.
@@ -56,7 +56,7 @@ def listing(part: str = "") -> str:
 
 
 def report(name: str, image_size: Any = None, num_classes: int = 1000, depth: int = 2) -> str:
-    """A table of the layers down to ``depth``, and the sums, as text.
+    """A table of the layers down to ``depth``, and the totals, as text.
 
     Raises:
         UserError: unknown name, or an image size that does not fit.
@@ -92,7 +92,7 @@ def report(name: str, image_size: Any = None, num_classes: int = 1000, depth: in
 
 
 def _table(layers: List[Any], depth: int) -> List[str]:
-    """Lines of name, class, output, parameters and multiply-accumulates; deeper layers are added to those above."""
+    """Lines of name, class, output, parameters and multiply-accumulates; deeper layers are folded into those above."""
     rows: Dict[str, Tuple[str, Tuple[int, ...], List[int]]] = {}
     for layer in layers:
         name = ".".join(layer.name.split(".")[:depth]) if depth else ""

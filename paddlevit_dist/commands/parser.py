@@ -1,4 +1,4 @@
-"""What all commands but train and evaluate read their words with."""
+"""The argument parser of all commands but train and evaluate."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from ..errors import UserError
 
 
 class CommandParser(argparse.ArgumentParser):
-    """Options may have one hyphen or two; what is wrong is one line.
+    """Accepts options with one hyphen or two; reports errors in one line.
 
     Args:
         command: its name, such as "prepare images".
-        description: of what it does, for ``-h``.
+        description: what it does, for ``-h``.
     """
 
     def __init__(self, command: str, description: str) -> None:
@@ -31,7 +31,7 @@ class CommandParser(argparse.ArgumentParser):
 
 
 def at_least(smallest: int, largest: float = float("inf")) -> Callable[[str], int]:
-    """Reads a whole number within these bounds."""
+    """Parser for an integer within these bounds."""
 
     def parse(text: str) -> int:
         if not text.isdigit() or not smallest <= int(text) <= largest:
@@ -43,7 +43,7 @@ def at_least(smallest: int, largest: float = float("inf")) -> Callable[[str], in
 
 
 def image_size(text: str) -> Any:
-    """Reads pixels: a number, or (height, width)."""
+    """Parse pixels: a number, or (height, width)."""
     sides = text.lower().split("x")
     if len(sides) > 2 or not all(side.isdigit() and int(side) > 0 for side in sides):
         raise argparse.ArgumentTypeError(f"'{text}' is neither pixels such as 224 nor HEIGHTxWIDTH such as 224x320")
@@ -51,5 +51,5 @@ def image_size(text: str) -> Any:
 
 
 def path(text: str) -> str:
-    """Reads a path, in which ``~`` is the home folder."""
+    """Parse a path, expanding ``~`` to the home folder."""
     return os.path.expanduser(text)

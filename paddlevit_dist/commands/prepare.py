@@ -1,4 +1,4 @@
-"""``python -m paddlevit_dist prepare ...``: what is done once to data before training: pictures, scenes of points."""
+"""``python -m paddlevit_dist prepare ...``: one-time data processing before training: pictures, point clouds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST_REMARKS = 5
 
 
 def run_images(words: List[str]) -> None:
-    """``prepare images IN [OUT]``. Ends the process with code 1 when a check finds unreadable pictures, 130 on
+    """``prepare images IN [OUT]``. Exits with code 1 if a check finds unreadable pictures, and with 130 on
     Ctrl-C."""
     from ..images.prepare.layout import open_input
 
@@ -206,7 +206,7 @@ def _class_names(options: Namespace) -> Optional[List[str]]:
 
 
 def _prepare_scenes(options: Namespace, make_reader: Callable[[Namespace], Any], dataset: str) -> None:
-    """Prepare, and end the process with code 130 on Ctrl-C."""
+    """Prepare the scenes; exit with code 130 on Ctrl-C."""
     from ..points.prepare.listing import SPLITS
     from ..points.prepare.store import prepare_store
 
@@ -227,7 +227,7 @@ def _prepare_scenes(options: Namespace, make_reader: Callable[[Namespace], Any],
 
 
 def _shortened(remarks: List[str]) -> List[str]:
-    """At most a few lines: what is wrong with one scene is often wrong with all."""
+    """At most a few lines: what is wrong with one scene is often wrong with all of them."""
     left = len(remarks) - _MOST_REMARKS
     return remarks if left <= 0 else [*remarks[:_MOST_REMARKS], f"{left} more lines of this kind"]
 

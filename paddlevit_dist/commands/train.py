@@ -46,7 +46,7 @@ def run(arguments: List[str]) -> None:
 
 
 def worker(config: Any, task: Any, datasets: Dict[str, Any], notices: List[str]) -> None:
-    """What each process runs once it has joined the others."""
+    """What each process runs after joining the group."""
     from ..engine.trainer import Trainer
 
     trainer = Trainer(config, task, datasets, notices)
@@ -57,7 +57,7 @@ def worker(config: Any, task: Any, datasets: Dict[str, Any], notices: List[str])
 
 
 def _show(run: Any, plan: Any) -> None:
-    """-show_config: the merged configuration and what follows from it."""
+    """-show_config: the merged configuration and values derived from it."""
     from ..contracts.task import make_task
     from ..engine.schedule import describe_rates
 

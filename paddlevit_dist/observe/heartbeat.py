@@ -1,4 +1,4 @@
-"""A line from time to time while a run has nothing else to say."""
+"""An occasional line while a run has nothing else to report."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from typing import Any, Callable, Optional
 
 from . import progress
 
-QUIET_SECONDS = 25.0  # with the poll below a line comes at least every 30 seconds
+QUIET_SECONDS = 25.0  # with the poll below, a line appears at least every 30 seconds
 _POLL_SECONDS = 1.0
 
-# A process that is forked while another thread prints would inherit a stream that stays locked.
+# A process forked while another thread prints would inherit a stream that stays locked forever.
 _printing = threading.Lock()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_printing.acquire, after_in_parent=_printing.release, after_in_child=_printing.release)
 
 
 class Heartbeat:
-    """Says where the run is when nothing was printed for a while: ``with Heartbeat(say).at("reading the list"): ...``
+    """Says where the run is if nothing was printed for a while: ``with Heartbeat(say).at("reading the list"): ...``
 
     Args:
         say: prints a line.
         shown: False on all ranks but the main one.
-        quiet_seconds: without a line, or a bar that moved, until one is said.
-        poll_seconds: between looks at the clock.
+        quiet_seconds: time without a line or a moving bar before one is printed.
+        poll_seconds: time between looks at the clock.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Heartbeat:
         self._place = ("", time.monotonic())
 
     def at(self, place: str) -> "Heartbeat":
-        """The run is here now; may be entered as a context, in which it is watched."""
+        """Note where the run is now; may be used as a context, which is then watched."""
         self._place = (place, time.monotonic())
         return self
 

@@ -1,4 +1,4 @@
-"""What an output folder already tells of a training that is resumed in it."""
+"""What an output folder already records about a training resumed in it."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class History(NamedTuple):
     """Attributes:
     evaluations: epochs whose evaluations will be repeated.
     lost_updates: updates that were reported and will be repeated.
-    last_epoch: the last one that anything was written of; 0 for none.
-    was_told: whether the stop before this start is written down.
+    last_epoch: the last one with anything on record; 0 for none.
+    was_told: whether the stop before this start is on record.
     """
 
     evaluations: List[int]
@@ -28,15 +28,15 @@ class History(NamedTuple):
 
 
 def supersede(folder: Path, epoch: int, update: int, evaluates: bool = False) -> History:
-    """Mark what ``metrics.jsonl`` has of a later part of the training with ``"superseded": true``.
+    """Mark entries of ``metrics.jsonl`` from later in the training with ``"superseded": true``.
 
-    A training that continues from there writes it again; unmarked, the same epoch would count twice. A line that was
-    cut off when the run was killed becomes one of kind "unreadable".
+    A training that continues from here writes them again; unmarked, the same epoch would count twice. A line cut off
+    when the run was killed becomes one of kind "unreadable".
 
     Args:
         folder: a run's output folder.
-        epoch, update: the last ones that the training continues from, in the middle of the next epoch perhaps.
-        evaluates: the evaluation of ``epoch`` is done again too.
+        epoch, update: the last ones, from which the training continues, perhaps in the middle of the next epoch.
+        evaluates: the evaluation of ``epoch`` is repeated too.
     """
     file = folder / METRICS
     if not file.is_file():
@@ -66,10 +66,10 @@ def _is_evaluation(event: Dict[str, Any]) -> bool:
 
 
 def note_end(folder: Path, began: float, error: BaseException, is_training: bool) -> None:
-    """Write into ``log.txt`` that a run was stopped, and by what; of a training also into ``metrics.jsonl``.
+    """Record in ``log.txt`` that a run was stopped, and by what; for a training, also in ``metrics.jsonl``.
 
     A training counts as begun once it has written its ``run.json``, which is then newer than ``began``, in seconds
-    since 1970. Called by the process that speaks for the run.
+    since 1970. Called by the process that reports for the run.
     """
     reason = "asked to stop" if isinstance(error, KeyboardInterrupt) else str(error).partition("\n")[0]
     reason = reason or type(error).__name__

@@ -1,4 +1,4 @@
-"""Training terms, summed on the device and divided once when they are shown."""
+"""Training terms, summed on the device and divided once when shown."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Meters:
     def __init__(self) -> None:
         self._names: List[str] = []
         self._sums: Optional[paddle.Tensor] = None  # (terms,) float64
-        self._device_counts: Optional[paddle.Tensor] = None  # (terms,) float64, of counts that are tensors
+        self._device_counts: Optional[paddle.Tensor] = None  # (terms,) float64, for counts that are tensors
         self._host_counts: List[float] = []
         self._epoch_sums: Dict[str, float] = {}
         self._epoch_counts: Dict[str, float] = {}
@@ -25,7 +25,7 @@ class Meters:
         if not self._names:
             self._names = list(terms)
             self._host_counts = [0.0] * len(self._names)
-        # One stacked vector for all terms: a few small operations per step whatever their number.
+        # One stacked vector for all terms: a few small operations per step, regardless of their number.
         sums = paddle.stack([terms[name].sum.detach().astype("float32") for name in self._names]).astype("float64")
         self._sums = sums if self._sums is None else self._sums + sums
         counts = [terms[name].count for name in self._names]
@@ -39,7 +39,7 @@ class Meters:
                 self._host_counts[position] += count
 
     def reduce(self) -> Dict[str, float]:
-        """Means since the last call over all ranks, equal on every rank; one collective. Every rank must call this."""
+        """Means over all ranks since the last call, equal on every rank; one collective. Every rank must call this."""
         if self._sums is None:
             return {}
         counts = paddle.to_tensor(self._host_counts, dtype="float64")

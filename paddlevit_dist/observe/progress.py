@@ -1,4 +1,4 @@
-"""A progress bar on terminals; on anything else the log's lines are the progress."""
+"""A progress bar on terminals; elsewhere, the log lines show the progress."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import sys
 import time
 from typing import Any, Optional
 
-# Fits its text into 80 columns: what a bar of its own makes of it would push the text out.
+# Keeps the text within 80 columns: tqdm's default format would push it off the line.
 _BAR = "{desc} {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt}{postfix}"
 _last_sign_of_life = time.monotonic()
 
 
 class Progress:
-    """Counts steps of one epoch or evaluation.
+    """Counts the steps of one epoch or evaluation.
 
     Args:
-        total: steps.
+        total: number of steps.
         label: shown before the bar.
         shown: False on all ranks but the main one.
     """
@@ -33,7 +33,7 @@ class Progress:
             note_sign_of_life()
 
     def note(self, text: str) -> None:
-        """Text behind the bar."""
+        """Set the text after the bar."""
         if self._bar is not None:
             self._bar.set_postfix_str(text, refresh=False)
 
@@ -43,7 +43,7 @@ class Progress:
 
 
 def write_line(text: str) -> None:
-    """Print a line on stdout without breaking a bar that may be showing."""
+    """Print a line on stdout without breaking any bar being shown."""
     note_sign_of_life()
     if sys.stderr.isatty() and "tqdm" in sys.modules:
         from tqdm import tqdm
@@ -54,11 +54,11 @@ def write_line(text: str) -> None:
 
 
 def note_sign_of_life() -> None:
-    """Something was shown just now."""
+    """Note that something was just shown."""
     global _last_sign_of_life
     _last_sign_of_life = time.monotonic()
 
 
 def seconds_since_sign_of_life() -> float:
-    """Since this process last showed a line, or a step on a bar."""
+    """Time since this process last showed a line or a bar's step."""
     return time.monotonic() - _last_sign_of_life

@@ -20,7 +20,7 @@ class RunRecord:
     """Log lines and metric events of one run; does nothing on ranks other than the main one.
 
     Args:
-        folder: the output folder; exists.
+        folder: the output folder; must exist.
         writes: True on the main process.
     """
 
@@ -31,34 +31,34 @@ class RunRecord:
             printing.never_fail()
 
     def say(self, text: str) -> None:
-        """One line on stdout and in ``log.txt``."""
+        """Write a line to stdout and ``log.txt``."""
         if not self.writes:
             return
         write_line(text)
         self.log(text)
 
     def log(self, text: str) -> None:
-        """One line in ``log.txt`` alone."""
+        """Write a line to ``log.txt`` only."""
         if not self.writes:
             return
-        # A file name may hold what is not text.
+        # A file name need not be valid text.
         with open(self.folder / "log.txt", "a", encoding="utf-8", errors="backslashreplace") as log:
             log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
 
     def event(self, kind: str, values: Dict[str, Any]) -> None:
-        """One line of ``metrics.jsonl``: ``{"kind": ..., "time": seconds since 1970, ...values}``."""
+        """Add a line to ``metrics.jsonl``: ``{"kind": ..., "time": seconds since 1970, ...values}``."""
         if not self.writes:
             return
         with open(self.folder / "metrics.jsonl", "a", encoding="utf-8") as stream:
             stream.write(json.dumps({"kind": kind, "time": round(time.time(), 3), **values}) + "\n")
 
     def file(self, name: str, content: str) -> None:
-        """Write a small text file of the run's folder."""
+        """Write a small text file to the run's folder."""
         if self.writes:
             (self.folder / name).write_text(content, encoding="utf-8")
 
     def start(self, config_text: str, facts: Dict[str, Any], evaluation: bool) -> None:
-        """Write ``config.yaml`` and ``run.json`` (``eval_*`` for an evaluation, which leaves a training's alone)."""
+        """Write ``config.yaml`` and ``run.json`` (``eval_*`` for an evaluation, to leave a training's alone)."""
         if not self.writes:
             return
         prefix = "eval_" if evaluation else ""
@@ -68,7 +68,7 @@ class RunRecord:
 
 
 def surroundings() -> Dict[str, Any]:
-    """Command line, versions and machine of this process."""
+    """This process's command line, versions and machine."""
     import numpy
     import paddle
 
@@ -96,12 +96,12 @@ def surroundings() -> Dict[str, Any]:
 
 
 def prepare_folder(path: str) -> Path:
-    """Make the output folder, or say in one line why it cannot be written.
+    """Create the output folder, or say in one line why it is not writable.
 
     Raises:
-        UserError: it cannot be made or written.
+        UserError: it cannot be created or written.
     """
-    if path.startswith("~"):  # what can be expanded has been
+    if path.startswith("~"):  # expandable ones have been expanded
         raise UserError(
             f"-output={path} (SAVE): there is no such user; write ./{path} if the folder is to be called so"
         )
@@ -117,7 +117,7 @@ def prepare_folder(path: str) -> Path:
 
 
 def refuse_another_run(folder: Path, config: Any) -> None:
-    """Stop a training that would write into the folder of another one, before anything in it is touched.
+    """Stop a training that would write into another one's folder, before anything in it is touched.
 
     Raises:
         UserError: the folder has checkpoints, and the training does not resume.
@@ -133,7 +133,7 @@ def cache_folder(config: Any) -> Path:
     """Where datasets keep their indexes and decompressed files: DATA.CACHE_FOLDER, else a folder in SAVE.
 
     Raises:
-        UserError: it cannot be made.
+        UserError: it cannot be created.
     """
     wanted = config.DATA.CACHE_FOLDER
     folder = Path(config.SAVE, "data") if wanted is None else Path(wanted).absolute()

@@ -1,6 +1,6 @@
-"""Processes, devices and everything that crosses between them: the only room that imports ``paddle.distributed``.
+"""Processes, devices and all communication between them: the only room that imports ``paddle.distributed``.
 
-Importing this package imports no Paddle; each name below loads its module on first use.
+Importing this package does not import Paddle; each name below loads its module on first use.
 """
 
 from __future__ import annotations

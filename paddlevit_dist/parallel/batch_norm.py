@@ -1,6 +1,6 @@
-"""Batch normalisation over the rows of all ranks, by one small collective forward and one backward.
+"""Batch normalisation over the rows of all ranks, with one small collective forward and one backward.
 
-Paddle's own SyncBatchNorm has no kernel for the CPU; this one is made of operations that every device has.
+Paddle's own SyncBatchNorm has no CPU kernel; this one is built from operations that every device supports.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ _CONVERTED = {kind.forward for kind in (*_SINGLE, paddle.nn.BatchNorm)}
 
 
 class BatchNorm(paddle.nn.Layer):
-    """Batch normalisation (Ioffe and Szegedy, 2015, arXiv 1502.03167) of the rows of this process, or of all ranks.
+    """Batch normalisation (Ioffe and Szegedy, 2015, arXiv 1502.03167) over the rows of this process, or of all ranks.
 
     Input and output: float32, float64, float16 or bfloat16, (rows, channels) or (batch, channels, ...), or channels
-    last where ``data_format`` ends in C. ``rows`` may be 0: such a rank still takes part in the collectives, and the
-    gradients of its weight and bias are zeros. Its loss must depend on the output then (``zero_of``), or the others
-    wait for it in the backward pass.
+    last if ``data_format`` ends in C. ``rows`` may be 0: such a rank still takes part in the collectives, and the
+    gradients of its weight and bias are zero. Its loss must then depend on the output (``zero_of``), or the other
+    ranks wait for it in the backward pass.
 
-    Weights, statistics and their state-dict names are those of ``paddle.nn.BatchNorm1D``. While ``synchronised`` is
-    false, and with one process, it computes what that layer does. All ranks together having a single row is the one
-    exception: that layer returns it unchanged, and this one its bias.
+    Weights, statistics and their state-dict names match ``paddle.nn.BatchNorm1D``. While ``synchronised`` is false,
+    or with one process, it computes the same as that layer, with one exception: if all ranks together have a single
+    row, that layer returns it unchanged, while this one returns its bias.
 
     Args:
         num_features: channels.
-        momentum: share of the running statistics that a step keeps.
+        momentum: fraction of the running statistics kept at each step.
         epsilon: added to the variance.
         data_format: as in Paddle; only its last letter matters.
         unbiased_running_variance: the running variance divides by rows - 1, as PyTorch's and MinkowskiEngine's do.
             Paddle's layers divide by rows.
 
     Attributes:
-        synchronised: statistics of the rows of all ranks; set by ``convert_batch_norm``.
+        synchronised: use statistics of all ranks' rows; set by ``convert_batch_norm``.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class BatchNorm(paddle.nn.Layer):
         super().__init__()
         self.unbiased_running_variance = unbiased_running_variance
         self.synchronised = False
-        self._momentum = float(np.float32(momentum))  # as Paddle's kernels hold it, to agree in float64 as well
+        self._momentum = float(np.float32(momentum))  # as Paddle's kernels store it, to agree in float64 as well
         self._epsilon = epsilon
         self._channels_last = data_format.endswith("C") and len(data_format) > 2
         self._use_global_stats: Optional[bool] = None
@@ -68,14 +68,14 @@ class BatchNorm(paddle.nn.Layer):
 
     @classmethod
     def like(cls, plain: paddle.nn.Layer) -> "BatchNorm":
-        """A layer with the parameters, statistics and settings of one of Paddle's: the same tensors, not copies."""
+        """A layer with the parameters, statistics and settings of a Paddle layer: the same tensors, not copies."""
         layer = cls(
             plain._mean.shape[0],
             plain._momentum,
             plain._epsilon,
             getattr(plain, "_data_format", None) or plain._data_layout,
         )
-        # Parameters that are switched off are None.
+        # Disabled parameters are None.
         layer.weight, layer.bias, layer._mean, layer._variance = plain.weight, plain.bias, plain._mean, plain._variance
         layer._use_global_stats = plain._use_global_stats
         layer._activation = getattr(plain, "_act", None)
@@ -91,7 +91,7 @@ class BatchNorm(paddle.nn.Layer):
         uses_batch = self.training and not self._use_global_stats
         if uses_batch and (exchanges or self.unbiased_running_variance or not _size(x)):
             return _Normalise.apply(x, self.weight, self.bias, self, exchanges)
-        if not _size(x):  # kernels refuse tensors without elements
+        if not _size(x):  # kernels reject empty tensors
             return x
         return F.batch_norm(
             x,
@@ -132,11 +132,11 @@ _KINDS = (*_SINGLE, paddle.nn.BatchNorm, BatchNorm)
 
 
 class _Statistics:
-    """Mean and variance of the rows of all ranks, float64 (channels,), and their number, float64 (1,).
+    """Mean and variance of the rows of all ranks, float64 (channels,), and the row count, float64 (1,).
 
-    Each rank sends its number, mean and sum of squared deviations from that mean, and they are combined as Chan, Golub
-    and LeVeque (1979, "Updating formulae and a pairwise algorithm for computing sample variances", equation 1.5) do, so
-    that a mean far from 0 costs no digits. Every rank adds in the same order and gets the same bits.
+    Each rank sends its row count, mean and sum of squared deviations from that mean, combined as in Chan, Golub and
+    LeVeque (1979, "Updating formulae and a pairwise algorithm for computing sample variances", equation 1.5), so that
+    a mean far from 0 costs no precision. Every rank adds in the same order and gets bitwise equal results.
     """
 
     def __init__(self, x: paddle.Tensor, exchanges: bool) -> None:
@@ -155,7 +155,7 @@ class _Statistics:
 
 
 def _own_moments(x: paddle.Tensor) -> paddle.Tensor:
-    """Rows, mean and sum of squared deviations per channel of this process, float64 (1 + 2 channels,)."""
+    """Row count, mean and sum of squared deviations per channel in this process, float64 (1 + 2 channels,)."""
     channels = x.shape[1]
     size = _size(x)
     if not size:
@@ -168,22 +168,22 @@ def _own_moments(x: paddle.Tensor) -> paddle.Tensor:
 
 
 def moments_by_kernel(x: paddle.Tensor) -> Tuple[paddle.Tensor, paddle.Tensor]:
-    """Mean and sum of squared deviations per channel, on the CPU and of several rows: with momentum 0 the kernel leaves
-    the batch's own statistics, in a tenth of the time of reductions. (A GPU's kernel may divide by rows - 1.)"""
+    """Mean and sum of squared deviations per channel, on the CPU, for several rows: with momentum 0 the kernel yields
+    the batch's own statistics, in a tenth of the time of reductions. (A GPU kernel may divide by rows - 1.)"""
     mean, variance = (paddle.zeros([x.shape[1]], dtype=x.dtype) for _ in range(2))
     F.batch_norm(x, mean, variance, training=True, momentum=0.0)
     return mean, variance.astype("float64") * (_size(x) // x.shape[1])
 
 
 def moments_by_sums(x: paddle.Tensor) -> Tuple[paddle.Tensor, paddle.Tensor]:
-    """The same by reductions, on any device."""
+    """The same using reductions, on any device."""
     axes = [0] if x.ndim == 2 else [0, 2]
     mean = x.mean(axis=axes, keepdim=True)
     return mean.reshape([-1]), ((x - mean) ** 2).sum(axis=axes)
 
 
 class _Normalise(paddle.autograd.PyLayer):
-    """Normalises by the statistics of all rows and updates the layer's running ones."""
+    """Normalises with the statistics of all rows and updates the layer's running ones."""
 
     @staticmethod
     def forward(
@@ -200,7 +200,7 @@ class _Normalise(paddle.autograd.PyLayer):
             layer._update_running(statistics)
             mean, variance = (value.astype(flat.dtype) for value in (statistics.mean, statistics.variance))
             ctx.layer, ctx.exchanges = layer, exchanges
-            # A parameter that is switched off is None and gets no gradient.
+            # A disabled parameter is None and gets no gradient.
             ctx.needed = [None if t is None else not t.stop_gradient for t in (x, weight, bias)]
             ctx.save_for_backward(x, mean, variance, statistics.rows, _or(weight, paddle.ones_like(mean)))
             if not _size(x):
@@ -238,7 +238,7 @@ class _Normalise(paddle.autograd.PyLayer):
 
 
 def _scale_and_shift(x: paddle.Tensor, scale: paddle.Tensor, shift: Optional[paddle.Tensor] = None) -> paddle.Tensor:
-    """``scale * x + shift`` per channel: the inference kernel takes a fifth of the time of broadcasting operations."""
+    """``scale * x + shift`` per channel: the inference kernel takes a fifth of the time of broadcasting."""
     zero = paddle.zeros_like(scale)
     return F.batch_norm(x, zero, paddle.ones_like(scale), scale, _or(shift, zero), training=False, epsilon=0.0)
 
@@ -247,7 +247,7 @@ def _channel_sum(x: paddle.Tensor) -> paddle.Tensor:
     """Sum over all but the channels of (rows, channels) or (batch, channels, positions)."""
     if not x.place.is_cpu_place():
         return x.sum(axis=0 if x.ndim == 2 else [0, 2])
-    # A product with ones takes a tenth of the time of the CPU's sums. (A GPU's might round its factors to TF32.)
+    # Multiplying by ones takes a tenth of the time of a CPU sum. (A GPU might round the factors to TF32.)
     if x.ndim == 3:
         ones = paddle.ones([x.shape[2], 1], dtype=x.dtype)
         x = paddle.matmul(x.reshape([-1, x.shape[2]]), ones).reshape([x.shape[0], x.shape[1]])
@@ -270,7 +270,7 @@ def _or(value: Any, otherwise: Any) -> Any:
 
 
 class _ZeroOf(paddle.autograd.PyLayer):
-    """0 as a function of tensors, whose gradients are zeros."""
+    """0 as a function of tensors, with zero gradients."""
 
     @staticmethod
     def forward(ctx: Any, *tensors: paddle.Tensor) -> paddle.Tensor:
@@ -284,25 +284,25 @@ class _ZeroOf(paddle.autograd.PyLayer):
 
 
 def zero_of(*tensors: paddle.Tensor) -> paddle.Tensor:
-    """The float32 scalar 0, on which the loss can depend in place of ``tensors``; they may be empty.
+    """The float32 scalar 0, on which the loss can depend instead of ``tensors``; they may be empty.
 
-    Added to the loss of a rank that has nothing to learn from a branch, it sends zero gradients through it, so that
-    the rank takes part in what its layers communicate in the backward pass and its gradients are zeros, not None.
+    Added to the loss of a rank that has nothing to learn from a branch, it sends zero gradients through the branch, so
+    the rank takes part in its layers' communication in the backward pass and its gradients are zeros, not None.
     """
     return _ZeroOf.apply(*tensors)
 
 
 def convert_batch_norm(model: paddle.nn.Layer) -> paddle.nn.Layer:
-    """Let every batch normalisation of ``model`` use the statistics of all ranks' rows.
+    """Make every batch normalisation in ``model`` use the statistics of all ranks' rows.
 
     ``paddle.nn.BatchNorm1D``, ``2D``, ``3D``, ``BatchNorm`` and ``SyncBatchNorm`` are replaced in place by layers that
-    hold the same parameter and statistics tensors under the same state-dict names, so an existing optimizer continues
-    to work. Classes derived from them with a ``forward`` of their own are left alone.
+    hold the same parameter and statistics tensors under the same state-dict names, so an existing optimizer keeps
+    working. Subclasses with their own ``forward`` are left alone.
 
     Returns:
-        The model, or the new layer where the model itself is a batch normalisation.
+        The model, or the new layer if the model itself is a batch normalisation.
     """
-    replaced: Dict[int, BatchNorm] = {}  # a layer that is used in two places stays one layer
+    replaced: Dict[int, BatchNorm] = {}  # a layer used in two places remains one layer
 
     def convert(layer: paddle.nn.Layer) -> paddle.nn.Layer:
         if isinstance(layer, BatchNorm):
@@ -322,10 +322,10 @@ def convert_batch_norm(model: paddle.nn.Layer) -> paddle.nn.Layer:
 
 
 def set_batch_norm_momentum(model: paddle.nn.Layer, momentum: float) -> int:
-    """Set the momentum of every batch normalisation of ``model``, Paddle's or ours, and return how many there are.
+    """Set the momentum of every batch normalisation in ``model``, Paddle's or ours, and return their number.
 
     Args:
-        momentum: share of the running statistics that a step keeps (TRAIN.BATCH_NORM_MOMENTUM).
+        momentum: fraction of the running statistics kept at each step (TRAIN.BATCH_NORM_MOMENTUM).
     """
     layers = [layer for layer in model.sublayers(include_self=True) if isinstance(layer, _KINDS)]
     for layer in layers:
@@ -334,7 +334,7 @@ def set_batch_norm_momentum(model: paddle.nn.Layer, momentum: float) -> int:
 
 
 def running_statistics(model: paddle.nn.Layer) -> List[paddle.Tensor]:
-    """What a forward pass may change: running statistics and other buffers, each once."""
+    """Everything a forward pass may change: running statistics and other buffers, each once."""
     tensors = {id(buffer): buffer for buffer in model.buffers()}
     for layer in model.sublayers(include_self=True):
         if isinstance(layer, _KINDS):
@@ -343,9 +343,9 @@ def running_statistics(model: paddle.nn.Layer) -> List[paddle.Tensor]:
 
 
 def broadcast_statistics(model: paddle.nn.Layer) -> None:
-    """Give every rank the running statistics and other buffers of rank 0. Every rank must call this.
+    """Broadcast rank 0's running statistics and other buffers to all ranks. Every rank must call this.
 
-    Nothing is sent when the model has none, or with one process.
+    Nothing is sent if the model has none, or with one process.
     """
     if world.world_size() == 1:
         return

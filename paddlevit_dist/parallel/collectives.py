@@ -1,10 +1,10 @@
-"""Values that every rank ends up with: sums, gathered objects, broadcasts, barriers.
+"""Collectives whose result every rank gets: sums, gathered objects, broadcasts, barriers.
 
 Every function here must be called by every rank, in the same order. With one process each returns at once.
 
-On the CPU (gloo) a collective fails after 30 seconds, whatever time-out is asked for, when one rank is late; so the
-ranks first meet where they may wait for as long as it takes: in memory on one machine (``SharedMemory``), otherwise on
-the group's key-value store (``Network``).
+On the CPU (gloo) a collective fails after 30 seconds if one rank is late, whatever timeout is requested; so the ranks
+first synchronise where they can wait for as long as it takes: in shared memory on one machine (``SharedMemory``),
+otherwise on the group's key-value store (``Network``).
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ def all_gather(data: Any) -> List[Any]:
     """The list of every rank's ``data``, in rank order, on every rank. Every rank must call this.
 
     Args:
-        data: any object that can be pickled; sizes may differ between ranks.
+        data: any picklable object; sizes may differ between ranks.
     Returns:
-        ``world_size`` objects; this rank's own entry is a copy too, as on all other ranks. With one process the
+        ``world_size`` objects; this rank's own entry is a copy too, as on all other ranks. With one process, the
         object itself.
     """
     if world.world_size() == 1:
@@ -43,7 +43,7 @@ def all_gather(data: Any) -> List[Any]:
 
 
 def broadcast_object(data: Any, source: int = 0) -> Any:
-    """Rank ``source``'s ``data`` on every rank. Every rank must call this; the others' argument is not looked at."""
+    """Rank ``source``'s ``data`` on every rank. Every rank must call this; other ranks' ``data`` is ignored."""
     if world.world_size() == 1:
         return data
     message = _pickle(data) if world.rank() == source else b""
@@ -51,17 +51,17 @@ def broadcast_object(data: Any, source: int = 0) -> Any:
 
 
 def reduce_dict(values: Dict[Any, Any], average: bool = True) -> Dict[Any, Any]:
-    """Sum or average each entry over all ranks; the result is equal on every rank. Every rank must call this.
+    """Sum or average each entry over all ranks; the result is the same on every rank. Every rank must call this.
 
     Args:
         values: names to Python numbers, numpy arrays or paddle tensors of any shape and of float16, bfloat16,
             float32, float64, bool or integer dtype. All ranks need the same names with the same shapes and dtypes.
-        average: divide by the number of processes. The mean over ranks weighs each rank alike; to average over
+        average: divide by the number of processes. The mean over ranks weights all ranks equally; to average over
             samples, reduce sums and counts with ``average=False`` and divide once.
     Returns:
         A new dictionary with the same names in the same order and the same shapes. Sums keep their dtype (int64 is
-        exact; bool counts in int64), averages of integers are float64. Numbers stay numbers, arrays arrays, tensors
-        tensors.
+        exact; bool counts in int64), averages of integers are float64. Numbers stay numbers, arrays stay arrays, and
+        tensors stay tensors.
     Raises:
         ValueError: names, shapes or dtypes differ between ranks; raised on every rank.
         TypeError: an entry is none of the above.
@@ -84,24 +84,24 @@ def reduce_dict(values: Dict[Any, Any], average: bool = True) -> Dict[Any, Any]:
 
 
 def all_reduce_sum(tensor: paddle.Tensor) -> paddle.Tensor:
-    """Sum a float32, float64 or int64 tensor over all ranks in place, without a check and without waiting on the
-    host: for use inside a training step, where every rank is known to call it. Every rank must call this."""
+    """Sum a float32, float64 or int64 tensor over all ranks in place, without checks and without blocking the host:
+    for use inside a training step, where every rank is known to call it. Every rank must call this."""
     if world.world_size() > 1:
         dist.all_reduce(tensor)
     return tensor
 
 
 def barrier(timeout: Optional[float] = None) -> None:
-    """Wait until every rank has come here. Every rank must call this.
+    """Wait until every rank has reached this call. Every rank must call this.
 
     Args:
         timeout: seconds to wait; None waits for as long as it takes.
     Raises:
-        TimeoutError: some ranks did not come in time; the message names them.
-        ConnectionError: a rank's process ended before it came (where ranks share a machine and no time-out is given).
+        TimeoutError: some ranks did not arrive in time; the message names them.
+        ConnectionError: a rank's process ended before arriving (if ranks share a machine and no timeout is given).
     """
     if world.world_size() > 1:
-        # Before the first exchange ranks wait on the store: a barrier with a time-out cannot look for a better way.
+        # Before the first exchange, ranks wait on the store: a barrier with a timeout cannot search for a better way.
         (_way_of_messages or network_of_group()).wait_for_all(timeout)
 
 
@@ -110,7 +110,7 @@ _way_of_messages: Optional[Board] = None
 
 
 def network_of_group() -> Network:
-    """The group's way between machines, made at the first call of any collective, whoever has started the processes."""
+    """The group's channel between machines, created on the first collective call, whoever started the processes."""
     global _network
     if _network is None:
         _network = Network()
@@ -118,8 +118,8 @@ def network_of_group() -> Network:
 
 
 def way_of_messages() -> Board:
-    """How ranks exchange messages: through memory where all can read each other's. Found at the first call, which every
-    rank must make."""
+    """How ranks exchange messages: through shared memory if all can read each other's. Determined on the first call,
+    which every rank must make."""
     global _way_of_messages
     if _way_of_messages is None:
         _way_of_messages = SharedMemory.of_group(network_of_group()) or network_of_group()
@@ -127,24 +127,24 @@ def way_of_messages() -> Board:
 
 
 def use_way_of_messages(way: Board) -> None:
-    """Exchange messages this way from now on. Every rank must choose the same."""
+    """Exchange messages this way from now on. Every rank must choose the same way."""
     global _way_of_messages
     _way_of_messages = way
 
 
 def _exchange(message: bytes, read: Reader) -> List[Any]:
-    """``read`` of every rank's message, in rank order."""
+    """``read`` applied to every rank's message, in rank order."""
     return way_of_messages().exchange(message, read)
 
 
 def notice_board() -> Optional[Board]:
-    """Where the main process can ``post`` a number that the others see; None with one process. Every rank must call
+    """Where the main process can ``post`` a number for the others to see; None with one process. Every rank must call
     this."""
     return way_of_messages() if world.world_size() > 1 else None
 
 
 class _Entry(NamedTuple):
-    """What one value of ``reduce_dict`` looks like, apart from its content."""
+    """The signature of one value of ``reduce_dict``, without its content."""
 
     kind: str  # "number", "array" or "tensor"
     dtype: str
@@ -153,7 +153,7 @@ class _Entry(NamedTuple):
     @classmethod
     def of(cls, name: Any, value: Any) -> "_Entry":
         if isinstance(value, (bool, int, float)):
-            return cls("number", "", ())  # a rank may hold 0 where another holds 0.5
+            return cls("number", "", ())  # one rank may have 0 where another has 0.5
         if isinstance(value, paddle.Tensor):
             kind, dtype = "tensor", str(value.dtype).rpartition(".")[2]
         elif isinstance(value, (np.ndarray, np.generic)):
@@ -169,7 +169,7 @@ class _Entry(NamedTuple):
         return 8 * int(np.prod(self.shape, dtype=np.int64))
 
     def result(self, total: Any, count: int, average: bool) -> Any:
-        """Turn the sum, a host value or a tensor, into what the caller gave."""
+        """Turn the sum, a host value or a tensor, back into the type the caller passed."""
         if self.kind == "number":
             return total / count if average else total
         is_integer = self.dtype in _INTEGERS
@@ -207,7 +207,7 @@ def _sum_in_rank_order(column) -> Any:
 
 
 def _reduce_on_device(values: List[Any]) -> List[paddle.Tensor]:
-    """Sum large values with one all-reduce for each of float32, float64 and int64."""
+    """Sum large values with one all-reduce per carrier dtype: float32, float64 and int64."""
     tensors = [value.detach() if isinstance(value, paddle.Tensor) else paddle.to_tensor(value) for value in values]
     wide = {"float16": "float32", "bfloat16": "float32", "float32": "float32", "float64": "float64"}
     carriers = [wide.get(str(tensor.dtype).rpartition(".")[2], "int64") for tensor in tensors]
@@ -215,8 +215,8 @@ def _reduce_on_device(values: List[Any]) -> List[paddle.Tensor]:
     for carrier in sorted(set(carriers)):
         members = [i for i, name in enumerate(carriers) if name == carrier]
         flat = [tensors[i].reshape([-1]).astype(carrier) for i in members]
-        buffer = paddle.concat(flat)  # (total elements of this carrier,)
-        if buffer.shape[0]:  # gloo ends the process on an empty tensor
+        buffer = paddle.concat(flat)  # (total elements in this carrier,)
+        if buffer.shape[0]:  # gloo aborts the process on an empty tensor
             dist.all_reduce(buffer)
         start = 0
         for i, part in zip(members, flat):
@@ -226,7 +226,7 @@ def _reduce_on_device(values: List[Any]) -> List[paddle.Tensor]:
 
 
 def _check_signatures(signatures: List[list]) -> None:
-    """Raise, equally on every rank, when the ranks did not bring the same entries."""
+    """Raise, on every rank alike, if the ranks did not pass the same entries."""
     reference = signatures[0]
     for number, signature in enumerate(signatures):
         if signature == reference:

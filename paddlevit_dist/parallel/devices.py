@@ -10,26 +10,26 @@ from ..errors import UserError
 
 
 class ProcessPlan(NamedTuple):
-    """What is started on this machine."""
+    """What gets started on this machine."""
 
-    processes: int  # that this machine's parent starts; 1 means the worker runs in the entry's own process
+    processes: int  # started by this machine's parent; 1 means the worker runs in the entry point's own process
     uses_gpu: bool
     launched: bool  # paddle.distributed.launch has already started us: run the worker in place
     notices: List[str]
 
     @property
     def total_processes(self) -> int:
-        """Processes of the whole run, over all machines."""
+        """Number of processes in the whole run, over all machines."""
         return int(os.environ.get("PADDLE_TRAINERS_NUM", "1")) if self.launched else self.processes
 
     @property
     def is_main(self) -> bool:
-        """Whether this process speaks for the run: of those that Paddle's launcher has started only one does."""
+        """Whether this process reports for the run: only one of those started by Paddle's launcher does."""
         return not self.launched or os.environ.get("PADDLE_TRAINER_ID") == "0"
 
 
 def cpu_cores() -> int:
-    """Cores this process may use."""
+    """Number of cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -39,7 +39,7 @@ def is_launched() -> bool:
 
 
 def count_gpus() -> int:
-    """GPUs that this Paddle can use and CUDA_VISIBLE_DEVICES allows; 0 on a CPU build. Does not touch a device."""
+    """Number of GPUs usable by Paddle under CUDA_VISIBLE_DEVICES; 0 on a CPU build. Does not touch any device."""
     import paddle
 
     if not paddle.is_compiled_with_cuda():
@@ -48,7 +48,7 @@ def count_gpus() -> int:
 
 
 def expected_gpus() -> int:
-    """The likely number of GPUs, from the environment and the driver's device files alone, without Paddle.
+    """The likely number of GPUs, judging only by the environment and the driver's device files, without Paddle.
 
     Only the thread count, which must be known before Paddle is imported, relies on it.
     """
@@ -60,13 +60,13 @@ def expected_gpus() -> int:
 
 
 def plan_processes(requested: int, gpus: Optional[int] = None) -> ProcessPlan:
-    """Decide the processes of this machine from ``NGPUS``: -1 is every visible GPU, or one process on a CPU.
+    """Plan this machine's processes from ``NGPUS``: -1 means every visible GPU, or one process on a CPU.
 
     Args:
         requested: the value of NGPUS, -1 or at least 1.
         gpus: number of usable GPUs; None counts them.
     Raises:
-        UserError: more GPUs are asked for than are visible.
+        UserError: more GPUs are requested than are visible.
     """
     gpus = count_gpus() if gpus is None else gpus
     if is_launched():

@@ -1,4 +1,4 @@
-"""How each worker ended, written down by itself, and which of several ends was the cause of the others."""
+"""How each worker ended, as recorded by itself, and which of several failures caused the others."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EXCEPTION = "exception"
 EXIT = "exit"
 _LONGEST_WAIT_SECONDS = 20.0
 
-# What a collective says when its peer has gone: the rank that says so is a victim, not the cause.
+# What a collective reports when a peer is gone: the rank that reports it is a victim, not the cause.
 _SIGNS_OF_A_LOST_PEER = ("gloo", "Connection", "connection", "TCP", "Socket", "socket", "barrier", "NCCL", "timeout")
 
 
@@ -28,13 +28,13 @@ _own_records: Optional[Tuple[Path, int]] = None
 
 
 def keep_records(folder: Path, rank: int) -> None:
-    """Where this process writes down its end, should something other than its main thread have to end it."""
+    """Set where this process records its end, in case something other than its main thread has to end it."""
     global _own_records
     _own_records = (folder, rank)
 
 
 def end_process(message: str) -> None:
-    """End this process at once, from any thread, with a reason that the parent shows."""
+    """Exit immediately, from any thread, with a reason for the parent to show."""
     if _own_records is not None:
         _write(*_own_records, {"kind": EXCEPTION, "message": message})
         wait_for_parent()
@@ -44,20 +44,20 @@ def end_process(message: str) -> None:
 
 
 def wait_for_parent() -> None:
-    """Wait, after the failure is written down, until the parent has ended the peers and ends this process.
+    """Wait, once the failure is recorded, until the parent has stopped the peers and ends this process.
 
-    A peer that loses this rank inside a collective would abort, with lines on stderr that hide the cause.
+    A peer that loses this rank inside a collective would abort, burying the cause under lines on stderr.
     """
     time.sleep(_LONGEST_WAIT_SECONDS)
 
 
 def record_finish(folder: Path, rank: int) -> None:
-    """Say that this rank's work is complete: an exit code of 0 alone does not (Ctrl-C in a worker gives 0 too)."""
+    """Record that this rank's work is complete: exit code 0 alone is no proof (Ctrl-C in a worker gives 0 too)."""
     _write(folder, rank, {"kind": FINISHED})
 
 
 def record_failure(folder: Path, rank: int, error: BaseException) -> None:
-    """Write down what ended this rank."""
+    """Record what ended this rank."""
     if isinstance(error, UserError):
         kind, message = USER_ERROR, str(error)
     elif isinstance(error, SystemExit):
@@ -75,13 +75,13 @@ def _write(folder: Path, rank: int, record: Dict[str, Any]) -> None:
 
 
 def read(folder: Path, rank: int) -> Optional[Dict[str, Any]]:
-    """What a rank wrote down, or None if it had no time to."""
+    """What a rank recorded, or None if it had no time to."""
     path = folder / f"rank_{rank}.json"
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
 
 def describe_end(rank: int, exit_code: Optional[int], folder: Path) -> Dict[str, Any]:
-    """The record of one ended rank; made from its exit code if it wrote none."""
+    """The record of one ended rank; derived from its exit code if it left none."""
     record = read(folder, rank)
     if record is not None:
         return record
@@ -96,10 +96,10 @@ def describe_end(rank: int, exit_code: Optional[int], folder: Path) -> Dict[str,
 
 
 def root_cause(ends: List[Dict[str, Any]]) -> Dict[str, Any]:
-    """The end that explains the others.
+    """The failure that explains the others.
 
     Args:
-        ends: records of failed ranks with the time of their end.
+        ends: records of failed ranks, with the time each ended.
     """
     independent = [end for end in ends if not _looks_like_a_lost_peer(end)]
     return min(independent or ends, key=lambda end: end["time"])

@@ -1,8 +1,8 @@
-"""Start one worker per device, watch them, and end all of them when one fails.
+"""Start one worker per device, watch them, and stop all of them when one fails.
 
-``dist.spawn`` starts processes but does not supervise them: a worker that is killed leaves its peers waiting, Ctrl-C
-inside a worker counts as success, and a parent that dies leaves orphans. Here every worker writes down how it ended,
-the parent looks for the end that caused the others, and workers die with their parent.
+``dist.spawn`` starts processes but does not supervise them: a killed worker leaves its peers waiting, Ctrl-C inside a
+worker counts as success, and a parent that dies leaves orphans. Here every worker records how it ended, the parent
+looks for the failure that caused the others, and workers die with their parent.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ..errors import UserError, WorkerFailure
 from . import failures
 from .devices import ProcessPlan
 
-_GRACE_SECONDS = 3.0  # for the other ranks to end by themselves, so that the first cause can be told from its echoes
+_GRACE_SECONDS = 3.0  # lets the other ranks end on their own, so that the root cause can be told from its echoes
 _TERMINATE_SECONDS = 5.0
 _PR_SET_PDEATHSIG = 1
 
@@ -51,10 +51,10 @@ def launch_workers(worker: Callable[..., None], arguments: Tuple[Any, ...], plan
     with tempfile.TemporaryDirectory(prefix="paddlevit_dist_ends_") as name, _terminate_as_interrupt():
         folder = Path(name)
         try:
-            context = _start(worker, arguments, plan, folder)  # kept: it owns the queues that workers open
+            context = _start(worker, arguments, plan, folder)  # keep a reference: it owns the queues that workers open
             failed = _wait(context.processes, folder)
             failed_ranks = {end["rank"] for end in failed}
-            # They go before the failed ones, which wait: a rank that loses its peer in a collective aborts noisily.
+            # Stop these before the failed ones, which wait: a rank that loses a peer in a collective aborts noisily.
             _end_all([process for rank, process in enumerate(context.processes) if rank not in failed_ranks])
         finally:
             _end_all(multiprocessing.active_children())
@@ -67,7 +67,7 @@ def _run_in_place(worker: Callable[..., None], arguments: Tuple[Any, ...], plan:
 
     from . import world
 
-    paddle.disable_signal_handler()  # its dump on SIGTERM looks like a crash
+    paddle.disable_signal_handler()  # its SIGTERM dump looks like a crash
     if plan.launched:
         _wait_for_rendezvous()
     world.join_group(plan.uses_gpu, spawned=False)
@@ -78,12 +78,12 @@ def _start(worker: Callable[..., None], arguments: Tuple[Any, ...], plan: Proces
     import paddle.distributed as dist
 
     _prepare_rendezvous()
-    # Paddle writes INFO lines to the root logger while it chooses ports.
+    # Paddle logs INFO lines to the root logger while choosing ports.
     root_logger = logging.getLogger()
     previous_level = root_logger.level
     root_logger.setLevel(logging.WARNING)
-    # A signal that is ignored stays ignored in children: Ctrl-C, which a terminal sends to all processes, is then the
-    # parent's to handle.
+    # Ignored signals stay ignored in children, so that only the parent handles Ctrl-C, which a terminal sends to all
+    # processes.
     previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         context = dist.spawn(
@@ -102,7 +102,7 @@ def _start(worker: Callable[..., None], arguments: Tuple[Any, ...], plan: Proces
 def _prepare_rendezvous() -> None:
     import warnings
 
-    # The plan has already said that this run uses the CPU.
+    # The plan has already reported that this run uses the CPU.
     warnings.filterwarnings("ignore", message="Your model will be trained under CPUONLY mode")
     if not os.environ.get("GLOO_SOCKET_IFNAME") and os.path.exists("/sys/class/net/lo"):
         os.environ["GLOO_SOCKET_IFNAME"] = "lo"  # spawned workers share one machine
@@ -111,14 +111,14 @@ def _prepare_rendezvous() -> None:
 def _worker_entry(
     worker: Callable[..., None], arguments: Tuple[Any, ...], folder: str, parent: int, uses_gpu: bool
 ) -> None:
-    """What a spawned process runs: join the group, work, write down the end."""
+    """What a spawned process runs: join the group, work, record how it ended."""
     printing.never_fail()
     faulthandler.enable()
     die_with_parent(parent)
     rank = int(os.environ["PADDLE_TRAINER_ID"])
     failures.keep_records(Path(folder), rank)
     if sys.platform == "linux":
-        # Of the loader processes: a spawned one would import everything again, for seconds in every evaluation.
+        # For the loader processes: spawned ones would re-import everything, taking seconds in every evaluation.
         multiprocessing.set_start_method("fork", force=True)
     try:
         import paddle
@@ -133,22 +133,22 @@ def _worker_entry(
         failures.record_failure(Path(folder), rank, error)
         sys.stdout.flush()
         failures.wait_for_parent()
-        # Neither exit handlers nor the group's destructors may wait for peers, and the parent tells the user.
+        # Exit handlers and the group's destructors must not wait for peers; the parent informs the user.
         os._exit(error.exit_code if isinstance(error, UserError) else 1)
     failures.record_finish(Path(folder), rank)
 
 
 def die_with_parent(parent: int) -> None:
-    """Have the kernel kill this process when its parent ends, however that happens (Linux)."""
+    """Have the kernel kill this process when its parent ends, for whatever reason (Linux)."""
     if sys.platform != "linux":
         return
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it has ended before the line above
+    if os.getppid() != parent:  # it ended before the line above
         os._exit(1)
 
 
 def _wait_for_rendezvous(seconds: float = 60.0) -> None:
-    """Wait until rank 0 listens: a client that connects too early is only served again after three seconds."""
+    """Wait until rank 0 listens: a client that connects too early is only served three seconds later."""
     if int(os.environ.get("PADDLE_TRAINER_ID", "0")) == 0:
         return
     endpoint = os.environ.get("PADDLE_MASTER") or os.environ.get("PADDLE_TRAINER_ENDPOINTS", "").split(",")[0]
@@ -162,7 +162,7 @@ def _wait_for_rendezvous(seconds: float = 60.0) -> None:
 
 @contextlib.contextmanager
 def _terminate_as_interrupt() -> Iterator[None]:
-    """Let SIGTERM to the parent end the workers the way Ctrl-C does."""
+    """Make SIGTERM to the parent stop the workers the way Ctrl-C does."""
 
     def interrupt(number: int, frame: Any) -> None:
         raise KeyboardInterrupt(f"signal {number}")
@@ -175,10 +175,10 @@ def _terminate_as_interrupt() -> Iterator[None]:
 
 
 def _wait(processes: List[Any], folder: Path) -> List[Dict[str, Any]]:
-    """Wait for all workers, or until ``_GRACE_SECONDS`` after the first failure; returns the failed ranks' ends.
+    """Wait for all workers, or until ``_GRACE_SECONDS`` after the first failure; return the failed ranks' records.
 
-    A worker that has written down its failure counts as ended, though it still waits. A user's mistake is never the
-    echo of another failure: then there is no grace.
+    A worker that has recorded its failure counts as ended, even though it still waits. A user error is never the echo
+    of another failure, so it gets no grace period.
     """
     running = dict(enumerate(processes))
     failed: List[Dict[str, Any]] = []

@@ -1,4 +1,4 @@
-"""How ranks on several machines wait for one another and hand messages round."""
+"""How ranks on several machines wait for one another and exchange messages."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ import paddle.distributed as dist
 
 from . import world
 
-Reader = Callable[[Any], Any]  # takes a message as a buffer, which is gone once it returns
+Reader = Callable[[Any], Any]  # takes a message as a buffer that is only valid during the call
 
 
 def late(rank: int, timeout: float, missing: List[int]) -> TimeoutError:
-    """What a rank raises that has waited long enough."""
+    """The error a rank raises once it has waited long enough."""
     return TimeoutError(f"rank {rank} waited {timeout:g} s at a barrier for rank(s) {missing}")
 
 
 class Network:
-    """Waits on the group's key-value store, which rank 0 serves; ``paddle.distributed`` carries the messages.
+    """Waits on the group's key-value store, served by rank 0; ``paddle.distributed`` carries the messages.
 
-    The store may be waited on for hours, where a collective of gloo gives up after 30 seconds. Every rank must call
+    A wait on the store may last for hours, whereas a gloo collective gives up after 30 seconds. Every rank must call
     the same methods in the same order.
     """
 
-    _FRAME_BYTES = 1024  # every exchange opens with one frame of this size per rank
+    _FRAME_BYTES = 1024  # every exchange starts with one frame of this size per rank
     _LENGTH = struct.Struct("<q")
     _BOARD = "paddlevit_dist/board"
-    _RANKS_PER_COUNTER = 60  # an int64 of the store holds one bit for each of these
+    _RANKS_PER_COUNTER = 60  # an int64 in the store holds one bit for each of these
 
     def __init__(self) -> None:
         send_small_messages_at_once()
@@ -42,16 +42,16 @@ class Network:
         self._posted = 0
 
     def post(self, number: int) -> None:
-        """Show a number to all ranks in place of the last one. Main process only."""
+        """Publish a number to all ranks, replacing the last one. Main process only."""
         self.store.add(self._BOARD, number - self._posted)
         self._posted = number
 
     def posted(self) -> int:
-        """The number that the main process has shown last; 0 before it has."""
+        """The last number published by the main process; 0 before the first."""
         return self.store.add(self._BOARD, 0)
 
     def wait_for_all(self, timeout: Optional[float] = None) -> None:
-        """Return once every rank is here; TimeoutError after ``timeout`` seconds."""
+        """Return once every rank has arrived; TimeoutError after ``timeout`` seconds."""
         self._barriers_entered += 1
         own_counter, own_bit = divmod(self._rank, self._RANKS_PER_COUNTER)
         arrived = {own_counter: self.store.add(self._counter_name(own_counter), 1 << own_bit)}
@@ -60,14 +60,14 @@ class Network:
             missing = self._missing_ranks(arrived)
             if not missing:
                 return
-            # A counter that was not looked at yet is not a rank that is late.
+            # A counter not read yet does not mean that a rank is late.
             counter = missing[0] // self._RANKS_PER_COUNTER
             if counter in arrived:
                 if timeout is not None and time.monotonic() - started > timeout:
                     raise late(self._rank, timeout, missing)
                 time.sleep(pause)
                 pause = min(pause * 1.5, 0.05)
-            # Adding 0 reads the counter; unlike the store's `wait` it returns at once and so respects our time-out.
+            # Adding 0 reads the counter; unlike the store's `wait` it returns at once and so respects our timeout.
             arrived[counter] = self.store.add(self._counter_name(counter), 0)
 
     def _counter_name(self, number: int) -> str:
@@ -78,7 +78,7 @@ class Network:
         return [r for r in range(self._size) if not arrived.get(r // per_counter, 0) >> (r % per_counter) & 1]
 
     def exchange(self, message: bytes, read: Reader) -> List[Any]:
-        """``read`` of every rank's message, in rank order: one gather of small frames, and another for long ones."""
+        """``read`` applied to all ranks' messages, in rank order: one gather of small frames, another for long ones."""
         self.wait_for_all()
         inline_bytes = self._FRAME_BYTES - self._LENGTH.size
         frames = self._gather(self._LENGTH.pack(len(message)) + message[:inline_bytes], self._FRAME_BYTES)
@@ -100,21 +100,21 @@ class Network:
 
 
 def send_small_messages_at_once() -> None:
-    """Switch off Nagle's algorithm on this process's TCP connections (Linux).
+    """Disable Nagle's algorithm on this process's TCP connections (Linux).
 
     The store's client writes a request in several small pieces, so each one waited 44 ms for the kernel's delayed
-    acknowledgement; without it a request takes 0.1 ms.
+    acknowledgement; with Nagle's algorithm off a request takes 0.1 ms.
     """
     if not os.path.isdir("/proc/self/fd"):
         return
     for name in os.listdir("/proc/self/fd"):
         try:
             copy = os.dup(int(name))
-        except OSError:  # it was the listing's own and is closed by now
+        except OSError:  # belonged to the listing itself and is closed by now
             continue
         try:
             connection = socket.socket(fileno=copy)
-        except OSError:  # it is not a socket
+        except OSError:  # not a socket
             os.close(copy)
             continue
         with connection:

@@ -1,4 +1,4 @@
-"""How ranks on one machine wait for one another and hand messages round: through memory, without a server between."""
+"""How ranks on one machine wait for one another and exchange messages: through memory, with no server in between."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ from .network import Network, Reader, late
 
 
 class SharedMemory:
-    """A small piece of memory per rank that all others read (Linux). Methods as those of ``Network``.
+    """A small piece of memory per rank that all others read (Linux). Same methods as ``Network``.
 
-    It begins with the number of meetings this rank has come to, followed by two slots for messages, used in turn: who
-    writes into a slot again knows from the meeting between that everyone has read it. A message that is too long for
-    its slot gets memory of its own for one exchange, which a second meeting ends.
+    It starts with the number of meetings this rank has reached, followed by two message slots used alternately: the
+    meeting in between guarantees that everyone has read a slot before it is overwritten. A message too long for its
+    slot gets its own memory for one exchange, which ends with a second meeting.
 
     None of it has a name in a file system: the kernel frees it with the last process that has it open, however that
-    process ends. It is written and looked at by system calls rather than mapped: they keep the order of writes for
-    other cores, and make a lack of memory an error instead of a signal.
+    process ends. It is accessed by system calls rather than mapped: they preserve the order of writes as seen by other
+    cores, and turn a lack of memory into an error instead of a signal.
     """
 
     _ARRIVED = struct.Struct("<q")
     _HEADER = struct.Struct("<qqq")  # meeting, length of the message, where it is
-    _IN_SLOT, _NO_ROOM = -1, -2  # where it is, if not behind the writer's descriptor of that number
+    _IN_SLOT, _NO_ROOM = -1, -2  # where it is, if not a descriptor number of the writer's
     _SLOTS_AT = 4096
     _SLOT_BYTES = 16 * 1024
     _TOKEN_AT = 64
     _BOARD = struct.Struct("<q")
     _BOARD_AT = 128
-    _CHECK_SECONDS = 1.0  # between looks whether a rank that is waited for still lives
+    _CHECK_SECONDS = 1.0  # between checks that an awaited rank is still alive
 
     @classmethod
     def of_group(cls, network: Network) -> Optional["SharedMemory"]:
-        """The memory of all ranks, or None, equally on every rank, unless all can read all. Every rank must call this.
+        """The memory of all ranks, or None, on every rank alike, unless all can read all. Every rank must call this.
 
-        The offers go through the group's store, so that nothing is handed to ``paddle.distributed``.
+        The offers go through the group's store, so nothing passes through ``paddle.distributed``.
         """
         rank, size, store = world.rank(), world.world_size(), network.store
         with contextlib.ExitStack() as opened:
@@ -48,7 +48,7 @@ class SharedMemory:
             with contextlib.suppress(OSError):
                 own = _new_memory()
                 opened.callback(os.close, own)
-                token = secrets.token_hex(16)  # another machine's process may have the same numbers
+                token = secrets.token_hex(16)  # a process on another machine may have the same numbers
                 os.pwrite(own, token.encode(), cls._TOKEN_AT)
                 offer = f"{os.getpid()} {own} {token}"
             store.set(f"paddlevit_dist/memory/{rank}", offer)
@@ -59,12 +59,12 @@ class SharedMemory:
             network.wait_for_all()
             if store.add("paddlevit_dist/memory/readable", 0) < size:
                 return None
-            opened.pop_all()  # they stay open for as long as the process lives
+            opened.pop_all()  # they stay open for the lifetime of the process
         return cls(network, own, memories)
 
     @classmethod
     def _open_offers(cls, offers: List[str], opened: contextlib.ExitStack) -> List["_Memory"]:
-        """The memory behind each offer, up to the first that cannot be read."""
+        """The memory of each offer, up to the first that cannot be read."""
         memories: List[_Memory] = []
         with contextlib.suppress(OSError):
             for offer in offers:
@@ -79,27 +79,27 @@ class SharedMemory:
         return memories
 
     def __init__(self, network: Network, own: int, memories: List["_Memory"]) -> None:
-        self.network = network  # for what finds no room
+        self.network = network  # for what does not fit
         self._rank = world.rank()
         self._own = own
         self._memories = memories
         self._meetings = 0
 
     def post(self, number: int) -> None:
-        """Show a number to all ranks in place of the last one. Main process only."""
+        """Publish a number to all ranks, replacing the last one. Main process only."""
         os.pwrite(self._own, self._BOARD.pack(number), self._BOARD_AT)
 
     def posted(self) -> int:
-        """The number that the main process has shown last; 0 before it has."""
+        """The last number published by the main process; 0 before the first."""
         content = os.pread(self._memories[0].readable, self._BOARD.size, self._BOARD_AT)
         return self._BOARD.unpack(content.ljust(self._BOARD.size, b"\0"))[0]
 
     def wait_for_all(self, timeout: Optional[float] = None) -> None:
-        """Return once every rank is here.
+        """Return once every rank has arrived.
 
         Raises:
-            TimeoutError: not within ``timeout`` seconds.
-            ConnectionError: no time-out was given, and a rank has ended without coming.
+            TimeoutError: some did not arrive within ``timeout`` seconds.
+            ConnectionError: no timeout was given, and a rank ended without arriving.
         """
         self._meetings += 1
         os.pwrite(self._own, self._ARRIVED.pack(self._meetings), 0)
@@ -123,14 +123,14 @@ class SharedMemory:
         return self._ARRIVED.unpack(os.pread(self._memories[rank].readable, self._ARRIVED.size, 0).ljust(8, b"\0"))[0]
 
     def _see_that_they_live(self, ranks: List[int]) -> None:
-        # A process that has ended has no open files, even while its parent has not asked for its exit code.
+        # A process that has ended has no open files, even before its parent collects its exit code.
         ended = [rank for rank in ranks if not os.path.lexists(_path_of(*self._memories[rank][1:]))]
-        ended = [rank for rank in ended if self._arrived(rank) < self._meetings]  # it may have come as its last act
+        ended = [rank for rank in ended if self._arrived(rank) < self._meetings]  # its last act may have been to arrive
         if ended:
             raise ConnectionError(f"rank {self._rank} waits at a barrier for rank(s) {ended}, whose process has ended")
 
     def exchange(self, message: bytes, read: Reader) -> List[Any]:
-        """``read`` of every rank's message, in rank order."""
+        """``read`` applied to every rank's message, in rank order."""
         meeting = self._meetings + 1
         place = self._SLOTS_AT + meeting % 2 * self._SLOT_BYTES
         with contextlib.ExitStack() as until_all_have_read:
@@ -159,7 +159,7 @@ class SharedMemory:
                     self.wait_for_all()
 
     def _keep_long_message(self, message: bytes, until_all_have_read: contextlib.ExitStack) -> int:
-        """Put a message into memory of its own; returns the descriptor, or that there is none."""
+        """Put a message into its own memory; return the descriptor, or ``_NO_ROOM``."""
         try:
             memory = _new_memory()
             until_all_have_read.callback(os.close, memory)
@@ -192,7 +192,7 @@ _FOLDER = "/dev/shm"
 
 
 def _new_memory() -> int:
-    """A descriptor of new memory without a name.
+    """A descriptor for new, unnamed memory.
 
     Raises:
         OSError: this system has none to give.
@@ -212,7 +212,7 @@ def _open_of(process: int, descriptor: int) -> int:
     """Open another process's memory for reading.
 
     Raises:
-        OSError: this system does not allow it, or it is something else, as if the process is on another machine.
+        OSError: this system does not allow it, or it is something else, e.g. because the process is on another machine.
     """
     path = _path_of(process, descriptor)
     target = os.readlink(path)

@@ -1,9 +1,9 @@
-"""The environment that a process must be born with to be fast on a CPU, and the proof that it changes no result.
+"""The environment a process must start with to be fast on a CPU, and the proof that it changes no results.
 
-Two things are set for Paddle's CPU wheel. Its MKL chooses a slow path on AMD processors unless it is told which
-instruction set to use: that is most of the gain (docs/benchmarks.md). And glibc's malloc gives every large tensor back
-to the kernel, which then zeroes its pages again for the next one. Both are read once, when the process starts, so the
-entry replaces itself by the same command with these variables set, and spawned workers inherit them.
+Two things are set for Paddle's CPU wheel. Its MKL takes a slow path on AMD processors unless told which instruction set
+to use, which is most of the gain (docs/benchmarks.md). And glibc's malloc returns every large tensor to the kernel,
+which then has to zero the pages again for the next one. Both are read once, when the process starts, so the entry point
+replaces itself with the same command with these variables set, and spawned workers inherit them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Dict, Mapping, Optional
 from ..environment import restart
 from . import devices
 
-_MARK = "PADDLEVIT_DIST_ENVIRONMENT"  # set in a process that has been born with the environment below
+_MARK = "PADDLEVIT_DIST_ENVIRONMENT"  # set in a process started with the environment below
 
 _MALLOC = {
     "MALLOC_MMAP_MAX_": "0",
@@ -27,14 +27,14 @@ _MALLOC = {
 
 _QUIET = {
     "GLOG_minloglevel": "2",  # lines of the rendezvous store
-    "PYTHONWARNINGS": "ignore::UserWarning:paddle.utils.cpp_extension.extension_utils,"  # no ccache found
-    "ignore::UserWarning:paddle.nn.layer.norm,"  # batch normalisation announces what it always does
-    "ignore:You are using GPU version Paddle:UserWarning",  # on a CPU: the process plan says what there is to say
+    "PYTHONWARNINGS": "ignore::UserWarning:paddle.utils.cpp_extension.extension_utils,"  # "no ccache found"
+    "ignore::UserWarning:paddle.nn.layer.norm,"  # batch normalisation announces its usual behaviour
+    "ignore:You are using GPU version Paddle:UserWarning",  # on a CPU: the process plan already reports this
 }
 
 
 def processor() -> Dict[str, Any]:
-    """Vendor, model name and instruction-set flags of the CPU, empty where the system does not tell."""
+    """Vendor, model name and instruction-set flags of the CPU, empty where the system does not report them."""
     info: Dict[str, Any] = {"vendor": "", "model": platform.processor(), "flags": []}
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
@@ -49,7 +49,7 @@ def processor() -> Dict[str, Any]:
 
 
 def math_kernels(cpu: Mapping[str, Any]) -> Optional[str]:
-    """The value of MKL_DEBUG_CPU_TYPE that gives this processor its own instruction set, or None to leave MKL alone."""
+    """The MKL_DEBUG_CPU_TYPE that selects this processor's own instruction set, or None to leave MKL alone."""
     if cpu["vendor"] != "AuthenticAMD":
         return None
     if {"avx512f", "avx512bw", "avx512dq", "avx512vl"} <= set(cpu["flags"]):
@@ -58,10 +58,10 @@ def math_kernels(cpu: Mapping[str, Any]) -> Optional[str]:
 
 
 def environment(processes: int, tuned: bool, current: Mapping[str, str]) -> Dict[str, str]:
-    """Variables to add for ``processes`` processes on this machine; what the user has set is left out."""
+    """Variables to add for ``processes`` processes on this machine, except those the user has set."""
     threads = str(max(1, devices.cpu_cores() // processes))
     wanted = {"FLAGS_paddle_num_threads": threads, **_QUIET}
-    if threads == "1":  # Paddle warns about any other value of this one
+    if threads == "1":  # Paddle warns about any other value
         wanted["OMP_NUM_THREADS"] = threads
     if tuned:
         if platform.libc_ver()[0] == "glibc":
@@ -73,7 +73,7 @@ def environment(processes: int, tuned: bool, current: Mapping[str, str]) -> Dict
 
 
 def restart_with_environment(requested_processes: int, tuned: bool) -> None:
-    """Replace this process, once, by the same command with the environment above. Call before Paddle is imported."""
+    """Replace this process, once, with the same command in the environment above. Call before importing Paddle."""
     if _MARK in os.environ:
         return
     processes = max(1, devices.expected_gpus()) if requested_processes == -1 else requested_processes
@@ -86,14 +86,14 @@ def restart_with_environment(requested_processes: int, tuned: bool) -> None:
 
 
 def give_back_memory() -> None:
-    """Let the kernel have what this process's heap does not use: the variables above keep it from doing so itself."""
+    """Return this process's unused heap to the kernel: the variables above keep malloc from doing so itself."""
     library = ctypes.CDLL(None)
     if hasattr(library, "malloc_trim"):  # glibc
         library.malloc_trim(0)
 
 
 def settings() -> Dict[str, str]:
-    """The tuning variables in force in this process, and which of them we have set."""
+    """The tuning variables in effect in this process, and which of them we set."""
     names = ["FLAGS_paddle_num_threads", "OMP_NUM_THREADS", "MKL_DEBUG_CPU_TYPE", *_MALLOC]
     in_force = {name: os.environ[name] for name in names if name in os.environ}
     in_force["set_by_us"] = os.environ.get(_MARK, "")
@@ -101,11 +101,11 @@ def settings() -> Dict[str, str]:
 
 
 def check_product(size: int = 512) -> Dict[str, float]:
-    """Time one float32 matrix product and compare it with float64: the proof that the chosen kernels are right.
+    """Time one float32 matrix product and compare it with float64, to prove that the chosen kernels are correct.
 
     Returns:
         ``gigaflops`` of the fastest of five products on this process's threads, and ``relative_error``, the largest
-        deviation from the float64 product over its largest entry.
+        deviation from the float64 product divided by its largest entry.
     Raises:
         RuntimeError: the product is wrong (relative error above 1e-4).
     """
@@ -116,7 +116,7 @@ def check_product(size: int = 512) -> Dict[str, float]:
     left, right = (generator.standard_normal((size, size)).astype(np.float32) for _ in range(2))
     a, b = paddle.to_tensor(left), paddle.to_tensor(right)
     seconds = []
-    for _ in range(6):  # the first one loads the kernels
+    for _ in range(6):  # the first loads the kernels
         started = time.perf_counter()
         product = paddle.matmul(a, b).numpy()
         seconds.append(time.perf_counter() - started)

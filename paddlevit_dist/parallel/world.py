@@ -17,7 +17,7 @@ def rank() -> int:
 
 
 def world_size() -> int:
-    """Number of processes that train together; 1 without a group."""
+    """Number of processes training together; 1 without a group."""
     return dist.get_world_size() if dist.is_initialized() else 1
 
 
@@ -27,12 +27,12 @@ def is_main() -> bool:
 
 
 def join_group(uses_gpu: bool, spawned: bool) -> None:
-    """Choose this process's device and, when it is one of several, join their group. Every rank must call this.
+    """Select this process's device and, if it is one of several, join their group. Every rank must call this.
 
     Args:
         uses_gpu: each process drives one GPU; otherwise the CPU with gloo.
-        spawned: this machine's parent process started us. The rendezvous variables that a cluster's shell may have
-            exported belong to somebody else then and are dropped.
+        spawned: this machine's parent process started us. Rendezvous variables that a cluster's shell may have
+        exported are then not meant for us and are dropped.
     """
     paddle.set_device("gpu" if uses_gpu else "cpu")
     if int(os.environ.get("PADDLE_TRAINERS_NUM", "1")) < 2:
@@ -42,7 +42,7 @@ def join_group(uses_gpu: bool, spawned: bool) -> None:
             os.environ.pop(name, None)
     if not uses_gpu:
         os.environ["PADDLE_DISTRI_BACKEND"] = "gloo"
-    messages = io.StringIO()  # Paddle 3 lists its own modified flags on each start
+    messages = io.StringIO()  # Paddle 3 lists its modified flags on every start
     try:
         with contextlib.redirect_stderr(messages):
             dist.init_parallel_env()

@@ -1,4 +1,4 @@
-"""The data-parallel model: gradients are averaged over the ranks by Paddle's reducer during backward."""
+"""The data-parallel model: Paddle's reducer averages gradients over the ranks during backward."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ def data_parallel(
 ) -> paddle.nn.Layer:
     """Wrap ``model`` so that backward averages its gradients over all ranks. Every rank must call this.
 
-    Rank 0's weights are broadcast. With one process the model itself is returned. State, optimizer and evaluation
+    Rank 0's weights are broadcast. With one process, the model itself is returned. State, optimizer and evaluation
     always use the inner model, whose parameter names have no prefix.
 
     Args:
         batch_norm: "sync": batch normalisations inside the model are converted, in place, to use the rows of all
             ranks; "local": each rank normalises by its own rows, and statistics differ until they are broadcast.
-        find_unused_parameters: search the graph of each step for parameters that it does not reach, and give them
-            zero gradients. Without it, a parameter that only some ranks use differs between ranks afterwards.
+        find_unused_parameters: search each step's graph for parameters that it does not reach, and give them zero
+            gradients. Without it, a parameter used by only some ranks diverges between ranks.
     """
     if world.world_size() == 1:
         return model
@@ -35,7 +35,7 @@ def data_parallel(
 
 @contextlib.contextmanager
 def synchronise_only_last(model: paddle.nn.Layer, is_last: bool) -> Iterator[None]:
-    """Backward passes inside communicate only if this is the update's last micro-batch."""
+    """Context in which backward passes communicate only on the update's last micro-batch."""
     if is_last or not isinstance(model, paddle.DataParallel):
         yield
         return
@@ -44,17 +44,17 @@ def synchronise_only_last(model: paddle.nn.Layer, is_last: bool) -> Iterator[Non
 
 
 def recompute_layers(layers: Iterable[paddle.nn.Layer]) -> int:
-    """Let each layer run its forward pass a second time during backward, in place of keeping what it computed.
+    """Make each layer run its forward pass again during backward instead of keeping its activations.
 
-    Only each layer's input stays in memory. Random numbers (dropout) are the same in both passes and so are the
-    gradients. It happens in training mode alone; names, state and evaluation stay as they are.
+    Only each layer's input stays in memory. Random numbers (dropout) are the same in both passes, so gradients do not
+    change. This happens in training mode only; names, state and evaluation are unaffected.
 
     Args:
-        layers: called with tensors; none inside another. Without batch normalisation, whose running statistics
-            would count each batch twice.
+        layers: called with tensors; must not be nested. Must not contain batch normalisation, whose running
+            statistics would count each batch twice.
 
     Returns:
-        How many layers there were.
+        The number of layers.
 
     Source: Chen et al., Training Deep Nets with Sublinear Memory Cost, 2016, arXiv 1604.06174.
     """
@@ -75,16 +75,16 @@ class _Recomputed:
         is_frozen = all(p.stop_gradient for p in self._layer.parameters())
         if not (self._layer.training and paddle.is_grad_enabled()) or (is_frozen and x.stop_gradient):
             return self._forward(x, *others)
-        if x.stop_gradient:  # behind frozen layers: without this the layer's parameters would get no gradient, silently
+        if x.stop_gradient:  # after frozen layers: without this, the layer's parameters would silently get no gradient
             x = x.detach()
             x.stop_gradient = False
-        # Not reentrant: a backward pass inside another one runs data parallelism's hooks at the wrong time and ends in
-        # an error. Random numbers are ours to repeat, since Paddle 2.6 does it on GPUs alone.
+        # Not reentrant: a nested backward pass runs data parallelism's hooks at the wrong time and fails. We replay
+        # random numbers ourselves, since Paddle 2.6 does so only on GPUs.
         return recompute(_Repeatable(self._forward), x, *others, use_reentrant=False, preserve_rng_state=False)
 
 
 class _Repeatable:
-    """A function that draws the same random numbers each time it is called."""
+    """A function that draws the same random numbers on every call."""
 
     def __init__(self, function: Callable) -> None:
         self._function = function

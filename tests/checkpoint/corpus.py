@@ -1,4 +1,4 @@
-"""Damaged files for the tests of readers, and a process of their own to read them in."""
+"""Damaged files for testing readers, and a separate process to read them in."""
 
 from __future__ import annotations
 

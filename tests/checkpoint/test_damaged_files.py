@@ -1,4 +1,4 @@
-"""Files that are damaged, or made to exhaust the memory or the stack of who reads them."""
+"""Files that are damaged, or crafted to exhaust the reader's memory or stack."""
 
 from __future__ import annotations
 

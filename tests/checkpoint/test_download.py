@@ -1,4 +1,4 @@
-"""Weights at an address, from a server of our own."""
+"""Weights from a URL, served by a local test server."""
 
 from __future__ import annotations
 

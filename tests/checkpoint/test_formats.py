@@ -1,4 +1,4 @@
-"""Weights of each format, against what the format's own library wrote."""
+"""Weights in each format, against files written by the format's own library."""
 
 from __future__ import annotations
 

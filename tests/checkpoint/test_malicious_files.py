@@ -1,4 +1,4 @@
-"""Files of each format that want to do more than be read, and damaged ones."""
+"""Files of each format that try to do more than be read, and damaged ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pickles of Python 2, as published datasets have them: their 8-bit strings are text, or the bytes of an array."""
+"""Python 2 pickles, as found in published datasets: their 8-bit strings are text, or the bytes of an array."""
 
 from __future__ import annotations
 

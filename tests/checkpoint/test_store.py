@@ -1,4 +1,4 @@
-"""Checkpoint directories: complete or absent, verified, and found by every spelling of -resume."""
+"""Checkpoint directories: complete or absent, verified, and found by every form of -resume."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs that several tests look at; none of them may change their folders."""
+"""Runs shared by several tests; no test may change their folders."""
 
 from __future__ import annotations
 

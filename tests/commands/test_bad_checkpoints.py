@@ -1,4 +1,4 @@
-"""Checkpoints that are missing, damaged or of another run: one line with the mend, and nothing is lost."""
+"""Checkpoints that are missing, damaged or from another run: one line with the fix, and nothing is lost."""
 
 from __future__ import annotations
 

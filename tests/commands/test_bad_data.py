@@ -1,4 +1,4 @@
-"""Data that is missing, damaged or does not fit: one line that names the file and the mend."""
+"""Data that is missing, damaged or does not fit: one line that names the file and the fix."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options and values that cannot work: one line that names them and the mend, and nothing is written."""
+"""Options and values that cannot work: one line that names them and the fix, and nothing is written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run says of its pictures before it starts, on the command line."""
+"""What a run reports about its pictures before it starts, on the command line."""
 
 from __future__ import annotations
 

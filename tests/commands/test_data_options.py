@@ -1,4 +1,4 @@
-"""Runs with the options of the data: unreadable pictures, a split folder, prepared tar files, rare classes."""
+"""Runs with data options: unreadable pictures, a split folder, prepared tar files, rare classes."""
 
 from __future__ import annotations
 

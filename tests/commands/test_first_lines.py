@@ -1,4 +1,4 @@
-"""What a run says first: which data, which model, which devices; and where it guesses, that it does."""
+"""What a run prints first: which data, which model, which devices, and which of these are guesses."""
 
 from __future__ import annotations
 

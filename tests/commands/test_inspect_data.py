@@ -1,4 +1,4 @@
-"""``inspect data`` writes a picture of what the model is going to see."""
+"""``inspect data`` writes a picture of what the model will see."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A loader process that is stopped or killed ends the run, with the reason, in time."""
+"""A loader process that is stopped or killed ends the run promptly and with the reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run leaves behind and says, for one process and for two."""
+"""What a run leaves behind and prints, for one process and for two."""
 
 from __future__ import annotations
 

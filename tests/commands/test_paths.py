@@ -1,4 +1,4 @@
-"""One rule for every path: ``~`` is the home folder, and a run's folder stands for a checkpoint in it."""
+"""One rule for every path: ``~`` is the home folder, and a run's folder means a checkpoint in it."""
 
 from __future__ import annotations
 

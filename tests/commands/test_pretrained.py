@@ -1,4 +1,4 @@
-"""-pretrained of a training: how much of the model it must fill, which part is meant, and the report it leaves."""
+"""-pretrained in a training: how much of the model it must fill, which part it loads, and the report it leaves."""
 
 from __future__ import annotations
 

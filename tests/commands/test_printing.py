@@ -1,4 +1,4 @@
-"""Whatever happens to the terminal, a command continues and ends with the exit code it would have had."""
+"""Whatever happens to the terminal, a command continues and exits with the code it would have had."""
 
 from __future__ import annotations
 

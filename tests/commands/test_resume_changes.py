@@ -1,4 +1,4 @@
-"""A resumed training tells what it does otherwise, and its records tell each epoch once."""
+"""A resumed training reports what it does differently, and its records list each epoch once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person at a terminal sees: a bar that keeps its text, and an interruption that is written down."""
+"""What a person at a terminal sees: a bar that keeps its text, and an interruption that is logged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Configuration files for tests: written into an empty working directory, so that messages name short paths."""
+"""Configuration files for tests: written to an empty working directory, so that messages show short paths."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys of augmentation and mixing: PaddleViT's names and values, and what is said about those without effect."""
+"""Augmentation and mixing keys: PaddleViT's names and values, and what is said about those without effect."""
 
 from __future__ import annotations
 

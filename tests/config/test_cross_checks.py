@@ -1,4 +1,4 @@
-"""Values that are valid each and contradict one another."""
+"""Values that are valid on their own but contradict one another."""
 
 from __future__ import annotations
 

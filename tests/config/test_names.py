@@ -1,4 +1,4 @@
-"""Names of models and datasets in other tools' spellings, and flags of theirs."""
+"""Model and dataset names as other tools spell them, and those tools' flags."""
 
 from __future__ import annotations
 

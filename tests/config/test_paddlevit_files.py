@@ -1,4 +1,4 @@
-"""Keys of PaddleViT's files that are spelled otherwise here or mean nothing here."""
+"""Keys in PaddleViT's files that are spelled differently here or have no meaning here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every file in configs/: it loads, says what it is, and its numbers agree with its header."""
+"""Every file in configs/: it loads, says what it is, and its numbers match its header."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables of keys, which task reads which, and what each key may hold."""
+"""The key tables, which task reads which, and what values each key accepts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who reads a key: those of other tasks are refused, those that this run does not use are told."""
+"""Who reads a key: those of other tasks are rejected, those this run does not use are reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""YAML files: BASE, sources, numbers that PyYAML reads as texts, and everything that may be wrong with a file."""
+"""YAML files: BASE, sources, numbers that PyYAML reads as strings, and everything that can be wrong with a file."""
 
 from __future__ import annotations
 

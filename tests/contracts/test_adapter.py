@@ -1,4 +1,4 @@
-"""What users register without our base classes: their own attributes first, our defaults behind, in every process."""
+"""Classes registered without our base classes: their own attributes first, then our defaults, in every process."""
 
 from __future__ import annotations
 

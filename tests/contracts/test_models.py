@@ -1,4 +1,4 @@
-"""What models say of themselves, and what is found out about users' models that are without the base class."""
+"""What models declare about themselves, and what is inferred for users' models without the base class."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A user's own program: ``dist.spawn``, or ``paddle.distributed.launch``, with our collectives in its function.
+"""A user's own program: ``dist.spawn`` or ``paddle.distributed.launch``, using our collectives in its function.
 
 python plain_spawn.py FOLDER: each rank writes what it saw to ``FOLDER/seen_RANK.json``.
 """

@@ -1,4 +1,4 @@
-"""Trainings in which one rank's loss is not finite in one update, and what they leave."""
+"""Trainings in which one rank's loss is not finite in one update, and what they leave behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two processes train with everything random switched on."""
+"""Two processes train with all randomness enabled."""
 
 from __future__ import annotations
 

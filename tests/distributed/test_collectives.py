@@ -1,4 +1,4 @@
-"""Collectives on real processes, against plain sums and lists."""
+"""Collectives in real processes, against plain sums and lists."""
 
 from __future__ import annotations
 

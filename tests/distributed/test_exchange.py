@@ -1,4 +1,4 @@
-"""Collectives whoever started the processes, on one machine without a server between them, and when things go wrong."""
+"""Collectives, whoever started the processes: on one machine without a server in between, and when things go wrong."""
 
 from __future__ import annotations
 

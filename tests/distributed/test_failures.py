@@ -1,4 +1,4 @@
-"""One worker fails: the run ends soon, says which rank and why as its last lines, and leaves no process behind."""
+"""One worker fails: the run ends soon, names the rank and the cause in its last lines, and leaves no process behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Semantic segmentation with several processes: what one process computes, with uneven scenes on each."""
+"""Semantic segmentation with several processes: same results as one process, with uneven scenes on each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PointGroup with several processes, also where only one of them has a cluster to score."""
+"""PointGroup with several processes, even if only one of them has a cluster to score."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run that was stopped or killed and resumed is the run that was never stopped."""
+"""A run that was stopped or killed and then resumed equals a run that was never stopped."""
 
 from __future__ import annotations
 

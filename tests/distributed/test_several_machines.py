@@ -1,4 +1,4 @@
-"""Two nodes of ``python -m paddle.distributed.launch`` on the loopback address give one machine's result."""
+"""Two nodes of ``python -m paddle.distributed.launch`` on the loopback address give the same result as one machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ranks that hold different numbers of voxels learn what one process learns from all of them."""
+"""Ranks with different numbers of voxels learn what one process learns from all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ranks that hold different numbers of valid elements still compute the mean over all of them."""
+"""Ranks with different numbers of valid elements still compute the mean over all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a checkpoint says of its input against what the run that loads it makes of samples."""
+"""What a checkpoint says about its input, against how the run that loads it prepares samples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Averaged weights: the formula, the exchange with the model's own, saving and restoring."""
+"""Averaged weights: the formula, swapping with the model's own, saving and restoring."""
 
 from __future__ import annotations
 

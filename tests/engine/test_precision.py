@@ -1,4 +1,4 @@
-"""Mixed precision: what AMP, AMP_DTYPE and AMP_LEVEL ask Paddle for. No half-precision kernel runs on a CPU."""
+"""Mixed precision: what AMP, AMP_DTYPE and AMP_LEVEL request from Paddle. No half-precision kernel runs on a CPU."""
 
 from __future__ import annotations
 

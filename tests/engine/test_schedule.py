@@ -1,4 +1,4 @@
-"""Learning rates against values computed by hand."""
+"""Learning rates against hand-computed values."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Checkpoints and updates of a training: when it saves, what it does first when it is resumed, and what an update that
-is not finite leaves behind."""
+"""Checkpoints and updates of a training: when it saves, what it does first when resumed, and what a non-finite update
+leaves behind."""
 
 from __future__ import annotations
 

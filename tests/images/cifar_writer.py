@@ -1,4 +1,4 @@
-"""Small archives in the layouts in which CIFAR is published."""
+"""Small archives in the layouts CIFAR is published in."""
 
 from __future__ import annotations
 

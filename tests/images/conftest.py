@@ -1,4 +1,4 @@
-"""What several tests of models share."""
+"""Fixtures shared by several model tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small models, and their weights under other people's names: renamed the other way round than our maps do."""
+"""Small models, and their weights under other projects' names: renamed by the inverse of our maps."""
 
 from __future__ import annotations
 

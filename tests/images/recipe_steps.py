@@ -1,4 +1,4 @@
-"""Workers that run one recipe after the other, each for two updates at reduced size."""
+"""Workers that run one recipe after another, each for two updates at reduced size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Policies, their notation, and the random augmentations: distributions, and timm's choices for the same texts."""
+"""Policies, their notation, and the random augmentations: distributions, and timm's choices for the same strings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operations of the policies: parameters against timm's, effects against closed forms and timm's pictures."""
+"""Policy operations: parameters against timm's, effects against closed forms and timm's pictures."""
 
 from __future__ import annotations
 

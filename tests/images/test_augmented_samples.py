@@ -1,4 +1,4 @@
-"""Samples with everything switched on: the same arrays whatever reads them, and what a training step does with them."""
+"""Samples with everything enabled: the same arrays whatever reads them, and what a training step does with them."""
 
 from __future__ import annotations
 

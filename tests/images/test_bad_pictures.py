@@ -1,4 +1,4 @@
-"""Odd kinds of picture files are converted as Pillow does; unreadable ones are named, or replaced on demand."""
+"""Unusual picture files are converted as Pillow does; unreadable ones are named, or replaced on request."""
 
 from __future__ import annotations
 

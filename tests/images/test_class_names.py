@@ -1,4 +1,4 @@
-"""``classes.txt`` names classes of every layout and never changes a label."""
+"""``classes.txt`` names the classes of any layout and never changes a label."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The numbers of a classifier's evaluation."""
+"""The metrics of a classifier's evaluation."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""TO_STATIC: the traced program computes what the model computes, and the same again.
+"""TO_STATIC: the traced program computes what the model computes, repeatably.
 
-Everything compiled runs in a process of its own: the threads of Paddle's executor stay for as long as the process.
+Everything compiled runs in a separate process: the threads of Paddle's executor live as long as the process.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``convert``: weights of any origin under timm's names, in Paddle's or in timm's layout."""
+"""``convert``: weights from any source to timm's names, in Paddle's or timm's layout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Multiply-accumulates and activations, against closed forms and published figures; the command that shows them."""
+"""Multiply-accumulates and activations, against closed forms and published figures, and the command that shows them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CIFAR-10 and CIFAR-100 from archives and folders of the published layouts."""
+"""CIFAR-10 and CIFAR-100 from archives and folders in the published layouts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the trainer relies on, for each registered image dataset."""
+"""What the trainer relies on, checked for each registered image dataset."""
 
 from __future__ import annotations
 

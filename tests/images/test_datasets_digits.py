@@ -1,4 +1,4 @@
-"""The handwritten digits inside the package."""
+"""The handwritten digits shipped with the package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Own pictures in class folders."""
+"""A user's pictures in class folders."""
 
 from __future__ import annotations
 

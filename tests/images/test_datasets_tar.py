@@ -1,4 +1,4 @@
-"""Pictures in tar files of several layouts, read in place."""
+"""Pictures in tar files with several layouts, read in place."""
 
 from __future__ import annotations
 

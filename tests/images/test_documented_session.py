@@ -1,4 +1,4 @@
-"""The session of docs/finetune.md, taken from the page and run, on the embedded digits in place of Fashion-MNIST."""
+"""The session in docs/finetune.md, extracted and run on the embedded digits instead of Fashion-MNIST."""
 
 from __future__ import annotations
 

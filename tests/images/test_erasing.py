@@ -1,4 +1,4 @@
-"""Random erasing: distribution of its boxes, exactly what is filled, and with what."""
+"""Random erasing: the distribution of its boxes, exactly what is filled, and with what."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every registered image model must do, by its name; computed with reduced dimensions."""
+"""What every registered image model must do, by name; computed with reduced dimensions."""
 
 from __future__ import annotations
 

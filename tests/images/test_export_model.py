@@ -1,4 +1,4 @@
-"""``export``: an inference model whose outputs are those of the trained one."""
+"""``export``: an inference model whose outputs match the trained one's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The OpenCV way draws what the exact way draws, comes close to its pixels, and leaves it whatever is not plain."""
+"""The OpenCV path draws what the exact path draws, closely matches its pixels, and leaves it all unusual files."""
 
 from __future__ import annotations
 

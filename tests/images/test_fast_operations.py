@@ -1,4 +1,4 @@
-"""The policies' operations with OpenCV against the same operations of Pillow."""
+"""The policies' operations in OpenCV against the same operations in Pillow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fine-tuning with two processes, for other classes and another image size, from weights of every format."""
+"""Fine-tuning with two processes, for other classes and another image size, from weights in every format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logits of other people's implementations, reproduced from weights under their names."""
+"""Logits of other implementations, reproduced from weights under their names."""
 
 from __future__ import annotations
 

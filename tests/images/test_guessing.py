@@ -1,4 +1,4 @@
-"""A path without the name of a dataset: what lies there decides, or a person is asked."""
+"""A path without a dataset name: its contents decide, or the user is asked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Labels of ImageNet's validation pictures from the development kit, whose list of classes is a MATLAB file."""
+"""Labels of ImageNet's validation pictures from the development kit, whose class list is a MATLAB file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures do not vanish: whatever Pillow opens is taken, and the rest is counted by suffix and told."""
+"""Pictures do not vanish: whatever Pillow opens is used, and the rest is counted by suffix and reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mixup and cutmix: shares that are true, labels that sum to 1, distributions, and timm's result for the same draws."""
+"""Mixup and cutmix: correct shares, labels that sum to 1, distributions, and timm's results for the same draws."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Weights under names that have no golden file: the authors', Google's, older ones; and weights for other sizes.
+"""Weights under names without a golden file: the authors', Google's, older ones; and weights for other sizes.
 
 PaddleViT's and Hugging Face's names are in the golden files.
 """

@@ -1,4 +1,4 @@
-"""Keys of MODEL and the options of each family that they set."""
+"""MODEL keys and the options they set in each family."""
 
 from __future__ import annotations
 

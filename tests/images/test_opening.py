@@ -1,4 +1,4 @@
-"""Pictures are opened before a run starts, and what is found is told."""
+"""Pictures are opened before a run starts, and findings are reported."""
 
 from __future__ import annotations
 

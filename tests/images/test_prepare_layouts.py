@@ -1,4 +1,4 @@
-"""How ``prepare images`` finds out what a folder holds."""
+"""How ``prepare images`` detects what a folder holds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every recipe's model can be built, with the parameter count that its dimensions give."""
+"""Every recipe's model can be built, with the parameter count its dimensions imply."""
 
 from __future__ import annotations
 

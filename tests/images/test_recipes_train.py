@@ -1,4 +1,4 @@
-"""Every recipe for pictures trains: two updates on two processes at reduced size, one recipe after the other."""
+"""Every picture recipe trains: two updates on two processes at reduced size, one recipe after another."""
 
 from __future__ import annotations
 

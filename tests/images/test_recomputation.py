@@ -1,4 +1,4 @@
-"""Blocks that are computed again in the backward pass: less is kept, nothing else changes."""
+"""Blocks recomputed in the backward pass: less is kept, nothing else changes."""
 
 from __future__ import annotations
 

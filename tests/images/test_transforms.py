@@ -1,4 +1,4 @@
-"""Transforms against Pillow itself, against closed forms, and on pictures whose map can be read off."""
+"""Transforms against Pillow itself, against closed forms, and on pictures that reveal the mapping."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Modules of timm as a peer for tests, if it is installed; torch is needed only by those that import it."""
+"""timm modules as a reference for tests, if installed; torch is needed only by those that import it."""
 
 from __future__ import annotations
 

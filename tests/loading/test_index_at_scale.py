@@ -1,4 +1,4 @@
-"""The index of as many pictures as ImageNet has, and two processes that build one at the same time."""
+"""An index of as many pictures as ImageNet has, and two processes building one at the same time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The loader: per-sample randomness, epochs in a row, and failures with their real reason."""
+"""The loader: per-sample randomness, consecutive epochs, and failures with their real reason."""
 
 from __future__ import annotations
 

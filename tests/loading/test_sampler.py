@@ -1,4 +1,4 @@
-"""Which samples each rank reads, against sets counted by hand."""
+"""Which samples each rank reads, against sets worked out by hand."""
 
 from __future__ import annotations
 

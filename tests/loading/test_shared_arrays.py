@@ -1,4 +1,4 @@
-"""Large batches cross from loader processes through shared memory, whole, once, and without leaving anything there."""
+"""Large batches cross from loader processes through shared memory, intact, once, and without leaving anything there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run that is busy without a word says where it is."""
+"""A run that is silently busy reports where it is."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Commands of the pages that no test runs as they stand, each with its reason.
+"""Commands in the pages that no test runs verbatim, each with the reason.
 
-Those of the entry are still checked: with -show_config, which reads the recipe, checks every flag and key, and builds
-the model without memory.
+Those of the entry point are still checked: with -show_config, which reads the recipe, checks every flag and key, and
+builds the model without allocating memory.
 """
 
 from __future__ import annotations

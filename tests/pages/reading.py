@@ -1,4 +1,4 @@
-"""The commands of a page, in the order in which a reader meets them."""
+"""The commands on a page, in the order a reader meets them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page on the architecture names files; a newcomer who looks for one finds it."""
+"""The architecture page names files; a newcomer looking for one must find it."""
 
 from __future__ import annotations
 

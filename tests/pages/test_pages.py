@@ -1,4 +1,4 @@
-"""Every command of every page, run from a copy of the repository in the order in which a reader meets it."""
+"""Every command on every page, run from a copy of the repository in the order a reader meets it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batch normalisation of one process: like Paddle's layer, and its gradients against finite differences."""
+"""Batch normalisation in one process: against Paddle's layer, and gradients against finite differences."""
 
 from __future__ import annotations
 

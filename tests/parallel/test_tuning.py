@@ -1,4 +1,4 @@
-"""The environment of a tuned process, and the check that it changes no result."""
+"""The environment of a tuned process, and the check that it changes no results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Raw scenes as ScanNet, torch and others write them, for tests."""
+"""Raw scenes as written by ScanNet, torch and others, for tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sparse convolution written down with dictionaries and loops, to test the fast one against."""
+"""Sparse convolution with dictionaries and loops, a reference for the fast one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compiled loops are ready before loader processes are forked: those need not compile or load anything themselves."""
+"""Compiled loops are ready before loader processes are forked, so these need not compile or load anything."""
 
 from __future__ import annotations
 

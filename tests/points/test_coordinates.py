@@ -1,4 +1,4 @@
-"""Where scenes lie: one convention for all kinds of raw data, offsets that come back in exports, units and labels."""
+"""Scene coordinates: one convention for all kinds of raw data, offsets restored in exports, units and labels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The programs of docs/pointclouds.md, taken from the page and run."""
+"""The programs in docs/pointclouds.md, extracted from the page and run."""
 
 from __future__ import annotations
 

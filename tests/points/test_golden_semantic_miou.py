@@ -1,4 +1,4 @@
-"""Intersection over union from the predictions of three ranks, against counts that were made by others."""
+"""Intersection over union from the predictions of three ranks, against counts from other implementations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Networks of MinkowskiEngine and PointGroup: values and gradients of their own implementations, in float64."""
+"""MinkowskiEngine and PointGroup networks: values and gradients of the original implementations, in float64."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PointGroup's voxels, the maps both ways, and its mean pooling with gradient, reproduced."""
+"""PointGroup's voxels, the maps in both directions, and its mean pooling with gradient, reproduced."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clusters of points: against a breadth-first search over all pairs, and the unusual scenes."""
+"""Clusters of points: against a breadth-first search over all pairs, and on unusual scenes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A scene and a batch as PointGroup reads them: against a plain version with the same random numbers."""
+"""Scenes and batches as PointGroup reads them, against a plain version with the same random numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PLY files: every form that programs write, and what is damaged."""
+"""PLY files: every variant that programs write, and damaged files."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What a voxel shows: the range of colours in closed form, first points and means by brute force, and what checkpoints
-say of it; the momentum of the networks' batch norms."""
+"""Voxel features: the range of colours in closed form, first points and means by brute force, and what checkpoints
+say about them; the momentum of the networks' batch norms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Raw scenes of all kinds: what is read from them, against a plain second way, and what is refused."""
+"""Raw scenes of all kinds: what is read from them, against a simple second reader, and what is rejected."""
 
 from __future__ import annotations
 

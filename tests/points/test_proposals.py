@@ -1,4 +1,4 @@
-"""Clusters in their grids, their targets, and which of them become predictions."""
+"""Clusters in their grids, their targets, and which become predictions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The embedded rooms: what is in them, that they stay as they are, and that colour and height do not give them away."""
+"""The embedded rooms: their contents, that they never change, and that colour and height do not give them away."""
 
 from __future__ import annotations
 

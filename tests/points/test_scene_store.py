@@ -1,4 +1,4 @@
-"""Scene files and stores of them: exact contents, and every kind of damage told in one line."""
+"""Scene files and stores of them: exact contents, and every kind of damage reported in one line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The semantic segmentation task: what a batch carries, its loss over points, views, empty scenes, predictions."""
+"""The semantic segmentation task: what a batch contains, its loss over points, views, empty scenes, predictions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Voxels of points: which are kept, their labels, and batches of them."""
+"""Voxelising points: which are kept, their labels, and batches of them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The golden files: outputs of other people's implementations, and the recipe of the weights and pictures they had.
+"""The golden files: outputs of other implementations, and the recipe for the weights and pictures they were given.
 
-``tests/golden/README.md`` tells whose they are. GOLDEN_DIR in the environment names another folder of such files.
+``tests/golden/README.md`` gives their origin. The environment variable GOLDEN_DIR selects another folder of them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Commands in copies of one process that has loaded Paddle: such a start takes 0.05 s instead of 1.5 s.
+"""Runs commands in forks of one process that has loaded Paddle: starting takes 0.05 s instead of 1.5 s.
 
-A server imports other people's libraries, nothing of this package, and forks for every command while it has a single
-thread. The copy sets arguments, folder and streams as for a new process, and runs the script or module as Python does.
-What is read when a process is born, the environment above all, is the server's: see ``start``.
+A server imports third-party libraries, nothing from this package, and forks for every command while it has a single
+thread. The fork sets arguments, folder and streams as for a new process, and runs the script or module as Python does.
+Anything read at process start, above all the environment, is the server's: see ``start``.
 """
 
 from __future__ import annotations

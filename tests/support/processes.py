@@ -1,4 +1,4 @@
-"""Run a function in several real processes, with a hard time limit and nothing left behind."""
+"""Run a function in several real processes, with a hard time limit and leaving nothing behind."""
 
 from __future__ import annotations
 

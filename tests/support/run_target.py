@@ -1,4 +1,4 @@
-"""Entry of ``processes.run_workers``: call a function of a test module on every rank and keep what it returns."""
+"""Entry point of ``processes.run_workers``: call a test module's function on every rank and keep its result."""
 
 from __future__ import annotations
 

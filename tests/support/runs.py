@@ -1,4 +1,4 @@
-"""Short runs of the entry as a user starts it, and what is expected of every one of them."""
+"""Short runs of the entry point as a user would start it, and what is expected of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Positions from heatmaps whose centres are known."""
+"""Positions from heatmaps with known centres."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The landmark task: one process or several, what it writes, and what it says of bad input."""
+"""The landmark task: one process or several, what it writes, and what it says about bad input."""
 
 from __future__ import annotations
 

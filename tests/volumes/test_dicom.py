@@ -1,4 +1,4 @@
-"""DICOM series folders, against SimpleITK's own reader, and what is said of folders that are no one series."""
+"""DICOM series folders, against SimpleITK's own reader, and what is said about folders without exactly one series."""
 
 from __future__ import annotations
 

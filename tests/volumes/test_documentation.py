@@ -1,4 +1,4 @@
-"""The program of docs/volumes.md, taken from the page and run, and the keys that the page names."""
+"""The program in docs/volumes.md, extracted from the page and run, and the keys named there."""
 
 from __future__ import annotations
 

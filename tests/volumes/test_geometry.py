@@ -1,4 +1,4 @@
-"""Places of voxels in the world, against homogeneous coordinates written out."""
+"""World coordinates of voxels, against homogeneous coordinates written out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The dataset of a folder, and the embedded phantoms."""
+"""The dataset read from a folder, and the embedded phantoms."""
 
 from __future__ import annotations
 

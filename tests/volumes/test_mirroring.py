@@ -1,4 +1,4 @@
-"""Left and right: pairs are named, proposed, or said to be none, never guessed."""
+"""Left and right: pairs are named, proposed, or declared absent, never guessed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Volume and landmark files: what is read, and what is said of damaged ones."""
+"""Volume and landmark files: what is read, and what is said about damaged ones."""
 
 from __future__ import annotations
 

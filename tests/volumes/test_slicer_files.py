@@ -1,4 +1,4 @@
-"""Point lists of 3D Slicer: spellings of the world, points that are not placed, and how bad ones are told."""
+"""3D Slicer point lists: spellings of the world, unplaced points, and how bad lists are reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes small volumes with landmarks for tests, by the libraries that users write them with."""
+"""Writes small volumes with landmarks for tests, using the libraries that users write them with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Made the files of this folder with PyTorch 2.13 and safetensors 0.8, for tests where neither is installed.
+"""Created this folder's files with PyTorch 2.13 and safetensors 0.8, for tests where neither is installed.
 
 python make_files.py
 """

@@ -118,10 +118,10 @@ def test_the_policy_of_the_paper_has_25_rows_of_two():
     "text, problem",
     [
         ("randm9", "it begins with 'randm9'"),
-        ("rand-m9-w0", "'w0' is none of m, n, p, mstd, mmax, inc with a number"),
-        ("rand-mx", "'mx' is none of"),
-        ("rand-minf", "'minf' is none of"),
-        ("rand-m9-tbest", "its set of operations 'best' is none of 3a, 3aw, weights"),
+        ("rand-m9-w0", "'w0' is not one of m, n, p, mstd, mmax, inc with a number"),
+        ("rand-mx", "'mx' is not one of"),
+        ("rand-minf", "'minf' is not one of"),
+        ("rand-m9-tbest", "its set of operations 'best' is not one of 3a, 3aw, weights"),
         ("rand-n0", "n is a whole number from 1"),
         ("rand-n1.5", "n is a whole number from 1"),
         ("rand-inc2", "inc is 0 or 1"),
@@ -137,7 +137,7 @@ def test_other_texts_are_the_users_to_mend(text, problem):
     assert message.endswith("expected text like rand-m9-mstd0.5-inc1, true or false")
 
 
-@pytest.mark.parametrize("text, problem", [("v1", "no policy 'v1'"), ("v0-m9", "'m9' is none of mstd with a number")])
+@pytest.mark.parametrize("text, problem", [("v1", "no policy 'v1'"), ("v0-m9", "'m9' is not one of mstd with a number")])
 def test_other_policies_are_the_users_to_mend(text, problem):
     with pytest.raises(
         UserError, match=f"TRAIN.AUTO_AUGMENT is '{text}': .*{problem}.*original, originalr, v0, v0r, 3a"

@@ -137,7 +137,9 @@ def test_other_texts_are_the_users_to_mend(text, problem):
     assert message.endswith("expected text like rand-m9-mstd0.5-inc1, true or false")
 
 
-@pytest.mark.parametrize("text, problem", [("v1", "no policy 'v1'"), ("v0-m9", "'m9' is not one of mstd with a number")])
+@pytest.mark.parametrize(
+    "text, problem", [("v1", "no policy 'v1'"), ("v0-m9", "'m9' is not one of mstd with a number")]
+)
 def test_other_policies_are_the_users_to_mend(text, problem):
     with pytest.raises(
         UserError, match=f"TRAIN.AUTO_AUGMENT is '{text}': .*{problem}.*original, originalr, v0, v0r, 3a"

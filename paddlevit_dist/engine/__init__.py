@@ -1,1 +1,7 @@
-"""The training run: trainer and training, steps, checkpointer, optimizer, schedule, precision; it knows no subject."""
+"""The training run. It knows tasks by their contract, and no subject.
+
+- ``trainer``: model and evaluation; ``training``: epochs, reports and saves; ``steps``, ``finite``: one update
+- ``checkpointer``, ``resumption``, ``about``: what is saved and restored, and what a checkpoint says about itself
+- ``optimizer``, ``schedule``, ``precision``, ``model_ema``; ``settings``: their keys
+- ``introduction``, ``remaining``: the first lines of a run, and the time left
+"""

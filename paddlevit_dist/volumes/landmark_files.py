@@ -12,6 +12,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 import numpy as np
 
 from ..errors import UserError
+from ..files import open_regular
 from .geometry import convert
 from .slicer_files import Row, fcsv_rows, markups_rows
 
@@ -82,10 +83,10 @@ def read(file: str) -> Listed:
         UserError: a damaged file, a repeated name, a coordinate that is not a number, no landmark with a position.
     """
     try:
-        with open(file, encoding="utf-8-sig", newline="") as content:
+        with open_regular(file, encoding="utf-8-sig", newline="") as content:
             text = content.read()
     except OSError as error:
-        raise UserError(f"{file} cannot be read: {error}") from error
+        raise UserError(f"{file} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise UserError(f"{file} is not UTF-8 text; save it as UTF-8") from error
     if "\0" in text:  # UTF-16 without a mark

@@ -12,6 +12,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Tuple
 import numpy as np
 
 from ..errors import UserError
+from ..files import require_regular
 from . import dicom, landmark_files
 from .geometry import Geometry, affine_from, checked, spatial
 
@@ -149,8 +150,12 @@ def _open(file: str) -> _Opened:
     if os.path.isdir(file):
         return _understood(file, lambda: _open_folder(file))
     reader = _READERS[_suffix(file)]
-    if not os.path.isfile(file):
-        raise UserError(f"{file}: no such file")
+    try:
+        require_regular(file)
+    except FileNotFoundError:
+        raise UserError(f"{file}: no such file") from None
+    except OSError as error:
+        raise UserError(f"{file} cannot be read: {error.strerror}") from error
     return _understood(file, lambda: reader(file))
 
 
@@ -230,6 +235,7 @@ def _load_npz(file: str) -> np.ndarray:
 
 def _open_itk(file: str) -> _Opened:
     itk = _library("SimpleITK", file)
+    # A part that is a pipe or a device counts as missing.
     missing = [part for part in (_named_by(file) if _suffix(file) in _DETACHED else []) if not os.path.isfile(part)]
     if missing:
         raise UserError(f"{file}: its voxels are in {missing[0]}, which does not exist; copy it beside the header")

@@ -11,6 +11,7 @@ from PIL import Image
 
 from ...contracts.dataset import Dataset
 from ...errors import UserError
+from ...files import open_regular
 from ...loading.path_index import PathIndex
 from .left_out import LeftOut
 from .reading import Reading, decode_image, read_file
@@ -122,7 +123,7 @@ def read_class_names(root: str) -> Optional[List[str]]:
     if not os.path.exists(path):
         return None
     try:
-        with open(path, encoding="utf-8-sig") as stream:
+        with open_regular(path, encoding="utf-8-sig") as stream:
             names = [line.strip() for line in stream.read().rstrip().splitlines()]
     except (OSError, ValueError) as error:
         raise UserError(f"{path} cannot be read: {getattr(error, 'strerror', None) or 'it is not UTF-8'}") from error

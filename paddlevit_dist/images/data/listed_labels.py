@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Dict, List, Optional
 
 from ...errors import UserError
+from ...files import read_regular
 from .mat_file import read_structures
 
 _KIT = "ILSVRC2012_devkit_t12"
@@ -43,7 +44,7 @@ def listed_labels(root: str, split: str) -> Optional[Dict[bytes, int]]:
 
 def _from_list(path: Path) -> Dict[bytes, int]:
     labels: Dict[bytes, int] = {}
-    for number, line in enumerate(path.read_bytes().splitlines(), 1):
+    for number, line in enumerate(read_regular(path).splitlines(), 1):
         fields = line.strip().rsplit(None, 1)
         if not fields:
             continue
@@ -81,7 +82,7 @@ def _read_kit(root: str) -> Optional[Dict[str, bytes]]:
     archive = Path(root, f"{_KIT}.tar.gz")
     try:
         if folder.is_dir():
-            return {name: (folder / name).read_bytes() for name in (_TRUTH, _META)}
+            return {name: read_regular(folder / name) for name in (_TRUTH, _META)}
         if not archive.is_file():
             return None
         with tarfile.open(archive, "r:gz") as tar:

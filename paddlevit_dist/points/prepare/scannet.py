@@ -10,6 +10,7 @@ from typing import Any, Dict, List, Optional
 import numpy as np
 
 from ...errors import UserError
+from ...files import open_regular
 from ..data.ply import read_vertices
 from ..data.scannet_classes import CLASS_NAMES, NUM_NYU40, STUFF, from_nyu40
 from ..data.scene import CENTRED, IGNORED, Scene
@@ -131,7 +132,7 @@ def _is_stuff(instance: np.ndarray, semantic: np.ndarray) -> np.ndarray:
 
 def _member(path: str, name: str) -> List[Any]:
     try:
-        with open(path, encoding="utf-8") as stream:
+        with open_regular(path, encoding="utf-8") as stream:
             value = json.load(stream)[name]
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror or error}") from error

@@ -8,7 +8,6 @@ travels inside a batch as data, and a watchdog watches for workers that stay sil
 from __future__ import annotations
 
 import contextlib
-import errno
 import gc
 import os
 import pickle
@@ -27,11 +26,13 @@ from ..errors import UserError
 from ..parallel import rank, tuning, world_size
 from ..parallel.failures import end_process
 from ..parallel.launch import die_with_parent
+from ..parallel.semaphores import require_semaphores
 from .sampler import SampleKey, TrainingSampler
-from .shared_arrays import REMEDY, new_prefix, remove_leftovers, require_room, share
+from .shared_arrays import new_prefix, remove_leftovers, require_room, share
 
 _FAILURE = "__failure__"
 _LARGE_BYTES = 32 << 20  # for batches whose creation leaves much unused memory behind: scenes and volumes, not images
+_SEMAPHORES, _SEMAPHORES_PER_WORKER = 8, 3  # of the queues and events that Paddle makes
 _SLOW_SECONDS = 20.0  # gloo ends a run that waits more than 30 for gradients
 
 
@@ -194,8 +195,11 @@ class Loader:
         )
         if not len(batch_sampler):
             return
+        if self.num_workers:
+            needed = _SEMAPHORES + _SEMAPHORES_PER_WORKER * self.num_workers
+            require_semaphores(needed, "the queues of the loader processes", "lower DATA.NUM_WORKERS")
         with _unchanged_child_handler():
-            batches = _started(loader)
+            batches = iter(loader)
         is_first = True
         watchdog = _Watchdog(getattr(batches, "_workers", []), self.timeout_seconds, len(batch_sampler))
         try:
@@ -243,15 +247,6 @@ def _unchanged_child_handler() -> Iterator[None]:
     handler = signal.getsignal(signal.SIGCHLD)
     yield
     signal.signal(signal.SIGCHLD, handler or signal.SIG_DFL)
-
-
-def _started(loader: Any) -> Iterator[Any]:
-    try:
-        return iter(loader)
-    except OSError as error:  # of the locks of its queues
-        if error.errno != errno.ENOSPC:
-            raise
-        raise UserError(f"/dev/shm has no room for the queues of the loader processes: {REMEDY}") from error
 
 
 def _next(batches: Iterator[Any]) -> Optional[Dict[str, Any]]:

@@ -24,7 +24,7 @@ from ..errors import UserError
 
 FOLDER = Path("/dev/shm")
 _SMALLEST_BYTES = 64 * 1024  # smaller arrays are pickled as they are
-REMEDY = "lower DATA.NUM_WORKERS or the batch size, or enlarge it (docker run --shm-size=8g)"
+_REMEDY = "lower DATA.NUM_WORKERS or the batch size, or enlarge it (docker run --shm-size=8g)"
 _loaders = itertools.count()
 
 
@@ -65,7 +65,7 @@ def share(array: np.ndarray, prefix: str) -> np.ndarray:
         if path is not None:
             os.unlink(path)
         need = f"a batch of {array.nbytes / 2**20:.0f} MiB ({error.strerror})"
-        raise UserError(f"{FOLDER} has no room for {need}: {REMEDY}") from error
+        raise UserError(f"{FOLDER} has no room for {need}: {_REMEDY}") from error
     shared = np.broadcast_to(np.empty((), array.dtype), array.shape).view(SharedArray)
     shared.path = path
     return shared
@@ -93,7 +93,7 @@ def require_room(arrays: Iterable[Any], batches: int, prefix: str) -> None:
     if needed > room:
         raise UserError(
             f"{FOLDER} has room for {room / 2**20:.0f} MiB, and the batches in flight from the loader processes "
-            f"need {needed / 2**20:.0f} MiB: {REMEDY}"
+            f"need {needed / 2**20:.0f} MiB: {_REMEDY}"
         )
 
 

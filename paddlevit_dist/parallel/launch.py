@@ -27,9 +27,11 @@ from .. import printing
 from ..errors import UserError, WorkerFailure
 from . import failures
 from .devices import ProcessPlan
+from .semaphores import require_semaphores
 
 _GRACE_SECONDS = 3.0  # lets the other ranks end on their own, so that the root cause can be told from its echoes
 _TERMINATE_SECONDS = 5.0
+_SEMAPHORES_PER_WORKER = 4  # of the queue in which spawn gets a worker's error, and some to spare
 _PR_SET_PDEATHSIG = 1
 
 
@@ -48,6 +50,7 @@ def launch_workers(worker: Callable[..., None], arguments: Tuple[Any, ...], plan
     if plan.launched or plan.processes == 1:
         _run_in_place(worker, arguments, plan)
         return
+    require_semaphores(_SEMAPHORES_PER_WORKER * plan.processes, "the queues of the processes", "lower -ngpus")
     with tempfile.TemporaryDirectory(prefix="paddlevit_dist_ends_") as name, _terminate_as_interrupt():
         folder = Path(name)
         try:

@@ -11,7 +11,6 @@ from typing import Any, Dict, NamedTuple, Optional, Sequence, Set, Tuple
 import numpy as np
 
 from ..errors import UserError
-from ..files import map_array
 from ..loading.checked_files import Damaged, checked_file, read_checked, verify, write_array
 from .geometry import Geometry, canonical, resample
 from .reading import parts_of, read_volume
@@ -68,7 +67,7 @@ class DecodedStore:
             self._decode(file, facts, array)
         self._verified.add(stem.name)
         try:
-            stored, voxels = json.loads(read_checked(facts)), map_array(array)
+            stored, voxels = json.loads(read_checked(facts)), np.load(array, mmap_mode="r", allow_pickle=False)
         except (Damaged, OSError, ValueError) as error:  # since this process has looked at it
             raise UserError(f"the decoded copy of {file} in {self.folder} was damaged: start the run again") from error
         low, high = stored["window"]

@@ -1,5 +1,6 @@
 """Cached files that end with a checksum of their content, so that a damaged one is noticed and made again.
 
+The checksum begins with the file's name, which carries the key of the content: another file's content is damage too.
 The trailer of 16 bytes follows the content; readers that know how long the content is, such as numpy's, ignore it.
 """
 
@@ -29,9 +30,9 @@ class Damaged(Exception):
 class Summing:
     """Writes to a file and sums up what was written."""
 
-    def __init__(self, file: Any) -> None:
+    def __init__(self, file: Any, name: str = "") -> None:
         self._file = file
-        self.checksum = 0
+        self.checksum = zlib.crc32(os.fsencode(name))
 
     def write(self, data: Any) -> int:
         self.checksum = zlib.crc32(data, self.checksum)
@@ -49,7 +50,7 @@ def checked_file(path: Path) -> Iterator[Summing]:
         UserError: the folder is not writable, or the disk is full.
     """
     with atomic_file(path) as file:
-        summing = Summing(file)
+        summing = Summing(file, path.name)
         yield summing
         head = struct.pack("<8sI", _MAGIC, summing.checksum)
         file.write(head + struct.pack("<I", zlib.crc32(head)))
@@ -67,11 +68,12 @@ def write_array(path: Path, array: np.ndarray) -> int:
 
 
 def verify(path: Union[str, Path]) -> int:
-    """Read a whole file, about a second for 2 GB that the system has in memory; returns the CRC-32 of its content.
+    """Read a whole file, about a second for 2 GB that the system has in memory; returns its checksum.
 
     Raises:
         Damaged: see there.
     """
+    seed = zlib.crc32(os.fsencode(os.path.basename(path)))
     try:
         with open_regular(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
@@ -80,7 +82,7 @@ def verify(path: Union[str, Path]) -> int:
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content, memoryview(content) as view:
                 magic, checksum, own = _TRAILER.unpack_from(view, size - TRAILER_BYTES)
                 is_intact = magic == _MAGIC and own == zlib.crc32(view[size - TRAILER_BYTES : size - 4])
-                if not is_intact or zlib.crc32(view[: size - TRAILER_BYTES]) != checksum:
+                if not is_intact or zlib.crc32(view[: size - TRAILER_BYTES], seed) != checksum:
                     raise Damaged(f"{path} does not have its checksum")
                 return checksum
     except OSError as error:

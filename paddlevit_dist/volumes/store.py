@@ -97,7 +97,7 @@ def _belong_together(facts: Path, array: Path) -> bool:
     """Whether both are intact, and the facts are those of this array."""
     try:
         return bool(json.loads(read_checked(facts))["checksum"] == verify(array))
-    except Damaged:
+    except Damaged:  # a right checksum is that of what this program has written
         return False
 
 

@@ -2,7 +2,7 @@
 
 Layout, little-endian: header of 128 bytes | paths, one after another | zeros up to a multiple of 8 |
 offsets int64 (entries + 1) | labels int32 (entries) | class names as a JSON list or null. The last 8 bytes of
-the header are the CRC-32 of all that follows it, and of the header itself.
+the header are the CRC-32 of the file's name and all that follows the header, and of the header itself.
 
 The file name carries the key of its content. A changed source therefore yields another file, and an index that a
 running process has yet to open never changes under it.
@@ -72,7 +72,7 @@ def ensure_path_index(
 def _build(path: Path, key: bytes, batches: Iterable[Batch], class_names: Any) -> None:
     with atomic_file(path) as file:
         file.write(bytes(HEADER_BYTES))
-        out = Summing(file)
+        out = Summing(file, path.name)
         lengths, labels = _write_paths(out, batches)
         blob_bytes = int(lengths.sum())
         out.write(bytes(-blob_bytes % 8))
@@ -186,7 +186,10 @@ def _open(file: str, key: Optional[bytes]) -> _Maps:
         raise _damaged(file, f"expected {names_at + names_bytes} bytes, found {len(content)}")
     if key is not None:
         with memoryview(content) as view:
-            if zlib.crc32(view[HEADER_BYTES:]) != _CHECKSUMS.unpack_from(content, HEADER_BYTES - 8)[0]:
+            if (
+                zlib.crc32(view[HEADER_BYTES:], zlib.crc32(os.fsencode(os.path.basename(file))))
+                != _CHECKSUMS.unpack_from(content, HEADER_BYTES - 8)[0]
+            ):
                 raise _damaged(file, "its content does not have its checksum")
     return _Maps(
         content,

@@ -211,7 +211,7 @@ def _volumes(root: str, shown: str) -> Optional[Guess]:
 
 def _is_series(*folder: str) -> bool:
     """Whether the first file in a folder is a slice of a DICOM series, by its suffix or first bytes."""
-    files = [entry for entry in _entries(os.path.join(*folder)) if entry.is_file()]
+    files = [entry for entry in _entries(os.path.join(*folder)) if os.path.isfile(entry.path)]
     if not files:
         return False
     first = min(files, key=lambda entry: entry.name)

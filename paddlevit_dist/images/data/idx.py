@@ -217,7 +217,7 @@ class _IdxImages(ImageDataset):
         published = _file_name(self.split, part)
         dotted = published.replace("-idx", ".idx")
         for candidate in (published, dotted, f"{published}.gz", f"{dotted}.gz"):
-            if (folder / candidate).exists():
+            if os.path.lexists(folder / candidate):
                 return folder / candidate
         raise UserError(
             f"{folder} has no {published} or {published}.gz; dataset {self.name} expects a folder {self._layout()}"

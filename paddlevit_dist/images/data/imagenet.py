@@ -124,7 +124,7 @@ class ImageNet2012(IndexedImages):
         root = existing_folder(data_path, "imagenet2012", self.layout)
         name = f"imagenet2012-{split}"
         left_out: Optional[LeftOut] = None  # lists and the development kit name every image
-        if any(os.path.exists(os.path.join(root, list_name)) for list_name in LISTS.values()):
+        if any(os.path.lexists(os.path.join(root, list_name)) for list_name in LISTS.values()):
             list_file = Path(root, LISTS[split])
             names = read_class_names(root)
             num_classes = len(names) if names else NUM_CLASSES_OF_LISTS

@@ -11,11 +11,12 @@ from support.processes import ROOT, run_command
 from support.runs import DIGITS, refusal
 from support.small_runs import Part, build
 
-from paddlevit_dist import config
+from paddlevit_dist import config, registry
 from paddlevit_dist.contracts.sample_checks import BadSample, require_finite, require_label, require_labels
 from paddlevit_dist.contracts.task import Task
 from paddlevit_dist.engine import steps
 from paddlevit_dist.errors import UserError
+from paddlevit_dist.images.data.image_dataset import ImageDataset
 from paddlevit_dist.loading.loader import Loader, SampleFailure
 from paddlevit_dist.loading.sampler import EvaluationSampler
 from paddlevit_dist.registry import resolve
@@ -116,6 +117,31 @@ def read_all(words, split, change, num_workers=0):
         list(loader)
     assert str(caught.value).startswith("sample 2 ("), caught.value
     return str(caught.value)
+
+
+class Exposing(ImageDataset):
+    """Pictures of three classes with the labels 0, 1 and -1."""
+
+    num_classes, class_names, labels = 3, ["a", "b", "c"], np.array([0, 1, -1])
+
+    def __init__(self, data_path, split, cache_folder):
+        self.split = split
+
+    def __len__(self):
+        return 3
+
+    def describe(self, index):
+        return f"{self.split} photo {index}"
+
+
+def test_labels_that_a_dataset_exposes_are_checked_when_it_is_opened(tmp_path):
+    registry.register_dataset("exposing", Exposing)
+    try:
+        values = config.load(["-dataset=exposing", "-num_classes=3"]).values
+        with pytest.raises(UserError, match="^val photo 2 has label -1, but dataset exposing has 3 classes"):
+            resolve("task", values.TASK)(values).build_dataset("val", tmp_path)
+    finally:
+        del registry.DATASETS["exposing"]
 
 
 def in_scene(field, value, row=7):

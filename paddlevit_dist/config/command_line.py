@@ -54,6 +54,7 @@ FLAGS: dict[str, Flag] = {
         Flag("allow_changes", None, "ALLOW_CHANGES", "model"),
         Flag("epochs", "N", "TRAIN.NUM_EPOCHS", "training"),
         Flag("stop_after_epoch", "N", "TRAIN.STOP_AFTER_EPOCH", "training"),
+        Flag("stop_after_seconds", "SECONDS", "STOP_AFTER_SECONDS", "training"),
         Flag("last_epoch", "N", "TRAIN.LAST_EPOCH", "training"),
         Flag("accum_iter", "N", "TRAIN.ACCUM_ITER", "training"),
         Flag("amp", None, "AMP", "training"),

@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 import numpy as np
 
 from ..errors import UserError
+from .limits import PACKED, check_fits
 
 _SUFFIXES = (".dcm", ".dicom", ".ima")
 _INDEX = "DICOMDIR"  # lists the files of a medium, contains no image
@@ -36,9 +37,14 @@ class _Slice(NamedTuple):
 
 
 def files_in(folder: str) -> List[str]:
-    """Paths of the visible files in a folder, sorted by name."""
+    """Paths of the visible regular files in a folder, sorted by name."""
     with os.scandir(folder) as entries:
-        return sorted(entry.path for entry in entries if not entry.name.startswith(".") and not entry.is_dir())
+        return sorted(entry.path for entry in entries if not entry.name.startswith(".") and _is_regular(entry))
+
+
+def _is_regular(entry: os.DirEntry) -> bool:
+    """Whether it is a file, or a link to one, there or not: not a pipe, which would be waited for without end."""
+    return entry.is_file() or (entry.is_symlink() and not os.path.exists(entry.path))
 
 
 def holds_dicom(folder: str) -> bool:
@@ -93,6 +99,7 @@ def _read_slice(file: str, itk: Any) -> Optional[_Slice]:
             "it is not an image"
         ) from error
     size, parts = reader.GetSize(), reader.GetNumberOfComponents()
+    check_fits(file, size[0] * size[1], os.path.getsize(file), PACKED)
     if len(size) > 2 and size[2] != 1:
         raise UserError(f"{file} holds {size[2]} frames, expected a slice; convert it to NIfTI or MetaImage")
     if parts != 1:

@@ -12,7 +12,6 @@ header and of the header itself.
 
 from __future__ import annotations
 
-import json
 import mmap
 import os
 import struct
@@ -24,6 +23,7 @@ import numpy as np
 
 from ...errors import UserError
 from ...files import atomic_file
+from ...text_files import read_json
 from .scene import IGNORED, Scene
 
 MAGIC = b"pdscene\0"
@@ -277,8 +277,7 @@ def store_is_centred(root: Union[str, Path]) -> bool:
     """Whether all scenes in all splits of a store are centred: as recorded by its preparation, else according to their
     headers; unreadable scenes are ignored until their own split is opened."""
     try:
-        with open(os.path.join(root, RECORD_FILE), encoding="utf-8") as stream:
-            noted = json.load(stream)["centred"]
+        noted = read_json(os.path.join(root, RECORD_FILE))["centred"]
     except (OSError, ValueError, LookupError, TypeError):
         noted = None
     if isinstance(noted, bool):

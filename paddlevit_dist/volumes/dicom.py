@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 import numpy as np
 
 from ..errors import UserError
+from .dicom_lengths import find_wrong_length
 from .limits import PACKED, check_fits
 
 _SUFFIXES = (".dcm", ".dicom", ".ima")
@@ -85,18 +86,23 @@ def open_series(folder: str, itk: Any) -> Series:
 
 def _read_slice(file: str, itk: Any) -> Optional[_Slice]:
     """A file's slice header; None if it is not a DICOM file, such as a text note."""
+    is_dicom = _has_preamble(file) or file.lower().endswith(_SUFFIXES)
+    if os.path.basename(file).upper() == _INDEX:
+        return None
+    wrong = find_wrong_length(file)
     reader = itk.ImageFileReader()
     reader.SetImageIO("GDCMImageIO")
     reader.SetFileName(file)
     try:
+        if wrong is not None:
+            raise RuntimeError(wrong)
         reader.ReadImageInformation()
     except RuntimeError as error:
-        is_dicom = file.lower().endswith(_SUFFIXES) or _has_preamble(file)
-        if not is_dicom or os.path.basename(file).upper() == _INDEX:
+        if not is_dicom:
             return None
         raise UserError(
-            f"{file} cannot be read as a DICOM slice; is it complete? Copy it again, or remove it from the folder if "
-            "it is not an image"
+            f"{file} cannot be read as a DICOM slice{f' ({wrong})' if wrong else ''}; is it complete? Copy it again, "
+            "or remove it from the folder if it is not an image"
         ) from error
     size, parts = reader.GetSize(), reader.GetNumberOfComponents()
     check_fits(file, size[0] * size[1], os.path.getsize(file), PACKED)

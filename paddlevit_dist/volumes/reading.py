@@ -15,12 +15,13 @@ import numpy as np
 
 from ..errors import UserError
 from . import dicom, landmark_files
-from .detached import is_packed, is_text, named_files, require_beside
 from .geometry import Geometry, affine_from, checked, spatial
+from .itk_headers import is_packed, is_text, named_files, require_beside, require_plain
 from .limits import MAX_VOXELS, PACKED, PLAIN, TEXT, check_fits, check_voxels
 
 _INSTALL = "pip install '.[volumes]' in the folder of paddlevit_dist's setup.py"
 _OF_ITK = (".mha", ".mhd", ".nrrd", ".nhdr")
+_LONGEST_REASON = 200  # characters of what a library says
 _SMALL_ARRAY = 4096  # bytes of an affine or a spacing in an .npz, its header included
 _LONGEST_EXTENSIONS = 1 << 26  # bytes between a NIfTI's header and its voxels
 _NO_NIFTI_PLACE = (
@@ -153,7 +154,7 @@ def _understood(file: str, read: Callable[[], Any]) -> Any:
     except (UserError, MemoryError):
         raise
     except Exception as error:  # each library has errors of its own for what it cannot read
-        reason = " ".join(str(error).split())
+        reason = ascii(" ".join(str(error).split()))[1:-1][:_LONGEST_REASON]
         raise UserError(f"{file} cannot be read as a volume ({reason}); is it complete? Copy it again") from error
 
 
@@ -218,7 +219,7 @@ def _open_npz(file: str) -> _Opened:
             raise UserError(f"{file}: no array named 'volume' in it, only {', '.join(stored.files) or 'nothing'}")
         affine = np.eye(4)
         if "affine" in stored:
-            affine = stored["affine"]
+            affine = np.asarray(stored["affine"], dtype=np.float64)
         elif "spacing" in stored:  # (depth, height, width), as the array
             spacing = np.asarray(stored["spacing"], dtype=np.float64)
             if spacing.shape != (3,) or not (spacing > 0).all():
@@ -255,6 +256,7 @@ def _load_npz(file: str) -> np.ndarray:
 
 def _open_itk(file: str) -> _Opened:
     itk = _library("SimpleITK", file)
+    require_plain(file)
     parts = [file, *require_beside(file)]
     reader = itk.ImageFileReader()
     reader.SetFileName(file)

@@ -208,6 +208,9 @@ class Preparation(NamedTuple):
         return None
 
 
+_PATTERN = Preparation("", 0, 0, 0, 0, {})  # has the types
+
+
 def read_preparation(root: str, unfinished: bool = False) -> Optional[Preparation]:
     """The record in ``root``, None if there is none.
 
@@ -222,6 +225,8 @@ def read_preparation(root: str, unfinished: bool = False) -> Optional[Preparatio
         if stored.pop("version") != _VERSION:
             raise ValueError("it is of another version")
         found = Preparation(**stored)
+        if not all(type(value) is type(getattr(_PATTERN, name)) for name, value in found._asdict().items()):
+            raise ValueError("a value in it is of another type")
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise UserError(f"{path} cannot be read ({error}); prepare the pictures again in an empty folder") from error
     if not found.complete and not unfinished:

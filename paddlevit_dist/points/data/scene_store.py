@@ -152,7 +152,7 @@ def read_header(path: Union[str, Path]) -> SceneHeader:
     try:
         with open(path, "rb") as stream:
             return _parsed(stream.read(HEADER_BYTES), os.fstat(stream.fileno()).st_size, str(path))
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: a null character in its name
         raise _unreadable(path, error) from error
 
 
@@ -259,8 +259,9 @@ def _parsed(content: bytes, file_bytes: int, path: str) -> SceneHeader:
     return header
 
 
-def _unreadable(path: Union[str, Path], error: OSError) -> UserError:
-    return UserError(f"scene {path} cannot be read: {error.strerror or error}; prepare the data again")
+def _unreadable(path: Union[str, Path], error: Exception) -> UserError:
+    reason = getattr(error, "strerror", None) or error
+    return UserError(f"scene {path} cannot be read: {reason}; prepare the data again")
 
 
 def scene_file(root: Union[str, Path], name: str) -> str:

@@ -1,6 +1,8 @@
-"""Headers of MetaImage and NRRD: which other files they name, and whether those are beside them.
+"""Headers of MetaImage and NRRD, looked at before the library that reads them is.
 
-A header can name any file of the machine, whose content would then be taken for voxels and end up in predictions. Only
+That library keeps words in buffers of a fixed length, and ends the process where a line is not as it expects: what is
+longer than any honest header is refused here. And which other files they name, and whether those are beside them:
+a header can name any file of the machine, whose content would then be taken for voxels and end up in predictions. Only
 plain names are allowed, of files in the header's own folder. Every line that the library could take for such a name is
 looked at, since its grammar is wider than the format's: MetaImage's also splits at a colon, and goes on in the middle
 of a very long line.
@@ -15,13 +17,38 @@ from typing import List
 
 from ..errors import UserError
 
-SUFFIXES = (".mhd", ".nhdr")  # headers whose voxels are in other files
 _LONGEST_HEADER = 1 << 20
+_LONGEST_LINE, _LONGEST_WORD = 1000, 100  # of what is no comment and no remark
+_MOST_AXES = 8
+_REMARK = re.compile(r"#|[^:=]*:=")  # NRRD's comments, and its key:=value, which are the user's own
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+_AXES = re.compile(r"^\s*(?:NDims|dimension)\s*[=:](.*)", re.IGNORECASE | re.MULTILINE)
 _META_FILE = re.compile(r"ElementDataFile\s*[=:]?(.*)", re.IGNORECASE | re.DOTALL)
 _NRRD_FILE = re.compile(r"^\s*data ?file\s*:(.*)", re.IGNORECASE | re.MULTILINE | re.DOTALL)
 _PACKED = re.compile(r"^\s*CompressedData\s*[=:]\s*T|^\s*encoding\s*:\s*(?:gz|bz)", re.IGNORECASE | re.MULTILINE)
 _TEXT = re.compile(r"^\s*BinaryData\s*[=:]\s*F|^\s*encoding\s*:\s*(?:text|txt|ascii)", re.IGNORECASE | re.MULTILINE)
 _NUMBERED = re.compile(r"%[-+ 0#]*\d*d")
+
+
+def require_plain(header: str) -> None:
+    """Refuse a header with lines and numbers that none has.
+
+    Raises:
+        UserError: names the line.
+    """
+    text = _text_of(header)
+    for number, line in enumerate(text.split("\n"), 1):
+        if _REMARK.match(line) and not _is_meta(header):
+            continue
+        is_too_long = len(line) > _LONGEST_LINE or any(len(word) > _LONGEST_WORD for word in line.split())
+        if is_too_long or _CONTROL.search(line):
+            raise UserError(
+                f"{header}, line {number}: not a line of such a header ({ascii(line[:40])}); is the file damaged? "
+                "Copy it again"
+            )
+    for axes in _AXES.findall(text):
+        if axes.strip() not in map(str, range(1, _MOST_AXES + 1)):
+            raise UserError(f"{header} announces {ascii(axes.strip()[:40])} axes, expected 3; copy the file again")
 
 
 def named_files(header: str) -> List[str]:

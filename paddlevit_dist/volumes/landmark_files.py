@@ -7,6 +7,7 @@ import io
 import json
 import math
 import os
+import reprlib
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import numpy as np
@@ -172,7 +173,9 @@ def _json_rows(file: str, stored: Any) -> List[Row]:
 
 def _position(where: str, name: str, values: Any) -> Optional[np.ndarray]:
     if not isinstance(values, (list, tuple)) or len(values) != 3:
-        raise UserError(f"{where}: landmark '{name}' is {values!r}, expected three numbers x, y, z, or null")
+        raise UserError(
+            f"{where}: landmark '{name}' is {reprlib.repr(values)}, expected three numbers x, y, z, or null"
+        )
     numbers = []
     for axis, value in zip("xyz", values):
         if value is None or (isinstance(value, str) and not value.strip()):
@@ -182,7 +185,9 @@ def _position(where: str, name: str, values: Any) -> Optional[np.ndarray]:
                 raise TypeError
             number = float(value)
         except (TypeError, ValueError, OverflowError):
-            raise UserError(f"{where}: {axis} of landmark '{name}' is {value!r}, expected a number") from None
+            raise UserError(
+                f"{where}: {axis} of landmark '{name}' is {reprlib.repr(value)}, expected a number"
+            ) from None
         if math.isnan(number):
             return None
         if math.isinf(number):

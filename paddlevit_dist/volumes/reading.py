@@ -9,7 +9,7 @@ import os
 import re
 import zipfile
 from pathlib import Path
-from typing import Any, Callable, Dict, List, NamedTuple, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 
@@ -232,21 +232,28 @@ def _npz_shape(file: str) -> Tuple[int, ...]:
     """Shape of the array "volume" from its header alone, once it is what the archive has room for; () without one."""
     with zipfile.ZipFile(file) as archive:
         entries = {entry.filename: entry for entry in archive.infolist()}
-        for name in ("affine.npy", "spacing.npy"):
-            if name in entries and entries[name].file_size > _SMALL_ARRAY:
-                raise UserError(f"{file}: its {name[:-4]} has {entries[name].file_size:,} bytes; write the file again")
-        if "volume.npy" not in entries:
-            return ()
-        entry = entries["volume.npy"]
-        if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise UserError(f"{file} is compressed in a way that numpy does not use; write the file again")
-        check_fits(file, entry.file_size, min(entry.compress_size, os.path.getsize(file)), PACKED)
-        with archive.open(entry) as member:
-            version = np.lib.format.read_magic(member)
-            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-            shape, _, dtype = read(member)
-            check_fits(file, math.prod(shape) * dtype.itemsize, entry.file_size - member.tell(), PLAIN)
-            return shape
+        if {"volume", "affine", "spacing"} & set(entries):  # numpy would read such a member whole, as bytes
+            raise UserError(f"{file} is not as numpy.savez writes it; write it again")
+        shapes = {
+            name: _member_shape(file, archive, entries[f"{name}.npy"], limit)
+            for name, limit in (("volume", None), ("affine", _SMALL_ARRAY), ("spacing", _SMALL_ARRAY))
+            if f"{name}.npy" in entries
+        }
+    return shapes.get("volume", ())
+
+
+def _member_shape(file: str, archive: zipfile.ZipFile, entry: zipfile.ZipInfo, largest: Optional[int]) -> Tuple:
+    if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise UserError(f"{file} is compressed in a way that numpy does not use; write the file again")
+    if largest is not None and entry.file_size > largest:
+        raise UserError(f"{file}: its {entry.filename} has {entry.file_size:,} bytes; write the file again")
+    check_fits(file, entry.file_size, min(entry.compress_size, os.path.getsize(file)), PACKED)
+    with archive.open(entry) as member:
+        version = np.lib.format.read_magic(member)
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, _, dtype = read(member)
+        check_fits(file, math.prod(shape) * dtype.itemsize, entry.file_size - member.tell(), PLAIN)
+        return shape
 
 
 def _load_npz(file: str) -> np.ndarray:

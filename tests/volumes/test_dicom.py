@@ -116,9 +116,7 @@ def test_damaged_slices_and_folders_without_any_are_told(tmp_path):
     whole = (folder / "004.dcm").read_bytes()
     (folder / "004.dcm").write_bytes(whole[:-50])
     message = told(read_volume, folder)
-    assert (
-        "004.dcm cannot be read as a DICOM slice (element (7fe0,0010) announces 336 bytes, 286 are left)" in message
-    )
+    assert "004.dcm cannot be read as a DICOM slice (element (7fe0,0010) announces 336 bytes, 286 are left)" in message
     (tmp_path / "empty" / "series1").mkdir(parents=True)
     assert "holds no DICOM slices, only folders (series1, ...)" in told(read_header, tmp_path / "empty")
 

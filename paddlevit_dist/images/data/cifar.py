@@ -114,7 +114,7 @@ def _from_archive(source: Source, names: List[str], where_to_get: str) -> Iterat
     due = list(names)
     with (
         open_unpacked(source.path, _LARGEST_ARCHIVE_BYTES) as unpacked,
-        tarfile.open(fileobj=unpacked, mode="r|") as archive,
+        tarfile.open(fileobj=unpacked, mode="r|", bufsize=1 << 20) as archive,
     ):
         for member in archive:
             name = os.path.basename(member.name)

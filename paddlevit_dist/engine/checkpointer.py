@@ -201,7 +201,7 @@ class Checkpointer:
         state = checkpoints.RunState(position, self.optimizer.state_dict(), extra)
         averages = None if self.ema is None else self.ema.state_dict()
         described = {**self.describe(), "weights": digest}
-        directory = checkpoints.save(self.folder, name, self.model, state, averages, described)
+        directory = checkpoints.save(self.folder, name, self.model.state_dict(), state, averages, described)
         checkpoints.link(self.folder, "last", directory)
         self._prune()
         self.say(f"saved {directory}")

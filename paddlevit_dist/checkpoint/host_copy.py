@@ -50,6 +50,12 @@ class HostCopies:
         return copy
 
 
+def host_values(tensors: Mapping[str, paddle.Tensor]) -> Dict[str, np.ndarray]:
+    """The values of tensors, to be read before the tensors change: not copied where they are in the host's memory."""
+    in_place = {name: paddle_versions.values_in_place(tensor) for name, tensor in tensors.items()}
+    return {name: tensors[name].numpy() if values is None else values for name, values in in_place.items()}
+
+
 def write_tensors(file: BinaryIO, tensors: Tensors) -> None:
     """Write what ``paddle.save`` writes of a model's state."""
     content: Dict[str, Any] = {}

@@ -137,7 +137,14 @@ class Training:
         config = self.config
         return Checkpointer(
             Path(config.SAVE) / "checkpoints",
-            Saving(config.SAVE_EVERY_UPDATES, config.SAVE_EVERY_MINUTES, config.KEEP_UPDATES, self._keeps),
+            Saving(
+                config.SAVE_EVERY_UPDATES,
+                config.SAVE_EVERY_MINUTES,
+                config.KEEP_UPDATES,
+                self._keeps,
+                config.KEEP_EPOCHS,
+                config.SAVE_IN_BACKGROUND,
+            ),
             lambda: about.describe(config, self.task, datasets),
             self.record.say,
             model=self.model,
@@ -156,6 +163,12 @@ class Training:
 
     def run(self) -> Dict[str, float]:
         """Train to NUM_EPOCHS (or STOP_AFTER_EPOCH) and return the last evaluation's values, equal on every rank."""
+        try:
+            return self._run()
+        finally:
+            self.checkpointer.settle()  # whatever ends the training, what it is writing is not lost
+
+    def _run(self) -> Dict[str, float]:
         first, consumed = self.sampler.epoch, self.sampler.consumed
         if first > self.last_epoch and not self.start.evaluation_due:
             self.record.say(f"nothing to do: epoch {first - 1} of {self.last_epoch} is already done")
@@ -179,6 +192,8 @@ class Training:
                 self._save_epoch(epoch, evaluation_due=is_evaluated)
             if is_evaluated:
                 values, line = self._evaluate_epoch(epoch)
+        self.heartbeat.at("writing the last checkpoint")
+        self.checkpointer.finish()
         if values:
             self.record.say(line)
         return values

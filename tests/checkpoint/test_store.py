@@ -13,7 +13,6 @@ import pytest
 from paddlevit_dist.checkpoint import store as checkpoints
 from paddlevit_dist.errors import UserError
 
-
 PLAIN = {"scaler": {}, "best": None, "global_batch_size": 8}
 
 

@@ -33,6 +33,7 @@ _ADVICE_BY_NAME = {
     "ETIMEDOUT": "the network file system does not answer: mount it again",
     "EHOSTDOWN": "the network file system does not answer: mount it again",
     "ENOENT": "the folder was removed: create it, or choose another folder",
+    "EEXIST": "a file stands where a folder is expected: rename it, or choose another folder",
     "ENOTDIR": "a file stands where a folder is expected: rename it, or choose another folder",
     "EISDIR": "a folder stands where a file is expected: rename it, or choose another folder",
     "ELOOP": "links lead round in a circle: remove them, or choose another folder",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Optional
 
+import numpy as np
 import paddle
 
 
@@ -20,3 +21,27 @@ def create_accumulators(optimizer: Any) -> None:
         optimizer.helper = paddle.base.layer_helper.LayerHelper(type(optimizer).__name__)
     for group in optimizer._param_groups:
         optimizer._create_accumulators(block, [p for p in group["params"] if not p.stop_gradient])
+
+
+def values_in_place(tensor: paddle.Tensor) -> Optional[np.ndarray]:
+    """The tensor's own memory as an array, read-only by agreement; None if it is on a device, or of a type or with a
+    numpy that cannot share it. ``tensor.numpy()`` is a copy in memory that the system has to find first."""
+    if not tensor.place.is_cpu_place() or tensor.dtype == paddle.bfloat16 or not hasattr(np, "from_dlpack"):
+        return None
+    try:
+        return np.from_dlpack(_Lent(tensor.detach()))
+    except (RuntimeError, TypeError, ValueError, BufferError):
+        return None
+
+
+class _Lent:
+    """A tensor of any version for ``numpy.from_dlpack``."""
+
+    def __init__(self, tensor: paddle.Tensor) -> None:
+        self._tensor = tensor
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return paddle.utils.dlpack.to_dlpack(self._tensor)
+
+    def __dlpack_device__(self) -> Any:
+        return 1, 0  # the host's memory

@@ -157,6 +157,8 @@ _RUN = (
     Key("SAVE_FREQ", 10, "int", "epochs between checkpoints that are kept", AT_LEAST_1),
     Key("SAVE_EVERY_UPDATES", 0, "int", "updates between mid-epoch checkpoints; 0: none", AT_LEAST_0),
     Key("SAVE_EVERY_MINUTES", 30.0, "float", "minutes without a checkpoint until one is saved; 0: none", AT_LEAST_0),
+    Key("SAVE_IN_BACKGROUND", True, "bool", "go on training while a copy of the state is written; False saves memory"),
+    Key("KEEP_EPOCHS", 1, "int", "how many of the newest checkpoints of epochs are kept in any case", AT_LEAST_1),
     Key("KEEP_UPDATES", 2, "int", "how many of the newest mid-epoch checkpoints are kept", AT_LEAST_1),
     optional(
         "STOP_AFTER_SECONDS", "float", "save and stop, with exit code 75, this long after the command's start", ABOVE_0
@@ -306,7 +308,8 @@ TABLE = Table(
     training=(
         "TRAIN.",
         "MODEL.MINIMUM_LOADED",
-        *("SAVE_FREQ", "SAVE_EVERY_UPDATES", "SAVE_EVERY_MINUTES", "KEEP_UPDATES", "STOP_AFTER_SECONDS"),
+        *("SAVE_FREQ", "SAVE_EVERY_UPDATES", "SAVE_EVERY_MINUTES", "SAVE_IN_BACKGROUND", "KEEP_EPOCHS", "KEEP_UPDATES"),
+        "STOP_AFTER_SECONDS",
         *("VALIDATE_FREQ", "REPORT_FREQ"),
         *("AMP", "AMP_DTYPE", "AMP_LEVEL"),
     ),

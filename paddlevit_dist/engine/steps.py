@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
@@ -194,23 +193,6 @@ def step_seed(seed: int, update: int, rank_number: int, micro: int) -> int:
         state = (state ^ (state >> 27)) * 0x94D049BB133111EB & mask
         state ^= state >> 31
     return state >> 33
-
-
-def weights_digest(model: paddle.nn.Layer) -> str:
-    """A hash of all parameters and buffers, to compare ranks by."""
-    digest = hashlib.blake2b(digest_size=16)
-    for name, tensor in sorted(model.state_dict().items()):
-        digest.update(name.encode())
-        digest.update(tensor.numpy().tobytes())
-    return digest.hexdigest()
-
-
-def not_finite(model: paddle.nn.Layer) -> Optional[str]:
-    """The first parameter or buffer that is not finite everywhere, or None."""
-    for name, tensor in model.state_dict().items():
-        if not bool(np.isfinite(tensor.numpy()).all()):
-            return name
-    return None
 
 
 @paddle.no_grad()

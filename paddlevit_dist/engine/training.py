@@ -143,7 +143,14 @@ class Training:
         config = self.config
         return Checkpointer(
             Path(config.SAVE) / "checkpoints",
-            Saving(config.SAVE_EVERY_UPDATES, config.SAVE_EVERY_MINUTES, config.KEEP_UPDATES, self._keeps),
+            Saving(
+                config.SAVE_EVERY_UPDATES,
+                config.SAVE_EVERY_MINUTES,
+                config.KEEP_UPDATES,
+                self._keeps,
+                config.KEEP_EPOCHS,
+                config.SAVE_IN_BACKGROUND,
+            ),
             lambda: about.describe(config, self.task, datasets),
             self.record.say,
             model=self.model,
@@ -175,6 +182,8 @@ class Training:
             return self._run()
         except LeftEarly:
             self._stop()
+        finally:
+            self.checkpointer.settle()  # whatever ends the training, what it is writing is not lost
 
     def _run(self) -> Dict[str, float]:
         first, consumed = self.sampler.epoch, self.sampler.consumed
@@ -202,6 +211,8 @@ class Training:
                 self._stop()
             if is_evaluated:
                 values, line = self._evaluate_epoch(epoch)
+        self.heartbeat.at("writing the last checkpoint")
+        self.checkpointer.finish()
         if values:
             self.record.say(line)
         return values
@@ -335,7 +346,7 @@ class Training:
         """
         if self.schedule.update != self._update_saved:
             self._save_update(evaluation_due=False)
-        barrier()
+        self.checkpointer.finish()
         last = self.checkpointer.folder / "last"
         if last.exists():
             what = "saved" if self.schedule.update > self.start.position["update"] else "nothing new since"

@@ -25,7 +25,7 @@ from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 from .. import printing
 from ..errors import UserError, WorkerFailure
-from . import failures
+from . import failures, secret
 from .devices import ProcessPlan
 
 _GRACE_SECONDS = 3.0  # lets the other ranks end on their own, so that the root cause can be told from its echoes
@@ -88,7 +88,7 @@ def _start(worker: Callable[..., None], arguments: Tuple[Any, ...], plan: Proces
     try:
         context = dist.spawn(
             _worker_entry,
-            args=(worker, arguments, str(folder), os.getpid(), plan.uses_gpu),
+            args=(worker, arguments, str(folder), os.getpid(), plan.uses_gpu, secret.for_workers()),
             nprocs=plan.processes,
             join=False,
             backend="nccl" if plan.uses_gpu else "gloo",
@@ -109,7 +109,7 @@ def _prepare_rendezvous() -> None:
 
 
 def _worker_entry(
-    worker: Callable[..., None], arguments: Tuple[Any, ...], folder: str, parent: int, uses_gpu: bool
+    worker: Callable[..., None], arguments: Tuple[Any, ...], folder: str, parent: int, uses_gpu: bool, of_run: bytes
 ) -> None:
     """What a spawned process runs: join the group, work, record how it ended."""
     printing.never_fail()
@@ -117,6 +117,7 @@ def _worker_entry(
     die_with_parent(parent)
     rank = int(os.environ["PADDLE_TRAINER_ID"])
     failures.keep_records(Path(folder), rank)
+    secret.use(of_run)
     if sys.platform == "linux":
         # For the loader processes: spawned ones would re-import everything, taking seconds in every evaluation.
         multiprocessing.set_start_method("fork", force=True)

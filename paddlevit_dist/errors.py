@@ -42,19 +42,22 @@ def run_and_report(function: Callable[[], None]) -> int:
     be installed for the calling interpreter.
     """
     printing.never_fail()
+    sys.excepthook = printing.show_uncaught
     try:
         function()
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {printing.one_line(error)}", file=sys.stderr)
         return error.exit_code
     except WorkerFailure as error:
-        print(f"{error.traceback}error: {error}", file=sys.stderr)
+        first, _, rest = str(error).partition("\n")  # such as the traceback in another process, or Paddle's own
+        details = error.traceback + (f"{rest}\n" if rest else "")
+        print(f"{printing.block(details)}error: {printing.one_line(first)}", file=sys.stderr)
         return error.exit_code
     except ModuleNotFoundError as error:
         advice = environment.go_on_beside(error)
         if advice is None:
             raise
-        print(f"error: {advice}", file=sys.stderr)
+        print(f"error: {printing.one_line(advice)}", file=sys.stderr)
         return UserError.exit_code
     except KeyboardInterrupt:
         print("interrupted: the same command with -resume=auto continues from the last checkpoint", file=sys.stderr)

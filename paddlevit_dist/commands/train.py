@@ -7,6 +7,7 @@ import time
 from typing import Any, Dict, List
 
 from .. import config as configuration
+from ..printing import one_line
 
 
 def run(arguments: List[str]) -> None:
@@ -67,4 +68,4 @@ def _show(run: Any, plan: Any) -> None:
     rates = describe_rates(run.values, plan.total_processes)
     print(textwrap.fill(rates, configuration.COLUMNS, subsequent_indent="  ", break_on_hyphens=False))
     for notice in [*run.notices, *plan.notices, *task.notices, *problems]:
-        print(notice)
+        print(one_line(notice))

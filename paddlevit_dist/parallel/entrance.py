@@ -37,9 +37,17 @@ def enter(rank: int, size: int) -> None:
 
     Raises:
         UserError: ranks have different secrets, or some did not come in time.
+        ConnectionError: the store cannot be served, or breaks off.
     """
-    store, port = _open_store(rank), _master()[1]
-    addresses = meet(store, rank, size, _JOIN_SECONDS)
+    host, port = _master()
+    try:
+        addresses = meet(_open_store(rank), rank, size, _JOIN_SECONDS)
+    except (RuntimeError, ValueError, OSError) as error:  # Paddle's, whose first line says what happened
+        reason = str(error).strip().split("\n")[0]
+        raise ConnectionError(
+            f"rank {rank} cannot join the group at {host}:{port}: {reason}; does another program use this port, or "
+            "send to it?"
+        ) from error
     if rank == 0:
         close_door(port, addresses)
 

@@ -8,6 +8,7 @@ from typing import Any, Dict, List
 
 from .. import config as configuration
 from .. import signals
+from ..printing import one_line
 
 
 def run(arguments: List[str]) -> None:
@@ -70,4 +71,4 @@ def _show(run: Any, plan: Any) -> None:
     rates = describe_rates(run.values, plan.total_processes)
     print(textwrap.fill(rates, configuration.COLUMNS, subsequent_indent="  ", break_on_hyphens=False))
     for notice in [*run.notices, *plan.notices, *task.notices, *problems]:
-        print(notice)
+        print(one_line(notice))

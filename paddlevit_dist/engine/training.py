@@ -22,7 +22,6 @@ from ..observe.record import RunRecord
 from ..parallel import (
     LeftEarly,
     Stops,
-    barrier,
     broadcast_statistics,
     data_parallel,
     is_main,

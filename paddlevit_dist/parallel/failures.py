@@ -11,6 +11,7 @@ import traceback
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
 
+from .. import printing
 from ..errors import Stopped, UserError
 from ..files import atomic_file
 from ..signals import Interrupted
@@ -42,7 +43,7 @@ def end_process(message: str) -> None:
         _write(*_own_records, {"kind": EXCEPTION, "message": message})
         wait_for_parent()
     else:
-        print(f"error: {message}", file=sys.stderr, flush=True)
+        print(f"error: {printing.one_line(message)}", file=sys.stderr, flush=True)
     os._exit(1)
 
 

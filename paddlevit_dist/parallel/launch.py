@@ -27,7 +27,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from .. import printing, signals
 from ..errors import Stopped, UserError, WorkerFailure
-from . import failures
+from . import failures, secret
 from .devices import ProcessPlan
 
 _GRACE_SECONDS = 3.0  # lets the other ranks end on their own, so that the root cause can be told from its echoes
@@ -101,7 +101,7 @@ def _start(worker: Callable[..., None], arguments: Tuple[Any, ...], plan: Proces
             signals.hold()
             context = dist.spawn(
                 _worker_entry,
-                args=(worker, arguments, str(folder), os.getpid(), plan.uses_gpu),
+                args=(worker, arguments, str(folder), os.getpid(), plan.uses_gpu, secret.for_workers()),
                 nprocs=plan.processes,
                 join=False,
                 backend="nccl" if plan.uses_gpu else "gloo",
@@ -121,7 +121,7 @@ def _prepare_rendezvous() -> None:
 
 
 def _worker_entry(
-    worker: Callable[..., None], arguments: Tuple[Any, ...], folder: str, parent: int, uses_gpu: bool
+    worker: Callable[..., None], arguments: Tuple[Any, ...], folder: str, parent: int, uses_gpu: bool, of_run: bytes
 ) -> None:
     """What a spawned process runs: join the group, work, record how it ended."""
     printing.never_fail()
@@ -130,6 +130,7 @@ def _worker_entry(
     rank = int(os.environ["PADDLE_TRAINER_ID"])
     failures.keep_records(Path(folder), rank)
     signals.work_for(parent, rank > 0, functools.partial(_leave, Path(folder), rank))
+    secret.use(of_run)
     if sys.platform == "linux":
         # For the loader processes: spawned ones would re-import everything, taking seconds in every evaluation.
         multiprocessing.set_start_method("fork", force=True)

@@ -15,6 +15,7 @@ from ..checkpoint.weights import read_state
 from ..errors import UserError
 from ..loading.sampler import TrainingSampler
 from ..parallel import Agreement, all_gather, broadcast_object, is_main
+from .finite import SkippedUpdates
 from .model_ema import ModelEma
 from .optimizer import OptimizerState
 from .precision import Precision
@@ -69,6 +70,7 @@ class Checkpointer:
         scaler: Precision,
         schedule: Schedule,
         sampler: TrainingSampler,
+        skipped: SkippedUpdates,
     ) -> None:
         self.folder = folder
         self.saving = saving
@@ -80,6 +82,7 @@ class Checkpointer:
         self.scaler = scaler
         self.schedule = schedule
         self.sampler = sampler
+        self.skipped = skipped
         self.best: Optional[Dict[str, Any]] = None
         self._agreement = Agreement()
         self._saved_at = time.monotonic()
@@ -103,6 +106,8 @@ class Checkpointer:
                 f"-resume={directory}: {error}; use the TRAIN.OPTIMIZER it was saved with, or -pretrained"
             ) from error
         self.scaler.load_state_dict(state.extra["scaler"])
+        if "skipped_updates" in state.extra:  # not in checkpoints from before they were counted
+            self.skipped.load_state_dict(state.extra["skipped_updates"])
         self._load_ema(directory)
         self.begin_after(**{name: state.position[name] for name in ("epoch", "consumed")})
         self.best = state.extra["best"]
@@ -191,6 +196,7 @@ class Checkpointer:
         extra = {
             "scaler": self.scaler.state_dict(),
             "best": self.best,
+            "skipped_updates": self.skipped.state_dict(),
             "evaluation_due": evaluation_due,
             "global_batch_size": self.sampler.global_batch_size,
             "seed": self.sampler.seed,

@@ -9,6 +9,7 @@ from typing import Any, Dict, List
 from .. import config as configuration
 from .. import signals
 from ..printing import one_line
+from . import replay
 
 
 def run(arguments: List[str]) -> None:
@@ -20,6 +21,9 @@ def run(arguments: List[str]) -> None:
     from ..parallel import tuning
 
     tuning.restart_with_environment(run.values.NGPUS, run.values.CPU_TUNING)
+    if run.values.REPLAY and not run.show:
+        replay.run(run)
+        return
 
     from ..contracts.task import make_task
     from ..engine.schedule import with_fitting_warmup

@@ -195,7 +195,8 @@ class Training:
         try:
             for group in accumulation_groups(batches, self.config.TRAIN.ACCUM_ITER, updates):
                 if pace.updates == 0:
-                    barrier()  # a slow first batch is waited for here: gloo gives up after 30 s inside a step
+                    barrier()  # the first batch takes longest
+                    self.heartbeat.at(f"in epoch {epoch}, {made} of {self.updates_per_epoch} updates done")
                 step = Step(epoch, self.schedule.update, self.schedule.total_updates)
                 learning_rate = self.schedule.learning_rate
                 for terms in self.updater(group, step, learning_rate):

@@ -46,7 +46,8 @@ def run(arguments: List[str]) -> None:
     run = with_fitting_warmup(run, plan.total_processes, datasets)
     began = time.time()
     try:
-        launch_workers(worker, (run.values, task, datasets, [*run.notices, *plan.notices]), plan)
+        arguments = (run.values, task, datasets, [*run.notices, *plan.notices])
+        launch_workers(worker, arguments, plan, watchdog_seconds=run.values.WATCHDOG_SECONDS)
     except BaseException as error:
         if plan.is_main:
             note_end(folder, began, error, is_training=not run.values.EVAL)

@@ -204,6 +204,14 @@ _RUN = (
     ),
     Key("TO_STATIC", False, "bool", "compile the model's passes with paddle.jit.to_static, in training and evaluation"),
     Key("NGPUS", -1, "int", "devices (without a GPU: processes); -1: all visible ones", Range(low=1, also=(-1,))),
+    Key(
+        "WATCHDOG_SECONDS",
+        300.0,
+        "float",
+        "several processes: one that makes no progress for this long, other than waiting for the others or for data, "
+        "ends the run",
+        ABOVE_0,
+    ),
     Key("CPU_TUNING", True, "bool", "set the environment that makes MKL and malloc fast on this processor"),
 )
 

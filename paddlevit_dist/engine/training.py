@@ -235,6 +235,8 @@ class Training:
         try:
             for group in self._groups(batches, updates):
                 self.stops.look(self.schedule.update)
+                if pace.updates == 0:
+                    self.heartbeat.at(f"in epoch {epoch}, {made} of {self.updates_per_epoch} updates done")
                 step = Step(epoch, self.schedule.update, self.schedule.total_updates)
                 learning_rate = self.schedule.learning_rate
                 for terms in self.updater(group, step, learning_rate):

@@ -125,6 +125,7 @@ PROMISED = {
     "KEEP_UPDATES": 2,
     "VALIDATE_FREQ": 1,
     "REPORT_FREQ": 20,
+    "WATCHDOG_SECONDS": 300,
     "SEED": 0,
     "EVAL": False,
     "REPLAY": None,

@@ -7,9 +7,9 @@ travels inside a batch as data, and a watchdog watches for workers that stay sil
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import gc
+import multiprocessing.util
 import os
 import pickle
 import signal
@@ -248,12 +248,15 @@ def _unchanged_child_handler() -> Iterator[None]:
 _unfinished: "weakref.WeakSet[Any]" = weakref.WeakSet()
 
 
-@atexit.register
 def _end_loader_processes() -> None:
     """What still runs at the end of this process ends with it: Python would ask with SIGTERM, and wait for ever."""
     for batches in list(_unfinished):
         for worker in _workers_of(batches):
             worker.kill()
+
+
+# Before Python joins its children, in the main process and in workers alike: ``atexit`` would come after that in these.
+multiprocessing.util.Finalize(None, _end_loader_processes, exitpriority=100)
 
 
 def _abandon(batches: Any) -> None:
@@ -327,7 +330,10 @@ class _Watchdog:
         return self.has_left and isinstance(error, Exception)  # whatever the end of the wait looked like to Paddle
 
     def stop(self) -> None:
+        """End the watch. Nothing here keeps the loader alive any more: its end has to come in the caller's thread."""
         self._stopped.set()
+        self._thread.join()
+        self._batches, self._workers = None, ()
 
     def _watch(self) -> None:
         while not self._stopped.wait(min(1.0, self._seconds / 4)):

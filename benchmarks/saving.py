@@ -50,7 +50,7 @@ _RECIPE = "configs/vit_base_patch32_224.yaml"
 _SMALL = "MODEL.EMBED_DIM 384 MODEL.NUM_HEADS 6".split()  # of ViT-S/32: few sums for many weights
 CASES = {
     "vit_s_1": Case(_SMALL, processes=1, after=12, rounds=5, timeout_seconds=900),
-    "vit_s_2": Case(_SMALL, processes=2, after=12, rounds=5, timeout_seconds=1200),
+    "vit_s_2": Case(_SMALL, processes=2, after=12, rounds=5, timeout_seconds=1500),
 }
 
 

@@ -27,12 +27,15 @@ def create_accumulators(optimizer: Any) -> None:
 def values_in_place(tensor: paddle.Tensor) -> Optional[np.ndarray]:
     """The tensor's own memory as an array, read-only by agreement; None if it is on a device, or of a type or with a
     numpy that cannot share it. ``tensor.numpy()`` is a copy in memory that the system has to find first."""
-    if not tensor.place.is_cpu_place() or tensor.dtype == paddle.bfloat16 or not hasattr(np, "from_dlpack"):
+    # 2.6 would hand over a transposed tensor as if it were not.
+    is_plain = tensor.place.is_cpu_place() and tensor.is_contiguous() and tensor.dtype != paddle.bfloat16
+    if not is_plain or not hasattr(np, "from_dlpack"):  # numpy has it from 1.23 on
         return None
     try:
-        return np.from_dlpack(_Lent(tensor.detach()))
+        values = np.from_dlpack(_Lent(tensor.detach()))
     except (RuntimeError, TypeError, ValueError, BufferError):
         return None
+    return values if values.shape == tuple(tensor.shape) else None
 
 
 class _Lent:

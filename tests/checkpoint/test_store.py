@@ -105,6 +105,16 @@ def test_pruning_keeps_linked_and_wanted_checkpoints(tmp_path, model):
     ]
 
 
+def test_pruning_removes_nothing_where_no_good_one_would_be_left(tmp_path, model):
+    paths = [save(tmp_path, epoch, model) for epoch in (1, 2, 3)]
+    checkpoints.link(tmp_path, "last", paths[2])
+    damage(paths[2] / "model.pdparams", "changed")
+    checkpoints.prune(tmp_path, lambda epoch: False, update=30, keep_updates=2)
+    assert checkpoints.newest_good(tmp_path, lambda line: None) == paths[1]
+    checkpoints.prune(tmp_path, lambda epoch: False, update=30, keep_updates=2, keep_epochs=2)
+    assert sorted(os.listdir(tmp_path)) == ["epoch_0002", "epoch_0003", "last"]
+
+
 def test_pruning_keeps_the_newest_updates_of_the_present_life(tmp_path, model):
     """What a run has left behind that was begun again at an earlier place counts for nothing."""
     for update in (13, 17, 21, 25, 99):

@@ -269,3 +269,34 @@ def test_json_of_strangers_is_one_line_whatever_is_in_it(tmp_path, text, reason)
         file.write_text(text)
         assert reason in told(reader.read, source)
         file.write_text(before)
+
+
+def test_honest_headers_of_every_form_are_still_read(tmp_path):
+    import SimpleITK
+
+    blank = np.zeros((64, 128, 128), np.int16)  # nothing compresses better
+    for name in ("a.mha", "a.nrrd", "a.mhd", "a.nhdr"):
+        SimpleITK.WriteImage(SimpleITK.GetImageFromArray(blank), str(tmp_path / name), True)
+        assert np.array_equal(read_volume(tmp_path / name)[0], blank)
+    np.savez_compressed(tmp_path / "a.npz", volume=blank)
+    assert np.array_equal(read_volume(tmp_path / "a.npz")[0], blank)
+    assert np.array_equal(read_volume(write_volume(tmp_path / "a.nii.gz", blank))[0], blank)
+
+    planes = [f"plane{number:02d}.raw" for number in range(3)]
+    for name, plane in zip(planes, SMALL):
+        (tmp_path / name).write_bytes(plane.tobytes())
+    meta = write_volume(tmp_path / "b.mhd", SMALL)
+    nrrd = write_volume(tmp_path / "b.nhdr", SMALL)
+    (tmp_path / "b.raw").unlink()
+    for header, before, forms in (
+        (meta, "ElementDataFile = b.raw", ("ElementDataFile = plane%02d.raw 0 2 1", "ElementDataFile = LIST\n{}")),
+        (nrrd, "data file: b.raw", ("data file: plane%02d.raw 0 2 1", "data file: LIST\n{}")),
+    ):
+        text = header.read_text()
+        for form in forms:
+            header.write_text(text.replace(before, form.format("\n".join(planes))))
+            assert np.array_equal(read_volume(header)[0], SMALL), form
+    numbers = " ".join(map(str, SMALL.reshape(-1)))
+    head = "NRRD0004\ntype: short\ndimension: 3\nsizes: 5 4 3\nencoding: ascii\nspacings: 1 1 1\n\n"
+    (tmp_path / "c.nrrd").write_text(f"{head}{numbers}\n")
+    assert np.array_equal(read_volume(tmp_path / "c.nrrd")[0], SMALL)

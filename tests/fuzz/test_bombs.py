@@ -182,6 +182,18 @@ def test_headers_name_only_files_beside_them(tmp_path, name, line, value):
     assert "only one beside the header is read" in told(read_volume, attached)
 
 
+def test_a_decoy_before_the_name_of_the_file_helps_nobody(tmp_path):
+    header = write_volume(tmp_path / "case.mha", SMALL)
+    whole = header.read_bytes()
+    for decoy in (b"Comment = ElementDataFile = LOCAL\n", b"Comment = ElementDataFile\n"):
+        head = whole[: whole.index(b"ElementDataFile")].replace(b"NDims = 3\n", b"NDims = 3\n" + decoy)
+        header.write_bytes(head + b"ElementDataFile = /etc/hostname\n")
+        assert "only one beside the header is read" in told(read_volume, header)
+    nrrd = write_volume(tmp_path / "case.nhdr", SMALL)
+    nrrd.write_text(nrrd.read_text() + "content: head/neck\n")  # a line of its own, no name of a file
+    assert np.array_equal(read_volume(nrrd)[0], SMALL)
+
+
 def test_a_pipe_in_place_of_voxels_is_not_waited_for(tmp_path):
     header = write_volume(tmp_path / "case.mhd", SMALL)
     (tmp_path / "case.raw").unlink()

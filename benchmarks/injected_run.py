@@ -8,7 +8,6 @@ the fault is in place before the work begins.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import sys
@@ -88,10 +87,10 @@ def _inject_into_workers() -> None:
         if is_meant:
             inject(phase, way, marker)
 
-    setattr(world, "join_group", join_with_fault)
+    world.join_group = join_with_fault
 
 
-if VARIABLE in os.environ and multiprocessing.parent_process() is not None:
+if VARIABLE in os.environ and __name__ == "__mp_main__":  # what a spawned worker calls this file
     _inject_into_workers()
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ class Stranger:
         self.held: List[socket.socket] = []
 
     def wait_for_port(self, seconds: float) -> Optional[int]:
-        """The first port on which a process of the run listens on the network; None if it ends without one."""
+        """The port of the store, which is the first one of the run's; None if the run ends without one."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and Path("/proc", str(self.session)).exists():
             ports = self.ports()
@@ -36,7 +36,7 @@ class Stranger:
         return None
 
     def ports(self) -> List[int]:
-        """Ports on which processes of the run listen."""
+        """Ports on which processes of the run listen, in the order in which they were opened."""
         sockets = set()
         for process in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
@@ -51,8 +51,8 @@ class Stranger:
                 for line in Path(table).read_text().splitlines()[1:]:
                     fields = line.split()
                     if fields[3] == _LISTENING and f"socket:[{fields[9]}]" in sockets:
-                        found.append(int(fields[1].rpartition(":")[2], 16))
-        return sorted(set(found))
+                        found.append((int(fields[9]), int(fields[1].rpartition(":")[2], 16)))
+        return [port for _, port in sorted(found)]  # the kernel numbers sockets as they are made
 
     def send(self, port: int, content: bytes, connections: int = 1, hold: bool = True) -> str:
         """Send the same to the port on some connections, which stay open if ``hold``; returns what came of it."""

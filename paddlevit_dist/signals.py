@@ -214,6 +214,7 @@ def installed() -> Iterator[None]:
     try:
         yield
     finally:
+        signal.set_wakeup_fd(-1)
         for number, handler in before.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
         _state.__init__()  # type: ignore[misc]

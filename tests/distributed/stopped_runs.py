@@ -50,14 +50,12 @@ def train(output: str, arguments: list, signals_at: dict) -> None:
     small_runs.build(output, *ORDERLY, *arguments, train_size=160, task_class=acting(act)).train()
 
 
-def evaluate(output: str, arguments: list, stops: bool) -> None:
+def evaluate(output: str, arguments: list) -> None:
     """Rank 1 is asked to stop after its first batch of an evaluation; each rank leaves a line for each batch."""
 
     def act() -> None:
         with open(f"{output}.batches", "a", encoding="utf-8") as file:
             file.write(f"{paddlevit_dist.rank()}\n")
-        if not stops:
-            return
         if paddlevit_dist.rank() == 1:
             os.kill(os.getpid(), signal.SIGTERM)
         wait_until(signals.asked)  # by now both are, for the parent has passed it on

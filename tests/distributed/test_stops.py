@@ -46,14 +46,20 @@ def updates(output: Path) -> list:
     return [(line["update"], line["loss"]) for line in lines]
 
 
-def test_one_rank_is_asked_and_the_run_goes_on_with_other_numbers_of_processes(tmp_path):
-    """Two processes, one with accumulation, two again: the same samples in the same order as one without a stop."""
+def test_one_rank_is_asked_to_save_and_to_stop_and_all_do_at_the_same_update(tmp_path):
+    asked = {1: (1, signal.SIGUSR1), 3: (1, signal.SIGTERM)}
+    assert saved_by(train(tmp_path, 2, "-batch_size=16", signals_at=asked)) == "update_00000004"
+    saved = {path.name for path in (tmp_path / "checkpoints").glob("[eu]*")}
+    assert saved == {"update_00000002", "update_00000004"}
+
+
+@pytest.mark.long
+def test_two_processes_then_one_with_accumulation_then_two_equal_one_that_was_not_stopped(tmp_path):
+    """The same samples in the same order: neither losses nor weights differ by more than rounding."""
     succeeded(train(tmp_path / "straight", 1, "-batch_size=32"))
     output = tmp_path / "stopped"
-    asked = {1: (1, signal.SIGUSR1), 3: (1, signal.SIGTERM)}
-    assert saved_by(train(output, 2, "-batch_size=16", signals_at=asked)) == "update_00000004"
-    saved = {path.name for path in (output / "checkpoints").glob("[eu]*")}
-    assert saved == {"update_00000002", "update_00000004"}
+    asked = {3: (1, signal.SIGHUP)}
+    assert saved_by(train(output, 2, "-batch_size=16", signals_at=asked), "SIGHUP") == "update_00000004"
     again = ["-resume=auto", "-accum_iter=2", "-batch_size=16"]
     assert saved_by(train(output, 1, *again, signals_at={7: (0, signal.SIGINT)}), "SIGINT") == "update_00000007"
     succeeded(train(output, 2, "-resume=auto", "-batch_size=16"))
@@ -64,20 +70,17 @@ def test_one_rank_is_asked_and_the_run_goes_on_with_other_numbers_of_processes(t
         np.testing.assert_allclose(found[name], expected[name], atol=2e-5, err_msg=name)
 
 
-def test_all_ranks_leave_an_evaluation_and_a_resume_repeats_it(tmp_path):
+def test_all_ranks_leave_an_evaluation_when_one_is_asked(tmp_path):
     output = tmp_path / "run"
     target, arguments = "distributed.stopped_runs:evaluate", ["-epochs=1", "-batch_size=16"]
-    ended = run_workers(target, str(output), arguments, True, timeout=120)
+    ended = run_workers(target, str(output), arguments, timeout=120)
     assert saved_by(ended) == "epoch_0001"
     batches = Path(f"{output}.batches").read_text().split()
     assert batches.count("0") == batches.count("1") == 1  # of five
     assert "evaluation" not in [line["kind"] for line in events(output)]
-    again = ["-epochs=1", "-batch_size=32", "-resume=auto"]
-    succeeded(run_workers(target, str(output), again, False, processes=1, timeout=120))
-    assert [line["kind"] for line in events(output)][-1] == "evaluation"
 
 
-@pytest.mark.parametrize("processes", [pytest.param(1, marks=pytest.mark.long), 2])
+@pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_a_second_interrupt_ends_everything_at_once(tmp_path, processes):
     output = tmp_path / "run"
     target = "distributed.stopped_runs:interrupt_twice"
@@ -141,17 +144,15 @@ def test_what_was_ignored_at_the_start_stays_ignored():
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("processes", [1, 2])
-def test_ctrl_c_at_any_moment_of_a_start_ends_with_one_line(tmp_path, processes):
-    for number in range(6):
-        output = tmp_path / f"run{number}"
-        arguments = [word for word in DIGITS if word != "-epochs=1"] + ["-epochs=500", f"-output={output}"]
-        process = start_command([sys.executable, str(MAIN), *arguments, f"-ngpus={processes}"])
-        wait_for_cpu_seconds(process.pid, 0.15 + 0.3 * number)
-        os.killpg(process.pid, signal.SIGINT)
-        _, err = process.communicate(timeout=60)
-        assert process.returncode == STOPPED and len(err.splitlines()) == 1, err
-        assert err.startswith("stopped: asked to stop (SIGINT)") and left_behind(process.pid) == []
+@pytest.mark.parametrize("processes, cpu_seconds", [(1, 0.1), (1, 0.5), (1, 1.0), (2, 0.5), (2, 1.4)])
+def test_ctrl_c_in_a_start_ends_with_one_line(tmp_path, processes, cpu_seconds):
+    arguments = [word for word in DIGITS if word != "-epochs=1"] + ["-epochs=500", f"-output={tmp_path / 'run'}"]
+    process = start_command([sys.executable, str(MAIN), *arguments, f"-ngpus={processes}"])
+    wait_for_cpu_seconds(process.pid, cpu_seconds)
+    os.killpg(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == STOPPED and len(err.splitlines()) == 1, err
+    assert err.startswith("stopped: asked to stop (SIGINT)") and left_behind(process.pid) == []
 
 
 def wait_for_cpu_seconds(pid: int, seconds: float) -> None:
@@ -200,6 +201,6 @@ def test_one_of_two_nodes_is_asked_and_both_ranks_save_and_stop(tmp_path):
     event = [json.loads(line) for line in metrics.read_text().splitlines()][-1]
     assert event["kind"] == "interruption" and event["reason"].startswith("asked to stop")
     name = event["saved"].partition(";")[0].rpartition("/")[2]
-    assert name.startswith("update_") and (output / "checkpoints" / name / "manifest.json").is_file()
+    assert (output / "checkpoints" / name).is_dir()
     logs = "".join(path.read_text(errors="replace") for path in tmp_path.glob("log*/**/workerlog.*"))
     assert logs.count(f"/{name}; the same command with -resume=auto continues from there") >= 2

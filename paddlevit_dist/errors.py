@@ -65,7 +65,7 @@ def run_and_report(function: Callable[[], None], trains: bool = False) -> int:
     try:
         try:
             signals.install()
-            function()
+            _call(function)
         finally:
             signals.note_only()
     except UserError as error:
@@ -74,12 +74,6 @@ def run_and_report(function: Callable[[], None], trains: bool = False) -> int:
     except WorkerFailure as error:
         print(f"{error.traceback}error: {error}", file=sys.stderr)
         return error.exit_code
-    except ModuleNotFoundError as error:
-        advice = environment.go_on_beside(error)
-        if advice is None:
-            raise
-        print(f"error: {advice}", file=sys.stderr)
-        return UserError.exit_code
     except Stopped as stop:
         print(f"stopped: {stop}", file=sys.stderr)
         return stop.exit_code
@@ -88,3 +82,13 @@ def run_and_report(function: Callable[[], None], trains: bool = False) -> int:
         print(signals.describe(signals.exit_code(error) - 128, starting), file=sys.stderr)
         return signals.STOPPED if starting else signals.exit_code(error)
     return 0
+
+
+def _call(function: Callable[[], None]) -> None:
+    try:
+        function()
+    except ModuleNotFoundError as error:
+        advice = environment.go_on_beside(error)
+        if advice is None:
+            raise
+        raise UserError(advice) from error

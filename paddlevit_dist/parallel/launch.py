@@ -35,7 +35,6 @@ from .watchdog import Watchdog, answer_with_stacks
 _GRACE_SECONDS = 3.0  # lets the other ranks end on their own, so that the root cause can be told from its echoes
 _TERMINATE_SECONDS = 5.0
 _STOP_SECONDS = 1800.0  # for the update at hand and a save of the largest models; a watchdog ends what stands still
-_LEAVE_SECONDS = 10.0  # for commands that save nothing
 _PR_SET_PDEATHSIG = 1
 
 
@@ -236,8 +235,6 @@ class _Requests:
             for process in self._processes:
                 process.terminate()
         waited = time.monotonic() - self._asked_at
-        if not signals.is_training() and waited > _LEAVE_SECONDS:
-            raise signals.Interrupted(number)
         if waited > _STOP_SECONDS:
             raise WorkerFailure(0, f"asked to stop, but still at work {_STOP_SECONDS:g} s later")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import multiprocessing.util
 import os
 import pickle
 import signal
@@ -16,14 +17,16 @@ import sys
 import threading
 import time
 import traceback
+import weakref
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
 
 import numpy as np
 import paddle
 
+from .. import signals
 from ..contracts.sample_checks import BadSample
 from ..errors import UserError
-from ..parallel import rank, tuning, world_size
+from ..parallel import LeftEarly, places, rank, tuning, world_size
 from ..parallel.failures import end_process
 from ..parallel.launch import die_with_parent
 from ..parallel.semaphores import require_semaphores
@@ -33,7 +36,7 @@ from .shared_arrays import new_prefix, remove_leftovers, require_room, share
 _FAILURE = "__failure__"
 _LARGE_BYTES = 32 << 20  # for batches whose creation leaves much unused memory behind: scenes and volumes, not images
 _SEMAPHORES, _SEMAPHORES_PER_WORKER = 8, 3  # of the queues and events that Paddle makes
-_SLOW_SECONDS = 20.0  # gloo ends a run that waits more than 30 for gradients
+_SLOW_SECONDS = 20.0
 
 
 class SampleFailure(RuntimeError):
@@ -148,6 +151,9 @@ class Loader:
         prefetch: batches that each of them has ready or in progress in advance.
         seed: of the run.
         timeout_seconds: give up when no batch arrives for this long.
+
+    Attributes:
+        may_leave: whether a wait for a batch ends with ``LeftEarly`` once the run is asked to stop.
     """
 
     def __init__(
@@ -166,6 +172,7 @@ class Loader:
         self.num_workers = num_workers
         self.prefetch = prefetch
         self.timeout_seconds = timeout_seconds
+        self.may_leave = True
         self.seconds_waited = 0.0  # for data, since it was last set to 0
         self._readings = _Readings(samples, seed, check)
         self._prefix = new_prefix() if num_workers else None
@@ -198,15 +205,19 @@ class Loader:
         if self.num_workers:
             needed = _SEMAPHORES + _SEMAPHORES_PER_WORKER * self.num_workers
             require_semaphores(needed, "the queues of the loader processes", "lower DATA.NUM_WORKERS")
-        with _unchanged_child_handler():
+        with signals.held(), _unchanged_child_handler():
             batches = iter(loader)
+        _unfinished.add(batches)
         is_first = True
-        watchdog = _Watchdog(getattr(batches, "_workers", []), self.timeout_seconds, len(batch_sampler))
+        watchdog = _Watchdog(batches, self.timeout_seconds, len(batch_sampler))
         try:
             while True:
                 started = time.perf_counter()
-                with watchdog:
+                watchdog.may_leave = self.may_leave
+                with places.at("waiting for a batch"), watchdog:
                     batch = _next(batches)
+                if watchdog.has_left:
+                    raise LeftEarly
                 self.seconds_waited += time.perf_counter() - started
                 if batch is None:
                     return
@@ -220,6 +231,8 @@ class Loader:
                 yield batch
         finally:
             watchdog.stop()
+            if signals.asked() is not None:
+                _abandon(batches)
             batches = None  # ends the loader processes that are left
             if self._prefix is not None:
                 remove_leftovers(self._prefix)
@@ -233,7 +246,7 @@ class _WorkerStart:
         # This process must not collect what it inherited: some of Paddle's objects, such as executors, wait
         # at their end for threads that a fork does not copy (observed: forever).
         gc.freeze()
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process handles Ctrl-C
+        signals.ignore_all()  # the main process handles them, and needs batches until it has come to an end
         die_with_parent(self.parent)
 
 
@@ -247,6 +260,36 @@ def _unchanged_child_handler() -> Iterator[None]:
     handler = signal.getsignal(signal.SIGCHLD)
     yield
     signal.signal(signal.SIGCHLD, handler or signal.SIG_DFL)
+
+
+_unfinished: "weakref.WeakSet[Any]" = weakref.WeakSet()
+
+
+def _end_loader_processes() -> None:
+    """What still runs at the end of this process ends with it: Python would ask with SIGTERM, and wait for ever."""
+    for batches in list(_unfinished):
+        for worker in _workers_of(batches):
+            worker.kill()
+
+
+# Before Python joins its children, in the main process and in workers alike: ``atexit`` would come after that in these.
+multiprocessing.util.Finalize(None, _end_loader_processes, exitpriority=100)
+
+
+def _abandon(batches: Any) -> None:
+    """End loader processes, and a wait for them in another thread, however long a sample may still take."""
+    batches._thread_done_event.set()
+    for worker in _workers_of(batches):
+        worker.kill()
+    queue = batches._blocking_queue
+    if queue is not None:
+        queue.close()
+    if not _workers_of(batches):
+        batches._thread = None  # a daemon, which nobody need wait for
+
+
+def _workers_of(batches: Any) -> Sequence[Any]:
+    return getattr(batches, "_workers", [])
 
 
 def _next(batches: Iterator[Any]) -> Optional[Dict[str, Any]]:
@@ -293,9 +336,12 @@ class _Watchdog:
     The waiting thread is inside Paddle's queue and cannot be interrupted, so a second thread watches the clock.
     """
 
-    def __init__(self, workers: Sequence[Any], seconds: float, batches: int) -> None:
-        self._workers, self._seconds = workers, seconds
-        self.batches_due = batches
+    def __init__(self, batches: Any, seconds: float, number: int) -> None:
+        self.batches_due = number
+        self.may_leave = True  # a wait ends early once the run is asked to stop
+        self.has_left = False  # one has; there are no more batches
+        self._batches, self._workers, self._seconds = batches, _workers_of(batches), seconds
+        self._lock = threading.Lock()
         self._deadline: Optional[float] = None
         self._is_slow_told = False
         self._stopped = threading.Event()
@@ -305,20 +351,31 @@ class _Watchdog:
     def __enter__(self) -> None:
         self._deadline = time.monotonic() + self._seconds
 
-    def __exit__(self, *_: Any) -> None:
-        self._deadline = None
+    def __exit__(self, _: Any, error: Any, __: Any) -> bool:
+        with self._lock:
+            self._deadline = None
+        return self.has_left and isinstance(error, Exception)  # whatever the end of the wait looked like to Paddle
 
     def stop(self) -> None:
+        """End the watch. Nothing here keeps the loader alive any more: its end has to come in the caller's thread."""
         self._stopped.set()
+        self._thread.join()
+        self._batches, self._workers = None, ()
 
     def _watch(self) -> None:
         while not self._stopped.wait(min(1.0, self._seconds / 4)):
             deadline = self._deadline
             if deadline is None:
                 continue
+            if self.may_leave and signals.asked() is not None:
+                self._leave()
+                if self.has_left:
+                    return
+                continue
             reason = _describe_dead(self._workers, self.batches_due > 0)
             if reason:
                 end_process(reason)
+            places.move()  # this watchdog has its own limit; the run's must only see that this process is alive
             self._tell_slow(deadline)
             if time.monotonic() > deadline:
                 states = ", ".join(f"{worker.pid} {_process_state(worker.pid)}" for worker in self._workers)
@@ -327,15 +384,21 @@ class _Watchdog:
                     f"loader processes: {states or 'none, a thread reads the data'}"
                 )
 
+    def _leave(self) -> None:
+        with self._lock:
+            if self._deadline is not None:
+                self.has_left = True
+                _abandon(self._batches)
+
     def _tell_slow(self, deadline: float) -> None:
-        """Say once that this rank keeps the others waiting, before their timeout hides the reason."""
+        """Say once that this rank keeps the others waiting."""
         waited = self._seconds - (deadline - time.monotonic())
         if self._is_slow_told or waited < _SLOW_SECONDS or world_size() == 1:
             return
         self._is_slow_told = True
         print(
-            f"note: rank {rank()} has been waiting for a batch for {waited:.0f} s; on CPUs the other ranks give up "
-            "after 30 s in an exchange of gradients (use faster storage, more DATA.NUM_WORKERS or smaller samples)",
+            f"note: rank {rank()} has been waiting for a batch for {waited:.0f} s, and the other ranks for this one "
+            "(use faster storage, more DATA.NUM_WORKERS or smaller samples)",
             file=sys.stderr,
             flush=True,
         )

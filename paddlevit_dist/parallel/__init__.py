@@ -14,11 +14,13 @@ _NAMES = {
     "barrier": "collectives",
     "BatchNorm": "batch_norm",
     "broadcast_statistics": "batch_norm",
+    "communicates_in_forward": "batch_norm",
     "running_statistics": "batch_norm",
     "convert_batch_norm": "batch_norm",
     "set_batch_norm_momentum": "batch_norm",
     "zero_of": "batch_norm",
     "broadcast_object": "collectives",
+    "meet": "collectives",
     "reduce_dict": "collectives",
     "data_parallel": "wrapping",
     "recompute_layers": "wrapping",
@@ -28,6 +30,8 @@ _NAMES = {
     "ProcessPlan": "devices",
     "is_main": "world",
     "rank": "world",
+    "LeftEarly": "stops",
+    "Stops": "stops",
     "world_size": "world",
 }
 __all__ = sorted(_NAMES)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 import os
 import re
 import zlib
@@ -13,6 +12,7 @@ from typing import Callable, List, NamedTuple, Optional, Tuple
 
 from ...errors import UserError
 from ...files import is_folder
+from ...text_files import read_json
 from .cifar import Cifar10, Cifar100, find_source
 from .class_folders import VAL_FOLDERS
 from .formats import hint_of, is_hidden, readable_suffixes, suffix_of
@@ -187,7 +187,7 @@ def _scenes(root: str, shown: str) -> Optional[Guess]:
     if not (os.path.isfile(os.path.join(root, "classes.txt")) and os.path.isdir(os.path.join(root, "scenes"))):
         return None
     try:
-        kind = json.loads(Path(root, "prepared.json").read_text(encoding="utf-8"))["kind"]
+        kind = read_json(Path(root, "prepared.json"))["kind"]
     except (OSError, ValueError, KeyError, TypeError):  # the dataset reports the damage
         kind = None
     return Guess(

@@ -63,7 +63,7 @@ def write_array(path: Path, array: np.ndarray) -> int:
         UserError: as ``checked_file``.
     """
     with checked_file(path) as out:
-        np.save(out, array, allow_pickle=False)  # type: ignore[arg-type]  # it only writes
+        np.save(out, array, allow_pickle=False)  # it only writes
         return out.checksum
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional
+import contextlib
+from typing import Any, Iterator, Optional
 
 import numpy as np
 import paddle
@@ -49,3 +50,19 @@ class _Lent:
 
     def __dlpack_device__(self) -> Any:
         return 1, 0  # the host's memory
+
+
+@contextlib.contextmanager
+def checked_operations() -> Iterator[None]:
+    """Inside the block, the first operation whose result is not finite raises a ``RuntimeError`` that names it.
+
+    This is what ``paddle.amp.debugging.enable_tensor_checker`` sets; its own ``TensorCheckerConfig`` ends the process
+    with a segmentation fault in 2.6, and draws a seed in 3.x.
+    """
+    names = ("FLAGS_check_nan_inf", "FLAGS_check_nan_inf_level")
+    before = paddle.get_flags(list(names))
+    paddle.set_flags(dict(zip(names, (True, 0))))
+    try:
+        yield
+    finally:
+        paddle.set_flags(before)

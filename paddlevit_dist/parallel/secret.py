@@ -149,10 +149,14 @@ class Signed:
         self._own: Any = b""
         self._next = 0
 
-    def signed(self, message: bytes) -> bytes:
-        """The message with its signature before it."""
-        self._own = message
-        return signature(self._purpose, self._number, self._rank, message) + message
+    def signed(self, message: memoryview) -> memoryview:
+        """The message with its signature in the first ``SIGNATURE_BYTES``, which are room for it; without a secret,
+        what follows that room."""
+        self._own = message[SIGNATURE_BYTES:]
+        if _key() is None:
+            return self._own
+        message[:SIGNATURE_BYTES] = signature(self._purpose, self._number, self._rank, self._own)
+        return message
 
     def read(self, received: Any) -> Any:
         """The object of the next rank's message; must be called with the messages in rank order.

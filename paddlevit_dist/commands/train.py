@@ -7,12 +7,15 @@ import time
 from typing import Any, Dict, List
 
 from .. import config as configuration
+from .. import signals
 from ..printing import one_line
 
 
 def run(arguments: List[str]) -> None:
     """Carry out the command. Nothing here imports Paddle before its environment is set."""
     run = configuration.load(arguments, configuration.EXAMPLE)
+
+    signals.expect(training=not run.values.EVAL and not run.show)
 
     from ..parallel import tuning
 

@@ -94,7 +94,7 @@ def finish(*processes: subprocess.Popen) -> list:
 
 def test_strangers_who_come_first_are_neither_believed_nor_waited_for(ranks):
     """Garbage of all kinds on the store's port, and a process that joins as rank 1 before the real one."""
-    first = ranks.start(0, **SECRET)
+    first = ranks.start(0, "--wait", **SECRET)
     ranks.wait_for_store()
     stranger = ranks.start(1, "--evil")
     ranks.wait_for("came")
@@ -102,6 +102,9 @@ def test_strangers_who_come_first_are_neither_believed_nor_waited_for(ranks):
         held for name, send in KINDS.items() if name != SPOILS_THE_START for held in send("127.0.0.1", ranks.ports[0])
     ]
     second = ranks.start(1, **SECRET)
+    ranks.wait_for("joined")
+    assert not connects(ranks.ports[0]), "the store's door is open though all ranks are there"
+    (ranks.folder / "go").touch()
     assert finish(first, second) == [(0, ""), (0, "")]
     assert ranks.gathered() == [EXPECTED] * 2
     assert not (ranks.folder / "executed").exists()
@@ -166,7 +169,7 @@ def test_a_count_of_paddles_that_is_overwritten_at_the_start_is_told(ranks):
 @pytest.mark.parametrize("kind", KINDS)
 def test_garbage_to_a_store_that_stays_open(kind, ranks):
     """In a user's own program, whose store we leave alone."""
-    processes = [ranks.start(rank, "--open", **SECRET) for rank in range(2)]
+    processes = [ranks.start(rank, "--open", "--wait", **SECRET) for rank in range(2)]
     ranks.wait_for("joined")
     held = KINDS[kind]("127.0.0.1", ranks.ports[0])
     (ranks.folder / "go").touch()

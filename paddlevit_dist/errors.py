@@ -61,12 +61,12 @@ def run_and_report(function: Callable[[], None], trains: bool = False) -> int:
         trains: the function carries out a training, as far as is known.
     """
     printing.never_fail()
-    sys.excepthook = printing.show_uncaught
     signals.expect(trains)
+    sys.excepthook = printing.show_uncaught
     try:
         try:
             signals.install()
-            function()
+            _call(function)
         finally:
             signals.note_only()
     except UserError as error:
@@ -77,12 +77,6 @@ def run_and_report(function: Callable[[], None], trains: bool = False) -> int:
         details = error.traceback + (f"{rest}\n" if rest else "")
         print(f"{printing.block(details)}error: {printing.one_line(first)}", file=sys.stderr)
         return error.exit_code
-    except ModuleNotFoundError as error:
-        advice = environment.go_on_beside(error)
-        if advice is None:
-            raise
-        print(f"error: {printing.one_line(advice)}", file=sys.stderr)
-        return UserError.exit_code
     except Stopped as stop:
         print(f"stopped: {printing.one_line(stop)}", file=sys.stderr)
         return stop.exit_code
@@ -91,3 +85,13 @@ def run_and_report(function: Callable[[], None], trains: bool = False) -> int:
         print(signals.describe(signals.exit_code(error) - 128, starting), file=sys.stderr)
         return signals.STOPPED if starting else signals.exit_code(error)
     return 0
+
+
+def _call(function: Callable[[], None]) -> None:
+    try:
+        function()
+    except ModuleNotFoundError as error:
+        advice = environment.go_on_beside(error)
+        if advice is None:
+            raise
+        raise UserError(advice) from error

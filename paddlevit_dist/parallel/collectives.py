@@ -17,7 +17,7 @@ import numpy as np
 import paddle
 import paddle.distributed as dist
 
-from . import world
+from . import places, world
 from .network import Network, Reader
 from .secret import SIGNATURE_BYTES, Signed
 from .shared_memory import SharedMemory
@@ -104,7 +104,21 @@ def barrier(timeout: Optional[float] = None) -> None:
     """
     if world.world_size() > 1:
         # Before the first exchange, ranks wait on the store: a barrier with a timeout cannot search for a better way.
-        (_way_of_messages or network_of_group()).wait_for_all(timeout)
+        with places.at("in a barrier"):
+            (_way_of_messages or network_of_group()).wait_for_all(timeout)
+
+
+def meet() -> None:
+    """Wait until every rank is here, as a ``barrier`` does, but cheaply enough for every update. Every rank must call
+    this.
+
+    For groups on CPUs, right before they exchange tensors: a late rank is waited for here, for as long as it takes.
+
+    Raises:
+        ConnectionError: a rank's process ended before arriving (if ranks share a machine).
+    """
+    if world.world_size() > 1:
+        way_of_messages().meet()
 
 
 _network: Optional[Network] = None
@@ -144,7 +158,8 @@ def _exchange(purpose: str, message: memoryview, read: Reader) -> List[Any]:
     way = way_of_messages()
     _exchanges += 1  # every rank counts alike: a message of another meeting is not valid in this one
     signed = Signed(purpose, _exchanges, world.rank(), read)
-    return way.exchange(signed.signed(message), signed.read)
+    with places.at("in an exchange of values"):
+        return way.exchange(signed.signed(message), signed.read)
 
 
 def notice_board() -> Optional[Board]:

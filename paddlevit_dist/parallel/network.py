@@ -10,7 +10,7 @@ import numpy as np
 import paddle
 import paddle.distributed as dist
 
-from . import entrance, world
+from . import entrance, places, world
 from .secret import key_name
 
 Message = Union[bytes, memoryview]
@@ -34,6 +34,7 @@ class Network:
     _BOARD = "paddlevit_dist/board"
     _ASKED = "paddlevit_dist/asked"
     _SAVE = 1 << 32  # what a request to save adds to the number of requests to stop
+    _MEETINGS = "paddlevit_dist/meetings"
     _RANKS_PER_COUNTER = 60  # an int64 in the store holds one bit for each of these
 
     def __init__(self) -> None:
@@ -41,6 +42,7 @@ class Network:
         self._rank, self._size = world.rank(), world.world_size()
         entrance.meet(self.store, self._rank, self._size)  # unless it has when it joined
         self._barriers_entered = 0
+        self._meetings = 0
         self._posted = 0
 
     def post(self, number: int) -> None:
@@ -66,6 +68,11 @@ class Network:
         self._barriers_entered += 1
         own_counter, own_bit = divmod(self._rank, self._RANKS_PER_COUNTER)
         arrived = {own_counter: self.store.add(self._counter_name(own_counter), 1 << own_bit)}
+        if self._missing_ranks(arrived):
+            with places.waiting_for_ranks():
+                self._wait_for_arrivals(arrived, timeout)
+
+    def _wait_for_arrivals(self, arrived: Dict[int, int], timeout: Optional[float]) -> None:
         started, pause = time.monotonic(), 0.0002
         while True:
             missing = self._missing_ranks(arrived)
@@ -80,6 +87,18 @@ class Network:
                 pause = min(pause * 1.5, 0.05)
             # Adding 0 reads the counter; unlike the store's `wait` it returns at once and so respects our timeout.
             arrived[counter] = self.store.add(self._counter_name(counter), 0)
+
+    def meet(self) -> None:
+        """As ``wait_for_all``, with one request to the store where all are there, and without a new entry in it: for
+        every update of a training that lasts for weeks."""
+        self._meetings += 1
+        expected = self._meetings * self._size  # nobody adds to it for the next meeting before this one is complete
+        if self.store.add(key_name(self._MEETINGS), 1) >= expected:
+            return
+        with places.waiting_for_ranks():
+            started = time.monotonic()
+            while self.store.add(key_name(self._MEETINGS), 0) < expected:
+                time.sleep(min(max(0.0001, (time.monotonic() - started) / 32), 0.05))
 
     def _counter_name(self, number: int) -> str:
         return key_name(f"paddlevit_dist/barrier/{self._barriers_entered}/{number}")

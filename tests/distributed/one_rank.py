@@ -35,6 +35,7 @@ def join(folder: Path, own_program: bool, evil: bool) -> None:
     paddle.disable_signal_handler()
     if evil and "--polite" in sys.argv:
         world.join_group(uses_gpu=False, spawned=False)
+        paddlevit_dist.barrier()
         paddlevit_dist.all_gather(Evil(folder))
     elif evil:
         import paddle.distributed as dist
@@ -43,6 +44,7 @@ def join(folder: Path, own_program: bool, evil: bool) -> None:
         paddle.base.core.create_or_get_global_tcp_store()
         (folder / "came").touch()
         dist.init_parallel_env()
+        paddlevit_dist.barrier()
         paddlevit_dist.all_gather(Evil(folder))
     elif own_program:
         import paddle.distributed as dist

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Callable
 
-from . import environment, printing
+from . import environment, limits, printing
 
 
 class UserError(Exception):
@@ -59,4 +59,10 @@ def run_and_report(function: Callable[[], None]) -> int:
     except KeyboardInterrupt:
         print("interrupted: the same command with -resume=auto continues from the last checkpoint", file=sys.stderr)
         return 130
+    except Exception as error:
+        reason = limits.explain(error)
+        if reason is None:
+            raise
+        print(f"error: {reason}", file=sys.stderr)
+        return UserError.exit_code
     return 0

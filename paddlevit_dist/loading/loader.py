@@ -321,8 +321,3 @@ def _process_state(pid: int) -> str:
             return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("State"))
     except (OSError, StopIteration):
         return "gone"
-
-
-def default_workers(processes: int, cores: int) -> int:
-    """Loader processes of each training process: its share of the cores minus itself, at most 8."""
-    return max(0, min(8, cores // processes - 1))

@@ -11,6 +11,7 @@ import traceback
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
 
+from .. import limits
 from ..errors import UserError
 from ..files import atomic_file
 
@@ -31,6 +32,12 @@ def keep_records(folder: Path, rank: int) -> None:
     """Set where this process records its end, in case something other than its main thread has to end it."""
     global _own_records
     _own_records = (folder, rank)
+    (folder / f"rank_{rank}.begun").touch()
+
+
+def all_begun(folder: Path, ranks: int) -> bool:
+    """Whether every rank's process has opened all that it was started with."""
+    return all((folder / f"rank_{rank}.begun").exists() for rank in range(ranks))
 
 
 def end_process(message: str) -> None:
@@ -58,8 +65,11 @@ def record_finish(folder: Path, rank: int) -> None:
 
 def record_failure(folder: Path, rank: int, error: BaseException) -> None:
     """Record what ended this rank."""
+    of_limit = limits.explain(error)
     if isinstance(error, UserError):
         kind, message = USER_ERROR, str(error)
+    elif of_limit is not None:
+        kind, message = USER_ERROR, of_limit
     elif isinstance(error, SystemExit):
         kind, message = EXIT, f"sys.exit({error.code!r})"
     else:

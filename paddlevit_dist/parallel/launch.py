@@ -18,14 +18,13 @@ import os
 import signal
 import socket
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 from .. import printing
 from ..errors import UserError, WorkerFailure
-from . import failures
+from . import failures, leftovers
 from .devices import ProcessPlan
 
 _GRACE_SECONDS = 3.0  # lets the other ranks end on their own, so that the root cause can be told from its echoes
@@ -48,7 +47,7 @@ def launch_workers(worker: Callable[..., None], arguments: Tuple[Any, ...], plan
     if plan.launched or plan.processes == 1:
         _run_in_place(worker, arguments, plan)
         return
-    with tempfile.TemporaryDirectory(prefix="paddlevit_dist_ends_") as name, _terminate_as_interrupt():
+    with leftovers.temporary_folder("ends") as name, _terminate_as_interrupt():
         folder = Path(name)
         try:
             context = _start(worker, arguments, plan, folder)  # keep a reference: it owns the queues that workers open
@@ -74,6 +73,7 @@ def _run_in_place(worker: Callable[..., None], arguments: Tuple[Any, ...], plan:
     worker(*arguments)
 
 
+@leftovers.named_semaphores()
 def _start(worker: Callable[..., None], arguments: Tuple[Any, ...], plan: ProcessPlan, folder: Path) -> Any:
     import paddle.distributed as dist
 
@@ -183,8 +183,12 @@ def _wait(processes: List[Any], folder: Path) -> List[Dict[str, Any]]:
     running = dict(enumerate(processes))
     failed: List[Dict[str, Any]] = []
     deadline = None
+    are_named = True
     while running and (deadline is None or time.monotonic() < deadline):
         multiprocessing.connection.wait([process.sentinel for process in running.values()], timeout=0.2)
+        if are_named and failures.all_begun(folder, len(processes)):
+            leftovers.forget_semaphores()
+            are_named = False
         for rank, process in list(running.items()):
             exit_code, record = process.exitcode, failures.read(folder, rank)
             if exit_code is None and (record is None or record["kind"] == failures.FINISHED):

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import errno
+import multiprocessing
+import os
 import sys
+import tempfile
 from pathlib import Path
-from typing import Dict, Optional
+from typing import Dict, List, Optional
 
 if sys.platform != "win32":
     import resource
 
+CONTROL_GROUPS = Path("/sys/fs/cgroup")
 _ENOUGH_FILES = 65536  # some programs try every number up to the limit
 _LEAST_ADDRESS_SPACE = 1700 << 20  # measured: a process of Paddle on the CPU takes 1,745 MiB, and fails with 1,460
 _OUT_OF_MEMORY = ("Cannot allocate memory", "Resource temporarily unavailable", "can't start new thread", "bad_alloc")
@@ -60,6 +64,34 @@ def too_low(processes: int, workers: int) -> Optional[str]:
     return None
 
 
+def semaphore_problem() -> Optional[str]:
+    """What to tell a user whose system lets no process make a semaphore, which any work in several processes needs."""
+    try:
+        multiprocessing.get_context().Lock()
+    except OSError as error:
+        return (
+            f"/dev/shm cannot be written: {error.strerror}; processes need it to work together: make it writable and "
+            "free space in it, or use -ngpus=1 -num_workers=0"
+        )
+    return None
+
+
+def home_problem() -> Optional[str]:
+    """What to tell a user whose home folder keeps Paddle from being imported: it makes a folder there."""
+    home = os.path.expanduser("~")
+    folder = os.path.join(home, ".cache", "paddle", "dataset")
+    if not os.access(home, os.W_OK):  # it then takes the folder for temporary files
+        folder = os.path.join(tempfile.gettempdir(), ".cache", "paddle", "dataset")
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except OSError as error:
+        return (
+            f"Paddle cannot create its folder {folder}: {error.strerror}; set HOME to a folder that can be written "
+            "and has room"
+        )
+    return None
+
+
 def explain(error: BaseException) -> Optional[str]:
     """One line about an error that a limit caused, with what to do; None if it is not such an error."""
     text = f"{type(error).__name__}: {error}"
@@ -76,14 +108,14 @@ def explain(error: BaseException) -> Optional[str]:
     return None
 
 
-def out_of_memory_kills(root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> Dict[str, int]:
+def out_of_memory_kills() -> Dict[str, int]:
     """How often the kernel has killed a process of this one's control group because its memory ran out.
 
     Returns:
         Counter file -> kills, of the group (a container, a job) and of those around it; empty where none is readable.
     """
     found = {}
-    for folder in _memory_groups(root, own):
+    for folder in _memory_groups():
         for name in ("memory.events", "memory.oom_control"):  # versions 2 and 1 of control groups
             try:
                 lines = (folder / name).read_text(encoding="utf-8").splitlines()
@@ -91,6 +123,17 @@ def out_of_memory_kills(root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/
             except (OSError, ValueError, StopIteration):
                 continue
     return found
+
+
+def memory_kill_since(before: Dict[str, int]) -> Optional[str]:
+    """Why the system has killed a process, if the memory of its control group ran out since ``before`` was taken."""
+    for counter, kills in out_of_memory_kills().items():
+        if kills > before.get(counter, kills):
+            return (
+                f"killed by the system because the memory of its container or job, {memory_of(counter)}, ran out: "
+                "raise that limit, or lower -batch_size or -num_workers"
+            )
+    return None
 
 
 def memory_of(counter: str) -> str:
@@ -103,20 +146,17 @@ def memory_of(counter: str) -> str:
     return "of unknown size"
 
 
-def _memory_groups(root: Path, own: Path) -> list:
+def _memory_groups() -> List[Path]:
     """The folders of this process's memory group: as its path says, or where a container sees its own."""
     try:
-        lines = own.read_text(encoding="utf-8").splitlines()
+        lines = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
     except OSError:
         return []
     folders = []
     for line in lines:
-        _, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
-        if controllers not in ("", "memory"):
-            continue
-        for base in (root / controllers, root / "unified") if not controllers else (root / controllers,):
-            folders += [base / path.lstrip("/"), base]
+        _, controller, path = line.split(":", 2)
+        if controller in ("", "memory"):
+            folders += [CONTROL_GROUPS / controller / path.lstrip("/"), CONTROL_GROUPS / controller]
     return list(dict.fromkeys(folders))
 
 
@@ -128,5 +168,4 @@ def _limit(name: str) -> Optional[int]:
 
 
 def _first_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[0] if lines else text
+    return next(line.strip().rstrip(":") for line in text.splitlines() if line.strip())

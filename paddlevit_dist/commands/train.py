@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import textwrap
 import time
 from pathlib import Path
@@ -64,7 +65,8 @@ def _carry_out(run: Any, plan: Any, folder: Path) -> None:
         launch_workers(worker, (run.values, task, datasets, [*run.notices, *plan.notices]), plan)
     except BaseException as error:
         if plan.is_main:
-            note_end(folder, began, error, is_training=not run.values.EVAL)
+            with contextlib.suppress(UserError):  # a log that cannot be written does not hide why the run ended
+                note_end(folder, began, error, is_training=not run.values.EVAL)
         raise
 
 
@@ -87,7 +89,9 @@ def _require_limits(config: Any) -> None:
     processes = expected_processes(config.NGPUS)
     workers = config.DATA.NUM_WORKERS
     workers = default_workers(processes, cpu_cores()) if workers is None else workers
-    reason = limits.too_low(processes, workers)
+    reason = limits.too_low(processes, workers) or limits.home_problem()
+    if reason is None and processes + workers > 1:
+        reason = limits.semaphore_problem()
     if reason is not None:
         raise UserError(reason)
 

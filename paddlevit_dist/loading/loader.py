@@ -23,7 +23,7 @@ import paddle
 
 from ..errors import UserError
 from ..parallel import rank, tuning, world_size
-from ..parallel.failures import end_process
+from ..parallel.failures import end_process, why_killed
 from ..parallel.launch import die_with_parent
 from .sampler import SampleKey, TrainingSampler
 from .shared_arrays import new_prefix, remove_leftovers, require_room, share
@@ -250,8 +250,8 @@ def _describe_dead(workers: Sequence[Any]) -> str:
     if not dead:
         return ""
     return (
-        f"loader {', '.join(dead)} ended while batches were due (a negative code is a signal; -9 often means that the "
-        "system ran out of memory, -7 that /dev/shm is full)"
+        f"loader {', '.join(dead)} ended while batches were due (a negative code is a signal; -9: {why_killed()}; "
+        "-7: /dev/shm may be full)"
     )
 
 

@@ -100,8 +100,9 @@ class Holder(NamedTuple):
 
     def describe(self) -> str:
         """One line, with nothing that a terminal would obey."""
-        text = f"process {self.pid} on {self.host} since {self.since}: {self.command}"
-        return "".join(letter if letter.isprintable() else "?" for letter in text[:500])
+        command = self.command if len(self.command) <= 160 else f"{self.command[:160]}..."
+        text = f"process {self.pid} on {self.host[:80]} since {self.since[:40]} ({command})"
+        return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 class OutputLock:

@@ -25,6 +25,7 @@ _LONGEST_WAIT_SECONDS = 20.0
 _SIGNS_OF_A_LOST_PEER = ("gloo", "Connection", "connection", "TCP", "Socket", "socket", "barrier", "NCCL", "timeout")
 
 
+_kills_before = limits.out_of_memory_kills()
 _own_records: Optional[Tuple[Path, int]] = None
 
 
@@ -38,6 +39,11 @@ def keep_records(folder: Path, rank: int) -> None:
 def all_begun(folder: Path, ranks: int) -> bool:
     """Whether every rank's process has opened all that it was started with."""
     return all((folder / f"rank_{rank}.begun").exists() for rank in range(ranks))
+
+
+def why_killed() -> str:
+    """What may have sent SIGKILL to a process of this run."""
+    return limits.memory_kill_since(_kills_before) or "the system may have run out of memory: see dmesg"
 
 
 def end_process(message: str) -> None:
@@ -100,7 +106,7 @@ def describe_end(rank: int, exit_code: Optional[int], folder: Path) -> Dict[str,
             name = signal.Signals(-exit_code).name
         except ValueError:
             name = f"signal {-exit_code}"
-        hint = " (the system may have run out of memory: see dmesg)" if -exit_code == signal.SIGKILL else ""
+        hint = f" ({why_killed()})" if -exit_code == signal.SIGKILL else ""
         return {"kind": "killed", "signal": -exit_code, "rank": rank, "message": f"ended by {name}{hint}"}
     return {"kind": EXIT, "rank": rank, "message": f"ended with exit code {exit_code} before its work was complete"}
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
-import json
 import math
 import re
 from pathlib import Path
 from typing import Any, Callable, Dict, Optional, Tuple
 
-import yaml
-
 from ..errors import UserError
+from ..text_files import parse_json, parse_yaml, read_bytes
 from .names import parse_name
 from .weights import AVERAGED
 
@@ -114,10 +113,9 @@ def read_about_file(file: Path) -> Dict[str, Any]:
     """
     advice = "remove the file to continue without it"
     try:
-        content = yaml.safe_load(_text(file))
-    except (OSError, ValueError, ArithmeticError, RecursionError, MemoryError, yaml.YAMLError) as error:
-        reason = str(error).splitlines()
-        raise UserError(f"{file} cannot be read ({reason[0] if reason else type(error).__name__}); {advice}") from error
+        content = parse_yaml(_bytes(file))
+    except (OSError, ValueError, MemoryError) as error:
+        raise UserError(f"{file} cannot be read ({_reason(error)}); {advice}") from error
     if not isinstance(content, dict):
         raise UserError(f"{file}: expected a mapping of names to values; {advice}")
     try:
@@ -185,25 +183,22 @@ def _best(best: Any) -> Dict[str, Any]:
 def _parsed(file: Path, read: Callable[[Any], Any]) -> Any:
     """What ``read`` makes of a file of JSON; it raises ValueError, KeyError or TypeError where it cannot."""
     try:
-        return read(json.loads(_text(file), parse_constant=_no_number))
-    except (OSError, ValueError, TypeError, ArithmeticError, RecursionError, MemoryError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise Damaged(f"{file} cannot be read ({_shown(reason or type(error).__name__)})") from error
+        return read(parse_json(_bytes(file)))
+    except (OSError, ValueError, TypeError, MemoryError) as error:
+        raise Damaged(f"{file} cannot be read ({_reason(error)})") from error
     except KeyError as error:
         raise Damaged(f"{file} does not say {_shown(error.args[0])}") from error
 
 
-def _text(file: Path) -> str:
+def _bytes(file: Path) -> bytes:
     if not file.is_file():  # a pipe would be waited for
-        raise FileNotFoundError(2, "No such file")
-    with open(file, "rb") as stream:
-        content = stream.read(_LARGEST_BYTES + 1)
-    _require(len(content) <= _LARGEST_BYTES)
-    return content.decode("utf-8")
+        raise FileNotFoundError(errno.ENOENT, "no such file")
+    return read_bytes(file, _LARGEST_BYTES)
 
 
-def _no_number(constant: str) -> None:
-    raise ValueError(f"it holds {constant}")
+def _reason(error: Exception) -> str:
+    text = (error.strerror or "") if isinstance(error, OSError) else str(error)
+    return _shown(text or type(error).__name__)
 
 
 def _require(holds: bool) -> None:

@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import Any, Dict, List
 
 from .. import config as configuration
-from .. import limits
+from .. import limits, signals
 from ..errors import UserError
 
 
 def run(arguments: List[str]) -> None:
     """Carry out the command. Nothing here imports Paddle before its environment is set."""
     run = configuration.load(arguments, configuration.EXAMPLE)
+
+    signals.expect(training=not run.values.EVAL and not run.show)
 
     from ..parallel import devices, tuning
 

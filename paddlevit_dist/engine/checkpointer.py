@@ -66,6 +66,7 @@ class Checkpointer:
 
     Attributes:
         best: name, value and epoch of the best evaluation so far.
+        agreement: on the next save that no setting foresees.
     """
 
     def __init__(
@@ -93,7 +94,7 @@ class Checkpointer:
         self.schedule = schedule
         self.sampler = sampler
         self.best: Optional[Dict[str, Any]] = None
-        self._agreement = Agreement()
+        self.agreement = Agreement()
         self._background = Background(saving.in_background)
         self._copies = HostCopies()
         self._saved_at = time.monotonic()
@@ -149,9 +150,9 @@ class Checkpointer:
     def is_due(self) -> bool:
         """Whether all ranks save now, in the middle of an epoch. Every rank must call this after each update."""
         update, saving = self.schedule.update, self.saving
-        is_agreed = self._agreement.is_at(update)
+        is_agreed = self.agreement.is_at(update)
         if is_main() and saving.every_minutes and time.monotonic() - self._saved_at > 60.0 * saving.every_minutes:
-            self._agreement.announce(update)
+            self.agreement.announce(update)
         return is_agreed or bool(saving.every_updates and update % saving.every_updates == 0)
 
     def save_update(self, evaluation_due: bool) -> None:

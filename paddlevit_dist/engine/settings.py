@@ -160,6 +160,9 @@ _RUN = (
     Key("SAVE_IN_BACKGROUND", True, "bool", "go on training while a copy of the state is written; False saves memory"),
     Key("KEEP_EPOCHS", 1, "int", "how many of the newest checkpoints of epochs are kept in any case", AT_LEAST_1),
     Key("KEEP_UPDATES", 2, "int", "how many of the newest mid-epoch checkpoints are kept", AT_LEAST_1),
+    optional(
+        "STOP_AFTER_SECONDS", "float", "save and stop, with exit code 75, this long after the command's start", ABOVE_0
+    ),
     Key("VALIDATE_FREQ", 1, "int", "epochs between evaluations", AT_LEAST_1),
     Key("REPORT_FREQ", 20, "int", "updates between lines of the log", AT_LEAST_1),
     Key("SEED", 0, "int", "seed of all random number generators", SEEDS),
@@ -306,6 +309,7 @@ TABLE = Table(
         "TRAIN.",
         "MODEL.MINIMUM_LOADED",
         *("SAVE_FREQ", "SAVE_EVERY_UPDATES", "SAVE_EVERY_MINUTES", "SAVE_IN_BACKGROUND", "KEEP_EPOCHS", "KEEP_UPDATES"),
+        "STOP_AFTER_SECONDS",
         *("VALIDATE_FREQ", "REPORT_FREQ"),
         *("AMP", "AMP_DTYPE", "AMP_LEVEL"),
     ),

@@ -15,6 +15,7 @@ import errno
 import json
 import os
 import shlex
+import signal
 import socket
 import stat
 import sys
@@ -254,6 +255,8 @@ class OutputLock:
         )
 
     def _beat(self) -> None:
+        if hasattr(signal, "pthread_sigmask"):
+            signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # they are for the main thread
         pause = min(1.0, self._beat_seconds)
         while not self._stop.wait(pause):
             pause = self._beat_seconds

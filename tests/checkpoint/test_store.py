@@ -85,20 +85,6 @@ def test_a_crash_while_saving_leaves_the_earlier_checkpoint_and_no_rubbish_after
     assert sorted(os.listdir(tmp_path)) == ["epoch_0001", "epoch_0003"]
 
 
-def test_a_full_disk_is_one_line_and_loses_nothing(tmp_path, model, monkeypatch):
-    first = save(tmp_path, 1, model)
-
-    def full(*_, **__):
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(np, "savez", full)
-        with pytest.raises(UserError, match="epoch_0002: No space left on device"):
-            save(tmp_path, 2, model)
-    checkpoints.verify(first)
-    assert os.listdir(tmp_path) == ["epoch_0001"]
-
-
 def test_links_are_relative_and_replaced(tmp_path, model):
     for epoch in (1, 2):
         checkpoints.link(tmp_path, "last", save(tmp_path, epoch, model))
@@ -117,6 +103,16 @@ def test_pruning_keeps_linked_and_wanted_checkpoints(tmp_path, model):
         "epoch_0005",
         "epoch_0006",
     ]
+
+
+def test_pruning_removes_nothing_where_no_good_one_would_be_left(tmp_path, model):
+    paths = [save(tmp_path, epoch, model) for epoch in (1, 2, 3)]
+    checkpoints.link(tmp_path, "last", paths[2])
+    damage(paths[2] / "model.pdparams", "changed")
+    checkpoints.prune(tmp_path, lambda epoch: False, update=30, keep_updates=2)
+    assert checkpoints.newest_good(tmp_path, lambda line: None) == paths[1]
+    checkpoints.prune(tmp_path, lambda epoch: False, update=30, keep_updates=2, keep_epochs=2)
+    assert sorted(os.listdir(tmp_path)) == ["epoch_0002", "epoch_0003", "last"]
 
 
 def test_pruning_keeps_the_newest_updates_of_the_present_life(tmp_path, model):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import os
 from pathlib import Path
-from typing import List, NamedTuple, Optional
+from typing import List, NamedTuple, Optional, Tuple
 
 from ..errors import UserError
 
@@ -30,7 +30,12 @@ class ProcessPlan(NamedTuple):
 
 
 # What Paddle's launcher tells each process besides its number.
-_LAUNCHER = ("PADDLE_MASTER", "PADDLE_TRAINERS_NUM", "PADDLE_TRAINER_ENDPOINTS", "PADDLE_CURRENT_ENDPOINT")
+_LAUNCHER: Tuple[str, ...] = (
+    "PADDLE_MASTER",
+    "PADDLE_TRAINERS_NUM",
+    "PADDLE_TRAINER_ENDPOINTS",
+    "PADDLE_CURRENT_ENDPOINT",
+)
 _LAUNCHER += ("PADDLE_LOCAL_SIZE", "PADDLE_LOCAL_RANK", "PADDLE_GLOBAL_SIZE", "PADDLE_GLOBAL_RANK", "PADDLE_NNODES")
 
 

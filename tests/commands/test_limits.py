@@ -11,6 +11,8 @@ import pytest
 from support.processes import ROOT, run_command, run_main
 from support.runs import DIGITS, MAIN, refusal, refused, well
 
+from paddlevit_dist import limits
+
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="uses ulimit, /proc and /dev/full")
 
 
@@ -63,6 +65,19 @@ def test_a_limit_that_is_met_later_is_named_too(limit, value, work, expected):
     script = TAKES_TOO_MUCH.format(limit=limit, value=value, work=work)
     said = refusal(run_command([sys.executable, "-c", script], timeout=60))
     assert expected in said and "raise it" in said
+
+
+def test_a_kill_for_memory_is_told_from_others_with_the_limit_of_the_container(tmp_path, monkeypatch):
+    monkeypatch.setattr(limits, "CONTROL_GROUPS", tmp_path)  # no test may have its machine run out of memory
+    counter = tmp_path / "memory.events"
+    counter.write_text("low 0\noom 3\noom_kill 2\n")
+    (tmp_path / "memory.max").write_text(f"{3 << 30}\n")
+    before = limits.out_of_memory_kills()
+    if not before:
+        pytest.skip("this system has no control groups")
+    assert limits.memory_kill_since(before) is None
+    counter.write_text("low 0\noom 4\noom_kill 3\n")
+    assert "the memory of its container or job, 3.0 GiB, ran out" in limits.memory_kill_since(before)
 
 
 @pytest.mark.parametrize(

@@ -211,7 +211,8 @@ def prune(
         updates = sorted(n for kind, n, _ in all_of_them if kind == "update" and n <= update)[-keep_updates:]
         present = math.inf if epoch is None else epoch
         epochs = sorted(n for kind, n, _ in all_of_them if kind == "epoch" and n <= present)[-keep_epochs:]
-        kept, unwanted = [], []
+        kept: List[Path] = []
+        unwanted: List[Path] = []
         for kind, number, path in all_of_them:
             is_wanted = (keep(number) or number in epochs) if kind == "epoch" else number in updates
             (kept if path.name in linked or is_wanted else unwanted).append(path)

@@ -11,6 +11,8 @@ from typing import Any, Dict, List
 from .. import config as configuration
 from .. import limits, signals
 from ..errors import UserError
+from ..printing import one_line
+from . import replay
 
 
 def run(arguments: List[str]) -> None:
@@ -24,13 +26,16 @@ def run(arguments: List[str]) -> None:
     devices.require_sound_variables(run.values.NGPUS)
     tuning.restart_with_environment(run.values.NGPUS, run.values.CPU_TUNING)
     _require_limits(run.values)
+    stale = devices.drop_stale_variables()
+    if run.values.REPLAY and not run.show:
+        replay.run(run)
+        return
 
     from ..observe.lock import own
     from ..observe.progress import write_line
     from ..observe.record import make_folder
     from ..parallel import plan_processes
 
-    stale = devices.drop_stale_variables()
     plan = plan_processes(run.values.NGPUS)
     plan.notices.extend(stale)
     if run.show:
@@ -64,7 +69,8 @@ def _carry_out(run: Any, plan: Any, folder: Path) -> None:
     run = with_fitting_warmup(run, plan.total_processes, datasets)
     began = time.time()
     try:
-        launch_workers(worker, (run.values, task, datasets, [*run.notices, *plan.notices]), plan)
+        arguments = (run.values, task, datasets, [*run.notices, *plan.notices])
+        launch_workers(worker, arguments, plan, watchdog_seconds=run.values.WATCHDOG_SECONDS)
     except BaseException as error:
         if plan.is_main:
             with contextlib.suppress(UserError):  # a log that cannot be written does not hide why the run ended
@@ -109,4 +115,4 @@ def _show(run: Any, plan: Any) -> None:
     rates = describe_rates(run.values, plan.total_processes)
     print(textwrap.fill(rates, configuration.COLUMNS, subsequent_indent="  ", break_on_hyphens=False))
     for notice in [*run.notices, *plan.notices, *task.notices, *problems]:
-        print(notice)
+        print(one_line(notice))

@@ -40,6 +40,8 @@ FLAGS: dict[str, Flag] = {
             "YAML file, after the BASE files it names; without it and without data: the digits example",
         ),
         Flag("eval", None, "EVAL", "what to run"),
+        Flag("selftest", None, "SELFTEST", "what to run"),
+        Flag("replay", "FILE", "REPLAY", "what to run"),
         Flag("output", "FOLDER", "SAVE", "what to run"),
         Flag("dataset", "NAME", "DATA.DATASET", "data"),
         Flag("data_path", "PATH", "DATA.DATA_PATH", "data"),

@@ -19,6 +19,7 @@ from ..loading.sampler import TrainingSampler
 from ..observe.heartbeat import printing
 from ..parallel import Agreement, all_gather, broadcast_object, is_main, world_size
 from .background import Background
+from .finite import SkippedUpdates
 from .model_ema import ModelEma
 from .optimizer import OptimizerState
 from .precision import Precision
@@ -82,6 +83,7 @@ class Checkpointer:
         scaler: Precision,
         schedule: Schedule,
         sampler: TrainingSampler,
+        skipped: SkippedUpdates,
     ) -> None:
         self.folder = folder
         self.saving = saving
@@ -93,6 +95,7 @@ class Checkpointer:
         self.scaler = scaler
         self.schedule = schedule
         self.sampler = sampler
+        self.skipped = skipped
         self.best: Optional[Dict[str, Any]] = None
         self.agreement = Agreement()
         self._background = Background(saving.in_background)
@@ -118,6 +121,8 @@ class Checkpointer:
                 f"-resume={directory}: {error}; use the TRAIN.OPTIMIZER it was saved with, or -pretrained"
             ) from error
         self.scaler.load_state_dict(state.extra["scaler"])
+        if "skipped_updates" in state.extra:  # not in checkpoints from before they were counted
+            self.skipped.load_state_dict(state.extra["skipped_updates"])
         self._load_ema(directory)
         self.begin_after(**{name: state.position[name] for name in ("epoch", "consumed")})
         self.best = state.extra["best"]
@@ -233,6 +238,7 @@ class Checkpointer:
         extra = {
             "scaler": self.scaler.state_dict(),
             "best": self.best,
+            "skipped_updates": self.skipped.state_dict(),
             "evaluation_due": evaluation_due,
             "global_batch_size": self.sampler.global_batch_size,
             "seed": self.sampler.seed,

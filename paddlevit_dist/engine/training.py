@@ -32,6 +32,8 @@ from ..parallel import (
 )
 from . import about
 from .checkpointer import Checkpointer, Saving
+from .evidence import EvidenceFolder
+from .finite import SkippedUpdates
 from .introduction import describe_training
 from .model_ema import ModelEma
 from .optimizer import OptimizerState, build_optimizer, freeze
@@ -98,6 +100,9 @@ class Training:
         groups = task.parameter_groups(model)
         self.optimizer = build_optimizer(train.OPTIMIZER, model, groups, train.WEIGHT_DECAY, train.LAYER_DECAY)
         self.ema = ModelEma(model, train.MODEL_EMA_DECAY) if train.MODEL_EMA else None
+        evidence = EvidenceFolder(config, datasets["train"], self.sampler, model, self.precision)
+        has_scaler = self.precision.scaler is not None
+        self.skipped = SkippedUpdates(train.MAX_SKIPPED_UPDATES, has_scaler, evidence, record.say)
         self.checkpointer = self._checkpointer(datasets)
         self.resumption = Resumption(config, task, datasets, record, self.checkpointer)
         self.start = self.resumption.load()
@@ -112,6 +117,7 @@ class Training:
             samples_per_update=self.sampler.global_batch_size,
             accumulation_steps=train.ACCUM_ITER,
             gradient_clip=train.GRAD_CLIP,
+            skipped=self.skipped,
         )
         evaluations = sum(self._evaluates(epoch) for epoch in range(self.sampler.epoch, self.last_epoch + 1))
         self.remaining = RemainingTime(
@@ -158,6 +164,7 @@ class Training:
             scaler=self.precision,
             schedule=self.schedule,
             sampler=self.sampler,
+            skipped=self.skipped,
         )
 
     def _keeps(self, epoch: int) -> bool:
@@ -228,10 +235,12 @@ class Training:
         try:
             for group in self._groups(batches, updates):
                 self.stops.look(self.schedule.update)
+                if pace.updates == 0:
+                    self.heartbeat.at(f"in epoch {epoch}, {made} of {self.updates_per_epoch} updates done")
                 step = Step(epoch, self.schedule.update, self.schedule.total_updates)
                 learning_rate = self.schedule.learning_rate
                 for terms in self.updater(group, step, learning_rate):
-                    meters.add(terms)
+                    meters.add(terms, self.updater.finite)
                 if self.ema is not None:
                     self.ema.update(self.updater.finite)
                 self.sampler.count_update()
@@ -286,11 +295,12 @@ class Training:
 
     def _report(self, epoch: int, learning_rate: float, meters: Meters, pace: Pace, bar: Progress) -> str:
         """Record what happened since the last report; returns it for the log."""
-        self.updater.require_finite()
+        self.updater.count_last()
         means = meters.reduce()  # the only collective besides gradients and counts
         require_finite(means, f"in epoch {epoch} near update {self.schedule.update}")
         rate, waiting = pace.finish(self.sampler.global_batch_size)
-        norm = self.updater.gradient_norm.numpy().item()  # not finite where a loss scaler has skipped an update
+        norm = self.updater.gradient_norm.numpy().item()  # not finite where the last update was skipped
+        skipped = self.skipped.total
         self.record.event(
             "training",
             {
@@ -299,6 +309,7 @@ class Training:
                 "learning_rate": learning_rate,
                 **({"gradient_norm": norm} if math.isfinite(norm) else {}),
                 **means,
+                "skipped_updates": skipped,
                 "samples_per_second": round(rate, 2),
                 "data_wait_fraction": round(waiting, 4),
             },
@@ -307,7 +318,7 @@ class Training:
         bar.note(f"loss {means['loss']:.4g}, {left}" if "loss" in means else left)
         return (
             f"{_format(means)} gradient norm {norm:.3g} lr {learning_rate:.2e} {rate:.0f} {self.task.sample_name}/s "
-            f"data wait {waiting:.0%}, {left}"
+            f"data wait {waiting:.0%}, {f'{skipped} skipped so far, ' if skipped else ''}{left}"
         )
 
     def _tell_epoch(self, epoch: int, means: Dict[str, float], pace: Pace) -> None:
@@ -330,7 +341,7 @@ class Training:
         return self.start.directory is not None and own.resolve() == self.start.directory.resolve()
 
     def _save_update(self, evaluation_due: bool) -> None:
-        self.updater.require_finite()
+        self.updater.count_last()
         with self.remaining.paused():
             self.heartbeat.at(f"saving update {self.schedule.update}")
             self._share_statistics()

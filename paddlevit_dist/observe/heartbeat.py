@@ -7,6 +7,7 @@ import threading
 import time
 from typing import Any, Callable, Optional
 
+from ..parallel import places
 from . import progress
 
 QUIET_SECONDS = 25.0  # with the poll below, a line appears at least every 30 seconds
@@ -45,8 +46,9 @@ class Heartbeat:
         self._place = ("", time.monotonic())
 
     def at(self, place: str) -> "Heartbeat":
-        """Note where the run is now; may be used as a context, which is then watched."""
+        """Note where the run is now, also for the watchdog; may be used as a context, which is then watched."""
         self._place = (place, time.monotonic())
+        places.note(place)
         return self
 
     def __enter__(self) -> "Heartbeat":

@@ -29,6 +29,7 @@ from ..errors import UserError
 from ..files import is_temporary
 from ..parallel import leftovers
 from ..parallel.failures import end_process
+from ..printing import one_line
 
 if sys.platform != "win32":
     import fcntl
@@ -102,8 +103,7 @@ class Holder(NamedTuple):
     def describe(self) -> str:
         """One line, with nothing that a terminal would obey."""
         command = self.command if len(self.command) <= 160 else f"{self.command[:160]}..."
-        text = f"process {self.pid} on {self.host[:80]} since {self.since[:40]} ({command})"
-        return "".join(letter if letter.isprintable() else "?" for letter in text)
+        return one_line(f"process {self.pid} on {self.host[:80]} since {self.since[:40]} ({command})")
 
 
 class OutputLock:

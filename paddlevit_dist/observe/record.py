@@ -44,7 +44,7 @@ class RunRecord:
         if not self.writes:
             return
         # A file name need not be valid text.
-        self._write("log.txt", f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n", "a")
+        self._write("log.txt", f"{time.strftime('%Y-%m-%d %H:%M:%S')} {printing.one_line(text)}\n", "a")
 
     def event(self, kind: str, values: Dict[str, Any]) -> None:
         """Add a line to ``metrics.jsonl``: ``{"kind": ..., "time": seconds since 1970, ...values}``."""
@@ -83,7 +83,7 @@ def surroundings() -> Dict[str, Any]:
     from ..parallel import tuning
 
     return {
-        "command": shlex.join([sys.executable, *sys.argv]),
+        "command": printing.without_credentials(shlex.join([sys.executable, *sys.argv])),
         "folder": os.getcwd(),
         "started": time.strftime("%Y-%m-%d %H:%M:%S %z"),
         "versions": {

@@ -15,6 +15,7 @@ from paddlevit_dist.errors import UserError
 from paddlevit_dist.registry import resolve
 
 RUN = "-batch_size=16 -epochs=1 TRAIN.WARMUP_STEPS 2 TRAIN.BATCH_NORM sync REPORT_FREQ 20".split()
+RUN += ["TRAIN.MAX_SKIPPED_UPDATES", "1"]
 EMA = ["TRAIN.MODEL_EMA", "True", "TRAIN.MODEL_EMA_DECAY", "0.9"]
 UPDATES = 10
 

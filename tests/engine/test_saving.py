@@ -127,6 +127,8 @@ def test_copies_stay_as_they_were_until_the_next(tmp_path):
     layer, copies = paddle.nn.Linear(3, 4), HostCopies()
     layer.register_buffer("steps", paddle.to_tensor(7))
     layer.register_buffer("brief", paddle.ones([3], "bfloat16"))
+    layer.register_buffer("turned", paddle.arange(6.0).reshape([2, 3]).t())
+    layer.register_buffer("flag", paddle.to_tensor(True))
     layer.register_buffer("none", paddle.zeros([0, 2]))
     paddle.save(layer.state_dict(), str(tmp_path / "paddle"))
     copied = copies.of("weights", layer.state_dict())

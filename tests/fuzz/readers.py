@@ -68,6 +68,7 @@ _TABLE = [
     Reader("NumPy's volume", volumes.make(".npy"), volumes.read),
     Reader("NumPy's archive", volumes.make(".npz"), volumes.read, packing=ZIP),
     Reader("DICOM", volumes.make_series, volumes.read),
+    Reader("volumes with landmarks", volumes.make_data, volumes.read_data),
     Reader("landmarks", volumes.make_landmarks, volumes.read_landmarks, is_text=True),
 ]
 

@@ -18,7 +18,7 @@ from ...errors import UserError
 from ...files import atomic_file, map_array
 from .image_dataset import ImageDataset
 from .reading import check_labels, check_split
-from .unpacked import DAMAGE, TooLarge, open_unpacked
+from .unpacked import DAMAGE, TooLarge, open_unpacked, too_large
 
 SIDE = 32
 PICTURE_BYTES = 3 * SIDE * SIDE
@@ -117,6 +117,8 @@ def _from_archive(source: Source, names: List[str], where_to_get: str) -> Iterat
         tarfile.open(fileobj=unpacked, mode="r|", bufsize=1 << 20) as archive,
     ):
         for member in archive:
+            if member.offset_data + member.size > _LARGEST_ARCHIVE_BYTES:  # before what it announces is passed over
+                raise too_large(_LARGEST_ARCHIVE_BYTES)
             name = os.path.basename(member.name)
             if not member.isfile() or name not in due or name in waiting:
                 continue

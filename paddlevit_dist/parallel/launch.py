@@ -54,7 +54,7 @@ def launch_workers(
         KeyboardInterrupt: the user asked to stop; all workers have ended.
     """
     if plan.launched or plan.processes == 1:
-        _run_in_place(worker, arguments, plan)
+        _run_in_place(worker, arguments, plan, watchdog_seconds)
         return
     with tempfile.TemporaryDirectory(prefix="paddlevit_dist_ends_") as name, _terminate_as_interrupt():
         folder = Path(name)
@@ -75,16 +75,25 @@ def launch_workers(
             _raise(failures.root_cause(failed))
 
 
-def _run_in_place(worker: Callable[..., None], arguments: Tuple[Any, ...], plan: ProcessPlan) -> None:
+def _run_in_place(
+    worker: Callable[..., None], arguments: Tuple[Any, ...], plan: ProcessPlan, watchdog_seconds: Optional[float]
+) -> None:
     import paddle
 
-    from . import world
+    from . import group_watch, world
 
     paddle.disable_signal_handler()  # its SIGTERM dump looks like a crash
-    if plan.launched:
-        _wait_for_rendezvous()
-    world.join_group(plan.uses_gpu, spawned=False)
-    worker(*arguments)
+
+    def join() -> None:
+        if plan.launched:
+            _wait_for_rendezvous()
+        world.join_group(plan.uses_gpu, spawned=False)
+
+    if plan.total_processes > 1 and watchdog_seconds is not None:
+        group_watch.run(join, lambda: worker(*arguments), watchdog_seconds)
+    else:
+        join()
+        worker(*arguments)
 
 
 def _start(
@@ -147,6 +156,7 @@ def _worker_entry(
         with places.waiting_for_ranks():
             _wait_for_rendezvous()
             world.join_group(uses_gpu, spawned=True)
+        places.note("at work")
         worker(*arguments)
         places.note("finished, at the end of its process")
     except BaseException as error:

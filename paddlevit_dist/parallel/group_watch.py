@@ -30,7 +30,7 @@ from .standstill import Clock, Process, Seen
 
 _GRACE_SECONDS = 3.0  # lets a rank that has failed too report its own failure
 _PREFIX = "paddlevit_dist/watch"
-_NO_PROCESS = Process("", "", 0)
+_NO_PROCESS = Process("", "", 0, 0)
 
 
 def run(join: Callable[[], None], work: Callable[[], None], seconds: float) -> None:
@@ -39,7 +39,8 @@ def run(join: Callable[[], None], work: Callable[[], None], seconds: float) -> N
     Args:
         seconds: how long a rank may stand still.
     Raises:
-        UserError: not all ranks came in time.
+        UserError: another program has the master's port.
+        WorkerFailure: not all ranks came in time.
     """
     rank, size = int(os.environ["PADDLE_TRAINER_ID"]), int(os.environ["PADDLE_TRAINERS_NUM"])
     places.keep(places.Pages.create(Path(tempfile.gettempdir()), 1), 0)  # to be seen from outside

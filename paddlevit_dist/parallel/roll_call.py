@@ -14,11 +14,11 @@ import socket
 import time
 from typing import Dict, List, Tuple
 
-from ..errors import UserError
+from ..errors import UserError, WorkerFailure
 
 _HELLO = b"paddlevit_dist: go on when all are here\n"
 _LINE = re.compile(rb"paddlevit_dist: rank (\d{1,7})\n")
-_LONGEST = 256  # bytes of an answer
+_LONGEST = 1024  # bytes of an answer
 _RETRY_SECONDS = 0.1
 
 
@@ -46,7 +46,8 @@ def answer(rank: int, size: int, seconds: float) -> None:
     Args:
         seconds: how long to wait.
     Raises:
-        UserError: a rank did not come in time, or another program has the master's port; the message says which.
+        UserError: another program has the master's port.
+        WorkerFailure: a rank did not come in time.
     """
     host, port = endpoint()
     deadline = time.monotonic() + seconds
@@ -61,24 +62,25 @@ def _gather(host: str, port: int, size: int, deadline: float, seconds: float) ->
         listener = socket.create_server(("", port), backlog=size + 16)
     except OSError as error:
         raise UserError(
-            f"rank 0 cannot listen on port {port} (the master is {host}:{port}): {error.strerror}; another program has "
-            "it: choose a free port"
+            f"rank 0 cannot listen on port {port} (the master is {host}:{port}): {os.strerror(error.errno or 0)}; "
+            "another program has it: choose a free port"
         ) from error
     ranks: Dict[int, socket.socket] = {}
     with listener, contextlib.ExitStack() as connections:
         _collect(listener, ranks, size, deadline, connections)
         missing = [rank for rank in range(1, size) if rank not in ranks]
         listener.close()  # before they go on: whoever connects from now on must find Paddle's store
-        found = f"rank(s) {missing} did not come to {host}:{port} within {seconds:g} s (WATCHDOG_SECONDS)"
+        others = f" (missing: ranks {', '.join(map(str, missing))})" if len(missing) > 1 else ""
+        found = f"it did not come to {host}:{port} within {seconds:g} s (WATCHDOG_SECONDS){others}"
         for connection in ranks.values():
             with contextlib.suppress(OSError):  # it will notice by itself
-                connection.sendall(b"go\n" if not missing else f"{found}\n".encode())
+                connection.sendall(b"go\n" if not missing else f"{missing[0]} {found}\n".encode())
         for connection in ranks.values():  # they close first: nothing of this lingers on the port
             connection.settimeout(2.0)
             with contextlib.suppress(OSError):
                 connection.recv(1)
     if missing:
-        raise UserError(f"{found}: see whether they were started, with this master, and what their logs say")
+        raise WorkerFailure(missing[0], f"{found}: see whether it was started, with this master, and what its log says")
 
 
 def _collect(
@@ -117,7 +119,8 @@ def _received(connection: socket.socket) -> bytes:
 
 def _report(rank: int, host: str, port: int, deadline: float, seconds: float) -> None:
     """Tell rank 0 that this one is here, and wait until all are."""
-    found = "nothing answers there: see whether rank 0 was started, and that its machine can be reached"
+    found = "nothing answers there: see whether it was started, and that its machine can be reached"
+    is_foreign = False
     while time.monotonic() < deadline:
         try:
             with socket.create_connection((host, port), timeout=1.0) as connection:
@@ -126,16 +129,18 @@ def _report(rank: int, host: str, port: int, deadline: float, seconds: float) ->
         except OSError:
             time.sleep(_RETRY_SECONDS)
             continue
-        if lines and lines[0] + b"\n" == _HELLO:
-            if len(lines) > 1 and lines[1] == b"go":
+        is_foreign = not lines or lines[0] + b"\n" != _HELLO
+        if len(lines) > 1 and not is_foreign:
+            if lines[1] == b"go":
                 return
-            if len(lines) > 1:
-                raise UserError(lines[1].decode("ascii", errors="replace"))
-            found = "rank 0 was there, and has ended: its log says why"
-        else:
-            found = "another program answers there: choose a free port for the master"
+            missing, _, message = lines[1].decode("ascii", errors="replace").partition(" ")
+            raise WorkerFailure(int(missing) if missing.isdecimal() else 0, message)
+        found = "it was there, and has ended: its log says why"
         time.sleep(_RETRY_SECONDS)
-    raise UserError(f"rank {rank} has waited for rank 0 at {host}:{port} for {seconds:g} s (WATCHDOG_SECONDS); {found}")
+    waited = f"rank {rank} has waited for rank 0 at {host}:{port} for {seconds:g} s (WATCHDOG_SECONDS)"
+    if is_foreign:
+        raise UserError(f"{waited}, but another program answers there: choose a free port for the master")
+    raise WorkerFailure(0, f"{waited}; {found}")
 
 
 def _lines(connection: socket.socket, rank: int, deadline: float) -> List[bytes]:

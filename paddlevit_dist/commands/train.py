@@ -7,15 +7,23 @@ import time
 from typing import Any, Dict, List
 
 from .. import config as configuration
+from .. import signals
+from ..printing import one_line
+from . import replay
 
 
 def run(arguments: List[str]) -> None:
     """Carry out the command. Nothing here imports Paddle before its environment is set."""
     run = configuration.load(arguments, configuration.EXAMPLE)
 
+    signals.expect(training=not run.values.EVAL and not run.show)
+
     from ..parallel import tuning
 
     tuning.restart_with_environment(run.values.NGPUS, run.values.CPU_TUNING)
+    if run.values.REPLAY and not run.show:
+        replay.run(run)
+        return
 
     from ..contracts.task import make_task
     from ..engine.schedule import with_fitting_warmup
@@ -68,4 +76,4 @@ def _show(run: Any, plan: Any) -> None:
     rates = describe_rates(run.values, plan.total_processes)
     print(textwrap.fill(rates, configuration.COLUMNS, subsequent_indent="  ", break_on_hyphens=False))
     for notice in [*run.notices, *plan.notices, *task.notices, *problems]:
-        print(notice)
+        print(one_line(notice))

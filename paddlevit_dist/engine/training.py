@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NoReturn, Tuple
 
 import paddle
 
+from .. import signals
 from ..checkpoint import store as checkpoints
 from ..contracts.task import Step, Task
-from ..errors import UserError
+from ..errors import Stopped, UserError
 from ..loading.loader import Loader
 from ..loading.sampler import TrainingSampler
 from ..observe.heartbeat import Heartbeat
@@ -19,16 +20,20 @@ from ..observe.meters import Meters
 from ..observe.progress import Progress
 from ..observe.record import RunRecord
 from ..parallel import (
-    barrier,
+    LeftEarly,
+    Stops,
     broadcast_statistics,
     data_parallel,
     is_main,
     rank,
     recompute_layers,
+    stops,
     world_size,
 )
 from . import about
 from .checkpointer import Checkpointer, Saving
+from .evidence import EvidenceFolder
+from .finite import SkippedUpdates
 from .introduction import describe_training
 from .model_ema import ModelEma
 from .optimizer import OptimizerState, build_optimizer, freeze
@@ -95,9 +100,14 @@ class Training:
         groups = task.parameter_groups(model)
         self.optimizer = build_optimizer(train.OPTIMIZER, model, groups, train.WEIGHT_DECAY, train.LAYER_DECAY)
         self.ema = ModelEma(model, train.MODEL_EMA_DECAY) if train.MODEL_EMA else None
+        evidence = EvidenceFolder(config, datasets["train"], self.sampler, model, self.precision)
+        has_scaler = self.precision.scaler is not None
+        self.skipped = SkippedUpdates(train.MAX_SKIPPED_UPDATES, has_scaler, evidence, record.say)
         self.checkpointer = self._checkpointer(datasets)
         self.resumption = Resumption(config, task, datasets, record, self.checkpointer)
         self.start = self.resumption.load()
+        self.stops = Stops(self.checkpointer.agreement)
+        self._update_saved = self.schedule.update  # the last one that a checkpoint holds, or that is not worth one
         self.updater = Updater(
             task,
             data_parallel(model, self.batch_norm, train.FIND_UNUSED_PARAMETERS),
@@ -107,6 +117,7 @@ class Training:
             samples_per_update=self.sampler.global_batch_size,
             accumulation_steps=train.ACCUM_ITER,
             gradient_clip=train.GRAD_CLIP,
+            skipped=self.skipped,
         )
         evaluations = sum(self._evaluates(epoch) for epoch in range(self.sampler.epoch, self.last_epoch + 1))
         self.remaining = RemainingTime(
@@ -137,7 +148,14 @@ class Training:
         config = self.config
         return Checkpointer(
             Path(config.SAVE) / "checkpoints",
-            Saving(config.SAVE_EVERY_UPDATES, config.SAVE_EVERY_MINUTES, config.KEEP_UPDATES, self._keeps),
+            Saving(
+                config.SAVE_EVERY_UPDATES,
+                config.SAVE_EVERY_MINUTES,
+                config.KEEP_UPDATES,
+                self._keeps,
+                config.KEEP_EPOCHS,
+                config.SAVE_IN_BACKGROUND,
+            ),
             lambda: about.describe(config, self.task, datasets),
             self.record.say,
             model=self.model,
@@ -146,6 +164,7 @@ class Training:
             scaler=self.precision,
             schedule=self.schedule,
             sampler=self.sampler,
+            skipped=self.skipped,
         )
 
     def _keeps(self, epoch: int) -> bool:
@@ -155,7 +174,24 @@ class Training:
         return epoch % self.config.VALIDATE_FREQ == 0 or epoch == self.last_epoch
 
     def run(self) -> Dict[str, float]:
-        """Train to NUM_EPOCHS (or STOP_AFTER_EPOCH) and return the last evaluation's values, equal on every rank."""
+        """Train to NUM_EPOCHS (or STOP_AFTER_EPOCH) and return the last evaluation's values, equal on every rank.
+
+        Raises:
+            Stopped: the run was asked to stop, and is saved.
+        """
+        if self.config.STOP_AFTER_SECONDS is not None:
+            signals.stop_after(
+                self.config.STOP_AFTER_SECONDS, f"-stop_after_seconds={self.config.STOP_AFTER_SECONDS:g}"
+            )
+        signals.note_only()
+        try:
+            return self._run()
+        except LeftEarly:
+            self._stop()
+        finally:
+            self.checkpointer.settle()  # whatever ends the training, what it is writing is not lost
+
+    def _run(self) -> Dict[str, float]:
         first, consumed = self.sampler.epoch, self.sampler.consumed
         if first > self.last_epoch and not self.start.evaluation_due:
             self.record.say(f"nothing to do: epoch {first - 1} of {self.last_epoch} is already done")
@@ -177,8 +213,12 @@ class Training:
             is_evaluated = self._evaluates(epoch)
             if is_evaluated or self._keeps(epoch):
                 self._save_epoch(epoch, evaluation_due=is_evaluated)
+            if self.stops.are_at(self.schedule.update):
+                self._stop()
             if is_evaluated:
                 values, line = self._evaluate_epoch(epoch)
+        self.heartbeat.at("writing the last checkpoint")
+        self.checkpointer.finish()
         if values:
             self.record.say(line)
         return values
@@ -193,14 +233,14 @@ class Training:
         bar = Progress(updates, f"epoch {epoch}/{self.config.TRAIN.NUM_EPOCHS}", is_main())
         self.heartbeat.at(f"waiting for the first batch of epoch {epoch}")
         try:
-            for group in accumulation_groups(batches, self.config.TRAIN.ACCUM_ITER, updates):
+            for group in self._groups(batches, updates):
+                self.stops.look(self.schedule.update)
                 if pace.updates == 0:
-                    barrier()  # the first batch takes longest
                     self.heartbeat.at(f"in epoch {epoch}, {made} of {self.updates_per_epoch} updates done")
                 step = Step(epoch, self.schedule.update, self.schedule.total_updates)
                 learning_rate = self.schedule.learning_rate
                 for terms in self.updater(group, step, learning_rate):
-                    meters.add(terms)
+                    meters.add(terms, self.updater.finite)
                 if self.ema is not None:
                     self.ema.update(self.updater.finite)
                 self.sampler.count_update()
@@ -218,9 +258,33 @@ class Training:
                         self.record.say(f"epoch {epoch} update {made}/{self.updates_per_epoch} {said}")
                 if self.checkpointer.is_due():
                     self._save_update(evaluation_due=is_last and self._evaluates(epoch))
+                if self.stops.are_at(self.schedule.update) and not is_last:  # after the last, the epoch is saved
+                    self._stop()
         finally:
             bar.close()
         self._tell_epoch(epoch, meters.finish_epoch(), pace)
+
+    def _groups(self, batches: Iterator[Any], updates: int) -> Iterator[List[Any]]:
+        """The batches of so many updates. Before the first, ranks wait for one another, and leave if one is asked to
+        stop; later only a single process leaves a wait for data, as others may be computing by then.
+
+        Raises:
+            LeftEarly: on all ranks.
+        """
+        leaves = False
+        try:
+            groups = accumulation_groups(batches, self.config.TRAIN.ACCUM_ITER, updates)
+            group = next(groups)
+            leaves = stops.wanted()
+        except LeftEarly:
+            leaves = True
+        # A slow first batch is waited for here: gloo gives up after 30 s inside a step.
+        if stops.leave_together(leaves):
+            raise LeftEarly
+        self.loader.may_leave = world_size() == 1
+        yield group
+        yield from groups
+        self.loader.may_leave = True
 
     def _empty_cache(self) -> None:
         """Batches of very different sizes fragment a GPU's memory cache until no later batch fits."""
@@ -231,11 +295,12 @@ class Training:
 
     def _report(self, epoch: int, learning_rate: float, meters: Meters, pace: Pace, bar: Progress) -> str:
         """Record what happened since the last report; returns it for the log."""
-        self.updater.require_finite()
+        self.updater.count_last()
         means = meters.reduce()  # the only collective besides gradients and counts
         require_finite(means, f"in epoch {epoch} near update {self.schedule.update}")
         rate, waiting = pace.finish(self.sampler.global_batch_size)
-        norm = self.updater.gradient_norm.numpy().item()  # not finite where a loss scaler has skipped an update
+        norm = self.updater.gradient_norm.numpy().item()  # not finite where the last update was skipped
+        skipped = self.skipped.total
         self.record.event(
             "training",
             {
@@ -244,6 +309,7 @@ class Training:
                 "learning_rate": learning_rate,
                 **({"gradient_norm": norm} if math.isfinite(norm) else {}),
                 **means,
+                "skipped_updates": skipped,
                 "samples_per_second": round(rate, 2),
                 "data_wait_fraction": round(waiting, 4),
             },
@@ -252,7 +318,7 @@ class Training:
         bar.note(f"loss {means['loss']:.4g}, {left}" if "loss" in means else left)
         return (
             f"{_format(means)} gradient norm {norm:.3g} lr {learning_rate:.2e} {rate:.0f} {self.task.sample_name}/s "
-            f"data wait {waiting:.0%}, {left}"
+            f"data wait {waiting:.0%}, {f'{skipped} skipped so far, ' if skipped else ''}{left}"
         )
 
     def _tell_epoch(self, epoch: int, means: Dict[str, float], pace: Pace) -> None:
@@ -275,17 +341,37 @@ class Training:
         return self.start.directory is not None and own.resolve() == self.start.directory.resolve()
 
     def _save_update(self, evaluation_due: bool) -> None:
-        self.updater.require_finite()
+        self.updater.count_last()
         with self.remaining.paused():
             self.heartbeat.at(f"saving update {self.schedule.update}")
             self._share_statistics()
             self.checkpointer.save_update(evaluation_due)
+        self._update_saved = self.schedule.update
+
+    def _stop(self) -> NoReturn:
+        """Save what no checkpoint holds yet, and end the run.
+
+        Raises:
+            Stopped: always.
+        """
+        if self.schedule.update != self._update_saved:
+            self._save_update(evaluation_due=False)
+        self.checkpointer.finish()
+        last = self.checkpointer.folder / "last"
+        if last.exists():
+            what = "saved" if self.schedule.update > self.start.position["update"] else "nothing new since"
+            last = self.checkpointer.folder / last.resolve().name
+            place = f"{what} {last}; the same command with -resume=auto continues from there"
+        else:
+            place = "nothing was saved yet; the same command starts again"
+        raise Stopped(stops.reason(), place)
 
     def _save_epoch(self, epoch: int, evaluation_due: bool) -> None:
         with self.remaining.paused():
             self.heartbeat.at(f"saving epoch {epoch}")
             self._share_statistics()
             self.checkpointer.save_epoch(epoch, evaluation_due)
+        self._update_saved = self.schedule.update
 
     def _share_statistics(self) -> None:
         if self.batch_norm == "local":

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import multiprocessing.util
 import os
 import pickle
 import signal
@@ -16,13 +17,15 @@ import sys
 import threading
 import time
 import traceback
+import weakref
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
 
 import numpy as np
 import paddle
 
+from .. import signals
 from ..errors import UserError
-from ..parallel import places, rank, tuning, world_size
+from ..parallel import LeftEarly, places, rank, tuning, world_size
 from ..parallel.failures import end_process
 from ..parallel.launch import die_with_parent
 from .sampler import SampleKey, TrainingSampler
@@ -136,6 +139,9 @@ class Loader:
         prefetch: batches that each of them has ready or in progress in advance.
         seed: of the run.
         timeout_seconds: give up when no batch arrives for this long.
+
+    Attributes:
+        may_leave: whether a wait for a batch ends with ``LeftEarly`` once the run is asked to stop.
     """
 
     def __init__(
@@ -153,6 +159,7 @@ class Loader:
         self.num_workers = num_workers
         self.prefetch = prefetch
         self.timeout_seconds = timeout_seconds
+        self.may_leave = True
         self.seconds_waited = 0.0  # for data, since it was last set to 0
         self._readings = _Readings(samples, seed)
         self._prefix = new_prefix() if num_workers else None
@@ -182,15 +189,19 @@ class Loader:
         )
         if not len(batch_sampler):
             return
-        with _unchanged_child_handler():
+        with signals.held(), _unchanged_child_handler():
             batches = iter(loader)
+        _unfinished.add(batches)
         is_first = True
-        watchdog = _Watchdog(getattr(batches, "_workers", []), self.timeout_seconds)
+        watchdog = _Watchdog(batches, self.timeout_seconds)
         try:
             while True:
                 started = time.perf_counter()
+                watchdog.may_leave = self.may_leave
                 with places.at("waiting for a batch"), watchdog:
                     batch = _next(batches)
+                if watchdog.has_left:
+                    raise LeftEarly
                 self.seconds_waited += time.perf_counter() - started
                 if batch is None:
                     return
@@ -203,6 +214,8 @@ class Loader:
                 yield batch
         finally:
             watchdog.stop()
+            if signals.asked() is not None:
+                _abandon(batches)
             batches = None  # ends the loader processes that are left
             if self._prefix is not None:
                 remove_leftovers(self._prefix)
@@ -216,7 +229,7 @@ class _WorkerStart:
         # This process must not collect what it inherited: some of Paddle's objects, such as executors, wait
         # at their end for threads that a fork does not copy (observed: forever).
         gc.freeze()
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process handles Ctrl-C
+        signals.ignore_all()  # the main process handles them, and needs batches until it has come to an end
         die_with_parent(self.parent)
 
 
@@ -230,6 +243,36 @@ def _unchanged_child_handler() -> Iterator[None]:
     handler = signal.getsignal(signal.SIGCHLD)
     yield
     signal.signal(signal.SIGCHLD, handler or signal.SIG_DFL)
+
+
+_unfinished: "weakref.WeakSet[Any]" = weakref.WeakSet()
+
+
+def _end_loader_processes() -> None:
+    """What still runs at the end of this process ends with it: Python would ask with SIGTERM, and wait for ever."""
+    for batches in list(_unfinished):
+        for worker in _workers_of(batches):
+            worker.kill()
+
+
+# Before Python joins its children, in the main process and in workers alike: ``atexit`` would come after that in these.
+multiprocessing.util.Finalize(None, _end_loader_processes, exitpriority=100)
+
+
+def _abandon(batches: Any) -> None:
+    """End loader processes, and a wait for them in another thread, however long a sample may still take."""
+    batches._thread_done_event.set()
+    for worker in _workers_of(batches):
+        worker.kill()
+    queue = batches._blocking_queue
+    if queue is not None:
+        queue.close()
+    if not _workers_of(batches):
+        batches._thread = None  # a daemon, which nobody need wait for
+
+
+def _workers_of(batches: Any) -> Sequence[Any]:
+    return getattr(batches, "_workers", [])
 
 
 def _next(batches: Iterator[Any]) -> Optional[Dict[str, Any]]:
@@ -267,8 +310,11 @@ class _Watchdog:
     The waiting thread is inside Paddle's queue and cannot be interrupted, so a second thread watches the clock.
     """
 
-    def __init__(self, workers: Sequence[Any], seconds: float) -> None:
-        self._workers, self._seconds = workers, seconds
+    def __init__(self, batches: Any, seconds: float) -> None:
+        self.may_leave = True  # a wait ends early once the run is asked to stop
+        self.has_left = False  # one has; there are no more batches
+        self._batches, self._workers, self._seconds = batches, _workers_of(batches), seconds
+        self._lock = threading.Lock()
         self._deadline: Optional[float] = None
         self._is_slow_told = False
         self._stopped = threading.Event()
@@ -278,16 +324,26 @@ class _Watchdog:
     def __enter__(self) -> None:
         self._deadline = time.monotonic() + self._seconds
 
-    def __exit__(self, *_: Any) -> None:
-        self._deadline = None
+    def __exit__(self, _: Any, error: Any, __: Any) -> bool:
+        with self._lock:
+            self._deadline = None
+        return self.has_left and isinstance(error, Exception)  # whatever the end of the wait looked like to Paddle
 
     def stop(self) -> None:
+        """End the watch. Nothing here keeps the loader alive any more: its end has to come in the caller's thread."""
         self._stopped.set()
+        self._thread.join()
+        self._batches, self._workers = None, ()
 
     def _watch(self) -> None:
         while not self._stopped.wait(min(1.0, self._seconds / 4)):
             deadline = self._deadline
             if deadline is None:
+                continue
+            if self.may_leave and signals.asked() is not None:
+                self._leave()
+                if self.has_left:
+                    return
                 continue
             reason = _describe_dead(self._workers)
             if reason:
@@ -300,6 +356,12 @@ class _Watchdog:
                     f"no batch arrived for {self._seconds:g} s (DATA.LOADER_TIMEOUT_SECONDS); "
                     f"loader processes: {states or 'none, a thread reads the data'}"
                 )
+
+    def _leave(self) -> None:
+        with self._lock:
+            if self._deadline is not None:
+                self.has_left = True
+                _abandon(self._batches)
 
     def _tell_slow(self, deadline: float) -> None:
         """Say once that this rank keeps the others waiting."""

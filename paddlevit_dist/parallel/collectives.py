@@ -18,6 +18,7 @@ import paddle.distributed as dist
 
 from . import places, world
 from .network import Network, Reader
+from .secret import Signed
 from .shared_memory import SharedMemory
 
 Board = Union[SharedMemory, Network]
@@ -39,7 +40,7 @@ def all_gather(data: Any) -> List[Any]:
     """
     if world.world_size() == 1:
         return [data]
-    return _exchange(_pickle(data), pickle.loads)
+    return _exchange("all_gather", _pickle(data), pickle.loads)
 
 
 def broadcast_object(data: Any, source: int = 0) -> Any:
@@ -47,7 +48,7 @@ def broadcast_object(data: Any, source: int = 0) -> Any:
     if world.world_size() == 1:
         return data
     message = _pickle(data) if world.rank() == source else b""
-    return _exchange(message, lambda got: pickle.loads(got) if len(got) else None)[source]
+    return _exchange("broadcast_object", message, lambda got: pickle.loads(got) if len(got) else None)[source]
 
 
 def reduce_dict(values: Dict[Any, Any], average: bool = True) -> Dict[Any, Any]:
@@ -75,7 +76,7 @@ def reduce_dict(values: Dict[Any, Any], average: bool = True) -> Dict[Any, Any]:
     large = [name for name in ordered if entries[name].num_bytes > _REDUCE_ON_HOST_BYTES]
     small = [name for name in ordered if entries[name].num_bytes <= _REDUCE_ON_HOST_BYTES]
     payload = [_to_host(values[name]) for name in small]
-    messages = _exchange(_pickle((signature, payload)), pickle.loads)
+    messages = _exchange("reduce_dict", _pickle((signature, payload)), pickle.loads)
     _check_signatures([message[0] for message in messages])
     totals = dict(zip(small, (_sum_in_rank_order(column) for column in zip(*[message[1] for message in messages]))))
     totals.update(zip(large, _reduce_on_device([values[name] for name in large])))
@@ -146,10 +147,17 @@ def use_way_of_messages(way: Board) -> None:
     _way_of_messages = way
 
 
-def _exchange(message: bytes, read: Reader) -> List[Any]:
-    """``read`` applied to every rank's message, in rank order."""
+_exchanges = 0
+
+
+def _exchange(purpose: str, message: bytes, read: Reader) -> List[Any]:
+    """``read`` applied to every rank's message, in rank order, once its signature is verified."""
+    global _exchanges
+    way = way_of_messages()
+    _exchanges += 1  # every rank counts alike: a message of another meeting is not valid in this one
+    signed = Signed(purpose, _exchanges, world.rank(), read)
     with places.at("in an exchange of values"):
-        return way_of_messages().exchange(message, read)
+        return way.exchange(signed.signed(message), signed.read)
 
 
 def notice_board() -> Optional[Board]:

@@ -11,11 +11,15 @@ import traceback
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
 
-from ..errors import UserError
+from .. import printing
+from ..errors import Stopped, UserError
 from ..files import atomic_file
+from ..signals import Interrupted
 
 FINISHED = "finished"
 USER_ERROR = "user error"
+STOPPED = "stopped"  # as asked, with everything saved
+INTERRUPTED = "interrupted"  # as asked, with nothing to save or nothing waited for
 EXCEPTION = "exception"
 EXIT = "exit"
 STANDSTILL = "standstill"  # recorded by the parent
@@ -40,7 +44,7 @@ def end_process(message: str) -> None:
         _write(*_own_records, {"kind": EXCEPTION, "message": message})
         wait_for_parent()
     else:
-        print(f"error: {message}", file=sys.stderr, flush=True)
+        print(f"error: {printing.one_line(message)}", file=sys.stderr, flush=True)
     os._exit(1)
 
 
@@ -59,6 +63,12 @@ def record_finish(folder: Path, rank: int) -> None:
 
 def record_failure(folder: Path, rank: int, error: BaseException) -> None:
     """Record what ended this rank."""
+    if isinstance(error, Stopped):
+        _write(folder, rank, {"kind": STOPPED, "message": str(error), "reason": error.reason, "saved": error.saved})
+        return
+    if isinstance(error, Interrupted):
+        record_interruption(folder, rank, error.number, error.again)
+        return
     if isinstance(error, UserError):
         kind, message = USER_ERROR, str(error)
     elif isinstance(error, SystemExit):
@@ -67,6 +77,11 @@ def record_failure(folder: Path, rank: int, error: BaseException) -> None:
         kind, message = EXCEPTION, f"{type(error).__name__}: {error}"
     trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     _write(folder, rank, {"kind": kind, "message": message, "traceback": trace})
+
+
+def record_interruption(folder: Path, rank: int, number: int, again: bool) -> None:
+    """Record that this rank was to end at once; see ``Interrupted``."""
+    _write(folder, rank, {"kind": INTERRUPTED, "message": "interrupted", "number": number, "again": again})
 
 
 def _write(folder: Path, rank: int, record: Dict[str, Any]) -> None:
@@ -106,10 +121,17 @@ def root_cause(ends: List[Dict[str, Any]]) -> Dict[str, Any]:
     return min(independent or ends, key=lambda end: end["time"])
 
 
+def is_echo(error: Exception) -> bool:
+    """Whether Paddle reports with ``error`` that another rank is gone, without saying which."""
+    if isinstance(error, (UserError, ConnectionError)):  # a mistake, or our own message, which names the rank
+        return False
+    return looks_like_a_lost_peer({"kind": EXCEPTION, "message": str(error)})
+
+
 def looks_like_a_lost_peer(end: Dict[str, Any]) -> bool:
     """Whether an end is what a rank reports when another one is gone."""
     if end["kind"] == "killed":
         return end.get("signal") == signal.SIGABRT  # gloo aborts inside backward when its peer is gone
-    if end["kind"] in (USER_ERROR, EXIT, STANDSTILL):
+    if end["kind"] in (USER_ERROR, EXIT, STOPPED, INTERRUPTED, STANDSTILL):
         return False
     return any(sign in end.get("message", "") for sign in _SIGNS_OF_A_LOST_PEER)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import faulthandler
 import json
+import math
 import os
 import sys
 import tempfile
@@ -18,25 +19,28 @@ import threading
 import time
 import traceback
 from pathlib import Path
-from typing import Any, Callable, Dict, NoReturn, Optional
+from typing import Any, Callable, Dict, List, NoReturn, Optional
 
 import paddle
 
-from ..errors import UserError
-from . import places, roll_call, standstill
-from .network import send_small_messages_at_once
+from .. import printing
+from ..errors import Stopped, UserError
+from . import failures, places, roll_call, standstill
 from .places import Place
+from .secret import key_name
+from .sockets import send_small_messages_at_once
 from .standstill import Clock, Process, Seen
 
 _GRACE_SECONDS = 3.0  # lets a rank that has failed too report its own failure
-_PREFIX = "paddlevit_dist/watch"
+_STOP_SECONDS = 10.0  # between the ends of ranks that stop together
 _NO_PROCESS = Process("", "", 0, 0)
 
 
-def run(join: Callable[[], None], work: Callable[[], None], seconds: float) -> None:
+def run(join: Callable[[Callable[[], None]], None], work: Callable[[], None], seconds: float) -> None:
     """Join the group and work, watched. Every rank must call this.
 
     Args:
+        join: joins the group; what it is given is to be called while the group's store still takes connections.
         seconds: how long a rank may stand still.
     Raises:
         UserError: another program has the master's port.
@@ -48,12 +52,18 @@ def run(join: Callable[[], None], work: Callable[[], None], seconds: float) -> N
     _end_without_python(seconds)
     roll_call.answer(rank, size, seconds)
     _end_without_python(seconds)
-    join()
+    stores: List[Any] = []
+    join(lambda: stores.extend(_connect() for _ in range(2)))
     places.note("at work")
-    watch = GroupWatch(rank, size, seconds)
+    watch = GroupWatch(rank, size, seconds, *stores)
     try:
         work()
+    except Stopped:
+        watch.finish(_STOP_SECONDS)
+        raise
     except Exception as error:
+        if failures.is_echo(error):
+            watch.wait_for_the_cause()
         watch.fail(error)
         raise
     else:
@@ -68,16 +78,30 @@ def _end_without_python(seconds: float) -> None:
     faulthandler.dump_traceback_later(seconds + max(5.0, seconds / 5), exit=True)
 
 
-class GroupWatch:
-    """Watches all ranks of the group from this one. Every rank makes one, once it has joined."""
+def _connect() -> Any:
+    """A connection to the group's store of our own: the main one is in use while the main thread waits on it."""
+    store = paddle.base.core.TCPStore(*roll_call.endpoint(), False, 0)
+    send_small_messages_at_once()
+    return store
 
-    def __init__(self, rank: int, size: int, seconds: float) -> None:
+
+class GroupWatch:
+    """Watches all ranks of the group from this one. Every rank makes one, once it has joined.
+
+    Args:
+        seconds: how long a rank may stand still.
+        of_thread, of_main: connections to the group's store.
+    """
+
+    def __init__(self, rank: int, size: int, seconds: float, of_thread: Any, of_main: Any) -> None:
         self._rank, self._size, self._seconds = rank, size, seconds
         self._poll = min(seconds / 10, max(1.0, size / 64))  # more ranks, more requests to one store
         self._silence = max(0.75 * seconds, seconds - 10.0)  # in time for the others to end within ``seconds``
         self._host, self._port = roll_call.endpoint()
+        self._of_thread, self._of_main = of_thread, of_main
         self._stopped = threading.Event()
         self._clock = Clock(longest_step=max(2.0, 4 * self._poll))
+        self._has_lost_a_peer = False
         self._verdict: Optional[Dict[str, Any]] = None  # of this rank, to be published
         self._published = threading.Event()
         self._store_error = ""
@@ -87,13 +111,19 @@ class GroupWatch:
 
     # ---- the end of this rank's work -------------------------------------------------------------------------
 
-    def finish(self) -> None:
+    def finish(self, longest_wait: float = math.inf) -> None:
         """Wait until all ranks have finished: rank 0 serves the store, and goes last."""
         places.note("finished")
-        store = self._connect()
-        store.add(f"{_PREFIX}/finished", 1)
+        self._of_main.add(_key("finished"), 1)
         if self._rank == 0:
-            self._wait_for(lambda: store.add(f"{_PREFIX}/finished", 0) >= self._size)
+            self._wait_for("finished", self._size, longest_wait)
+
+    def wait_for_the_cause(self) -> None:
+        """Once this rank has lost another one inside an exchange, give the watching threads time to say which: they end
+        this process."""
+        self._has_lost_a_peer = True
+        with places.waiting_for_ranks():
+            self._stopped.wait(self._seconds)
 
     def fail(self, error: Exception) -> None:
         """Tell the other ranks how this one has failed, and give them a moment to hear it."""
@@ -101,18 +131,17 @@ class GroupWatch:
         message = str(error) if is_user_error else f"rank {self._rank} failed: {type(error).__name__}: {error}"
         self._publish(message, 2 if is_user_error else 1)
         if self._rank == 0 and self._published.is_set():
-            deadline = time.monotonic() + 2 * self._poll
-            store = self._connect()
-            self._wait_for(lambda: time.monotonic() > deadline or store.add(f"{_PREFIX}/heard", 0) >= self._size - 1)
+            self._wait_for("heard", self._size - 1, 2 * self._poll)
 
     def stop(self) -> None:
         """Stop watching."""
         self._stopped.set()
         faulthandler.cancel_dump_traceback_later()
 
-    def _wait_for(self, is_reached: Callable[[], bool]) -> None:
+    def _wait_for(self, what: str, ranks: int, longest_wait: float) -> None:
+        deadline = time.monotonic() + longest_wait
         with places.waiting_for_ranks():
-            while not is_reached():
+            while self._of_main.add(_key(what), 0) < ranks and time.monotonic() < deadline:
                 time.sleep(0.02)
 
     def _publish(self, message: str, code: int) -> None:
@@ -155,7 +184,7 @@ class GroupWatch:
 
     def _run_talk(self) -> None:
         try:
-            store = self._connect()
+            store = self._of_thread
             seen: Dict[int, Seen] = {}
             beats: Dict[int, Any] = {}
             beat = 0
@@ -163,48 +192,43 @@ class GroupWatch:
                 beat += 1
                 place = places.own()
                 record = json.dumps([place.moves, place.process, int(place.waits), place.text])
-                store.set(f"{_PREFIX}/{self._rank}/place", record)
-                store.add(f"{_PREFIX}/{self._rank}/beat", 1)
+                store.set(_key(f"{self._rank}/place"), record)
+                store.add(_key(f"{self._rank}/beat"), 1)
                 self._exchange_verdicts(store)
                 self._judge(store, seen, beats)
                 self._answered = self._clock.now()
         except Exception as error:  # Paddle's store raises several kinds
             self._store_error = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
 
-    def _connect(self) -> Any:
-        """A connection to the store of our own: the group's is in use while the main thread waits on it."""
-        store = paddle.base.core.TCPStore(self._host, self._port, False, 0)
-        send_small_messages_at_once()
-        return store
-
     def _exchange_verdicts(self, store: Any) -> None:
         verdict = self._verdict
         if verdict is not None and not self._published.is_set():
-            if store.add(f"{_PREFIX}/verdicts", 1) == 1:  # the first one counts
-                store.set(f"{_PREFIX}/verdict", json.dumps(verdict))
+            if store.add(_key("verdicts"), 1) == 1:  # the first one counts
+                store.set(_key("verdict"), json.dumps(verdict))
             self._published.set()
-        if store.add(f"{_PREFIX}/verdicts", 0) == 0:
+        if store.add(_key("verdicts"), 0) == 0:
             return
-        verdict = json.loads(store.get(f"{_PREFIX}/verdict"))
+        verdict = json.loads(store.get(_key("verdict")))
         if verdict["rank"] == self._rank:
             return  # its main thread is on its way out
-        store.add(f"{_PREFIX}/heard", 1)
+        store.add(_key("heard"), 1)
         if not self._stopped.wait(_GRACE_SECONDS):
             _end(verdict["message"], verdict["code"])
 
     def _judge(self, store: Any, seen: Dict[int, Seen], beats: Dict[int, Any]) -> None:
         """Rank 0: look at all ranks, and end the run if one stands still. Others: look at rank 0."""
         now = self._clock.now()
+        silence = min(self._silence, max(5.0, 8 * self._poll)) if self._has_lost_a_peer else self._silence
         for rank in range(self._size) if self._rank == 0 else (0,):
-            number = store.add(f"{_PREFIX}/{rank}/beat", 0)
+            number = store.add(_key(f"{rank}/beat"), 0)
             if number != beats.get(rank, (None,))[0]:
                 beats[rank] = (number, now)
             place = Place(0, 0, False, "joining the group")
             if number:
-                moves, process, waits, text = json.loads(store.get(f"{_PREFIX}/{rank}/place"))
+                moves, process, waits, text = json.loads(store.get(_key(f"{rank}/place")))
                 place = Place(moves, process, bool(waits), text)
             known = standstill.follow(seen.get(rank), place, _NO_PROCESS, now)
-            seen[rank] = known._replace(is_heard=now - beats[rank][1] < self._silence)
+            seen[rank] = known._replace(is_heard=now - beats[rank][1] < silence)
         # A rank that can speak ends the run by itself, with its stack; the others are given up on a little later.
         silent = [rank for rank, known in seen.items() if not known.is_heard and known.place.text != "finished"]
         guilty: Optional[int] = silent[0] if silent else None
@@ -216,9 +240,13 @@ class GroupWatch:
         self._verdict = {"message": message, "code": 1, "rank": self._rank}
         self._exchange_verdicts(store)
         deadline = time.monotonic() + 2 * self._poll
-        while time.monotonic() < deadline and store.add(f"{_PREFIX}/heard", 0) < self._size - 1 - len(silent):
+        while time.monotonic() < deadline and store.add(_key("heard"), 0) < self._size - 1 - len(silent):
             time.sleep(0.05)
         _end(message, 1)
+
+
+def _key(name: str) -> str:
+    return key_name(f"paddlevit_dist/watch/{name}")
 
 
 def _stacks() -> str:
@@ -235,5 +263,5 @@ def _stacks() -> str:
 
 def _end(message: str, code: int) -> NoReturn:
     sys.stdout.flush()
-    print(f"error: {message}", file=sys.stderr, flush=True)
+    print(f"error: {printing.one_line(message)}", file=sys.stderr, flush=True)
     os._exit(code)

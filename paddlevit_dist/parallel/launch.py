@@ -10,10 +10,12 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import faulthandler
+import functools
 import logging
 import math
 import multiprocessing
 import multiprocessing.connection
+import multiprocessing.resource_tracker
 import os
 import signal
 import socket
@@ -21,17 +23,18 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from .. import printing
-from ..errors import UserError, WorkerFailure
-from . import failures, places
+from .. import printing, signals
+from ..errors import Stopped, UserError, WorkerFailure
+from . import failures, places, secret
 from .devices import ProcessPlan
 from .places import Pages
 from .watchdog import Watchdog, answer_with_stacks
 
 _GRACE_SECONDS = 3.0  # lets the other ranks end on their own, so that the root cause can be told from its echoes
 _TERMINATE_SECONDS = 5.0
+_STOP_SECONDS = 1800.0  # for the update at hand and a save of the largest models; a watchdog ends what stands still
 _PR_SET_PDEATHSIG = 1
 
 
@@ -51,13 +54,22 @@ def launch_workers(
     Raises:
         UserError: a worker raised one.
         WorkerFailure: a worker raised something else, left early or was killed.
-        KeyboardInterrupt: the user asked to stop; all workers have ended.
+        Stopped: the user asked a training to stop; it is saved, and all workers have ended.
+        KeyboardInterrupt: the user asked to stop before there was anything to save; all workers have ended.
     """
-    if plan.launched or plan.processes == 1:
-        _run_in_place(worker, arguments, plan, watchdog_seconds)
-        return
-    with tempfile.TemporaryDirectory(prefix="paddlevit_dist_ends_") as name, _terminate_as_interrupt():
+    with signals.installed():
+        if plan.launched or plan.processes == 1:
+            _run_in_place(worker, arguments, plan, watchdog_seconds)
+        else:
+            _run_workers(worker, arguments, plan, watchdog_seconds)
+
+
+def _run_workers(
+    worker: Callable[..., None], arguments: Tuple[Any, ...], plan: ProcessPlan, watchdog_seconds: Optional[float]
+) -> None:
+    with tempfile.TemporaryDirectory(prefix="paddlevit_dist_ends_") as name:
         folder = Path(name)
+        signals.supervise()
         pages = Pages.create(folder, plan.processes)
         try:
             # Keep a reference to the context: it owns the queues that workers open.
@@ -83,11 +95,13 @@ def _run_in_place(
     from . import group_watch, world
 
     paddle.disable_signal_handler()  # its SIGTERM dump looks like a crash
+    signals.install()
+    signals.watch()
 
-    def join() -> None:
+    def join(at_store: Optional[Callable[[], None]] = None) -> None:
         if plan.launched:
             _wait_for_rendezvous()
-        world.join_group(plan.uses_gpu, spawned=False)
+        world.join_group(plan.uses_gpu, False, at_store)
 
     if plan.total_processes > 1 and watchdog_seconds is not None:
         group_watch.run(join, lambda: worker(*arguments), watchdog_seconds)
@@ -106,19 +120,18 @@ def _start(
     root_logger = logging.getLogger()
     previous_level = root_logger.level
     root_logger.setLevel(logging.WARNING)
-    # Ignored signals stay ignored in children, so that only the parent handles Ctrl-C, which a terminal sends to all
-    # processes.
-    previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        context = dist.spawn(
-            _worker_entry,
-            args=(worker, arguments, str(folder), os.getpid(), plan.uses_gpu, pages.path),
-            nprocs=plan.processes,
-            join=False,
-            backend="nccl" if plan.uses_gpu else "gloo",
-        )
+        with signals.held():
+            multiprocessing.resource_tracker.ensure_running()  # a hangup waits for ever there, but others pass again
+            signals.hold()
+            context = dist.spawn(
+                _worker_entry,
+                args=(worker, arguments, str(folder), os.getpid(), plan.uses_gpu, secret.for_workers(), pages.path),
+                nprocs=plan.processes,
+                join=False,
+                backend="nccl" if plan.uses_gpu else "gloo",
+            )
     finally:
-        signal.signal(signal.SIGINT, previous)
         root_logger.setLevel(previous_level)
     return context
 
@@ -133,7 +146,13 @@ def _prepare_rendezvous() -> None:
 
 
 def _worker_entry(
-    worker: Callable[..., None], arguments: Tuple[Any, ...], folder: str, parent: int, uses_gpu: bool, pages: str
+    worker: Callable[..., None],
+    arguments: Tuple[Any, ...],
+    folder: str,
+    parent: int,
+    uses_gpu: bool,
+    of_run: bytes,
+    pages: str,
 ) -> None:
     """What a spawned process runs: join the group, work, record how it ended."""
     printing.never_fail()
@@ -141,6 +160,8 @@ def _worker_entry(
     die_with_parent(parent)
     rank = int(os.environ["PADDLE_TRAINER_ID"])
     failures.keep_records(Path(folder), rank)
+    signals.work_for(parent, rank > 0, functools.partial(_leave, Path(folder), rank))
+    secret.use(of_run)
     answer_with_stacks(Path(folder), rank)
     places.keep(Pages.open(pages), rank)
     if sys.platform == "linux":
@@ -152,6 +173,8 @@ def _worker_entry(
         from . import world
 
         paddle.disable_signal_handler()
+        signals.install()
+        signals.watch()
         places.note("joining the group")
         with places.waiting_for_ranks():
             _wait_for_rendezvous()
@@ -160,12 +183,20 @@ def _worker_entry(
         worker(*arguments)
         places.note("finished, at the end of its process")
     except BaseException as error:
+        signals.note_only()
         failures.record_failure(Path(folder), rank, error)
         sys.stdout.flush()
         failures.wait_for_parent()
         # Exit handlers and the group's destructors must not wait for peers; the parent informs the user.
         os._exit(error.exit_code if isinstance(error, UserError) else 1)
+    signals.note_only()
     failures.record_finish(Path(folder), rank)
+
+
+def _leave(folder: Path, rank: int, number: int, again: bool) -> None:
+    """End a worker from whichever thread asks."""
+    failures.record_interruption(folder, rank, number, again)
+    os._exit(128 + number)
 
 
 def die_with_parent(parent: int) -> None:
@@ -190,18 +221,32 @@ def _wait_for_rendezvous(seconds: float = 60.0) -> None:
         time.sleep(0.02)
 
 
-@contextlib.contextmanager
-def _terminate_as_interrupt() -> Iterator[None]:
-    """Make SIGTERM to the parent stop the workers the way Ctrl-C does."""
+class _Requests:
+    """Passes on to the workers what the parent is asked by signals. All may have come to them, too: a terminal and a
+    scheduler send theirs to all processes. So it is SIGTERM that asks, which may come any number of times."""
 
-    def interrupt(number: int, frame: Any) -> None:
-        raise KeyboardInterrupt(f"signal {number}")
+    def __init__(self, processes: List[Any]) -> None:
+        self._processes = processes
+        self._asked_at: Optional[float] = None
 
-    previous = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, previous)
+    def pass_on(self) -> None:
+        """Raise KeyboardInterrupt if nothing more is to be waited for."""
+        if signals.interrupts() > 1:
+            raise signals.Interrupted(signal.SIGINT, again=True)
+        if signals.save_is_asked():
+            signals.forget_save()
+            if self._processes[0].exitcode is None:
+                os.kill(self._processes[0].pid, signal.SIGUSR1)
+        number = signals.number()
+        if number is None:
+            return
+        if self._asked_at is None:
+            self._asked_at = time.monotonic()
+            for process in self._processes:
+                process.terminate()
+        waited = time.monotonic() - self._asked_at
+        if waited > _STOP_SECONDS:
+            raise WorkerFailure(0, f"asked to stop, but still at work {_STOP_SECONDS:g} s later")
 
 
 def _wait(processes: List[Any], folder: Path, watchdog: Watchdog) -> List[Dict[str, Any]]:
@@ -214,8 +259,10 @@ def _wait(processes: List[Any], folder: Path, watchdog: Watchdog) -> List[Dict[s
     running = dict(enumerate(processes))
     failed: List[Dict[str, Any]] = []
     deadline = None
+    requests = _Requests(processes)
     while running and (deadline is None or time.monotonic() < deadline):
         multiprocessing.connection.wait([process.sentinel for process in running.values()], timeout=0.2)
+        requests.pass_on()
         for rank, process in list(running.items()):
             exit_code, record = process.exitcode, failures.read(folder, rank)
             if exit_code is None and (record is None or record["kind"] == failures.FINISHED):
@@ -225,7 +272,8 @@ def _wait(processes: List[Any], folder: Path, watchdog: Watchdog) -> List[Dict[s
             if end["kind"] != failures.FINISHED or exit_code != 0:
                 end.setdefault("time", time.time())
                 failed.append(end)
-                grace = 0.0 if end["kind"] == failures.USER_ERROR else _GRACE_SECONDS
+                is_plain = end["kind"] in (failures.USER_ERROR, failures.INTERRUPTED)
+                grace = 0.0 if is_plain else _GRACE_SECONDS
                 deadline = min(deadline or math.inf, time.monotonic() + grace)
         stuck = None if failed else watchdog.look(running)
         if stuck:
@@ -235,17 +283,16 @@ def _wait(processes: List[Any], folder: Path, watchdog: Watchdog) -> List[Dict[s
 
 def _end_all(processes: List[Any]) -> None:
     for process in processes:
-        process.terminate()
-    deadline = time.monotonic() + _TERMINATE_SECONDS
+        process.kill()  # SIGTERM would ask a worker to save
     for process in processes:
-        process.join(max(0.0, deadline - time.monotonic()))
-    for process in processes:
-        if process.exitcode is None:
-            process.kill()
-            process.join()
+        process.join(_TERMINATE_SECONDS)
 
 
 def _raise(cause: Dict[str, Any]) -> None:
     if cause["kind"] == failures.USER_ERROR:
         raise UserError(cause["message"])
+    if cause["kind"] == failures.STOPPED:
+        raise Stopped(signals.asked() or cause["reason"], cause["saved"])
+    if cause["kind"] == failures.INTERRUPTED:
+        raise signals.Interrupted(signals.number() or cause["number"], cause["again"])
     raise WorkerFailure(cause["rank"], cause["message"], cause.get("traceback", ""))

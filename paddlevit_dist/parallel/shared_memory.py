@@ -12,6 +12,7 @@ from typing import Any, List, NamedTuple, Optional
 
 from . import places, world
 from .network import Network, Reader, late
+from .secret import key_name
 
 
 class SharedMemory:
@@ -51,13 +52,13 @@ class SharedMemory:
                 token = secrets.token_hex(16)  # a process on another machine may have the same numbers
                 os.pwrite(own, token.encode(), cls._TOKEN_AT)
                 offer = f"{os.getpid()} {own} {token}"
-            store.set(f"paddlevit_dist/memory/{rank}", offer)
+            store.set(key_name(f"paddlevit_dist/memory/{rank}"), offer)
             network.wait_for_all()
-            offers = [store.get(f"paddlevit_dist/memory/{other}").decode() for other in range(size)]
+            offers = [store.get(key_name(f"paddlevit_dist/memory/{other}")).decode() for other in range(size)]
             memories = cls._open_offers(offers, opened)
-            store.add("paddlevit_dist/memory/readable", int(len(memories) == size))
+            store.add(key_name("paddlevit_dist/memory/readable"), int(len(memories) == size))
             network.wait_for_all()
-            if store.add("paddlevit_dist/memory/readable", 0) < size:
+            if store.add(key_name("paddlevit_dist/memory/readable"), 0) < size:
                 return None
             opened.pop_all()  # they stay open for the lifetime of the process
         return cls(network, own, memories)

@@ -99,10 +99,9 @@ def clear_away(processes: List[Any]) -> None:
 @pytest.mark.parametrize(
     "guilty, number, word",
     [
-        (1, signal.SIGKILL, "in the evaluation"),
+        pytest.param(1, signal.SIGKILL, "in the evaluation", marks=pytest.mark.long),
         pytest.param(0, signal.SIGKILL, "in the evaluation", marks=pytest.mark.long),
         pytest.param(0, signal.SIGSTOP, "in its forward pass", marks=pytest.mark.long),
-        pytest.param(1, signal.SIGSTOP, "saving epoch", marks=pytest.mark.long),
     ],
 )
 def test_a_machine_that_is_gone_or_stands_still_ends_the_others(tmp_path, guilty, number, word):
@@ -143,6 +142,7 @@ def test_a_rank_that_never_comes_is_named_on_all_machines():
         clear_away(ranks)
 
 
+@pytest.mark.long
 def test_a_master_port_that_another_program_has_is_named_on_all_machines():
     with socket.socket() as stranger:
         stranger.bind(("127.0.0.1", 0))

@@ -106,8 +106,10 @@ class GroupWatch:
         self._published = threading.Event()
         self._store_error = ""
         self._answered = self._clock.now()  # when the store has last answered
-        for target in (self._run_watch, self._run_talk):
-            threading.Thread(target=target, name=f"group {target.__name__}", daemon=True).start()
+        targets = (self._run_watch, self._run_talk)
+        self._threads = [threading.Thread(target=target, name="group watch", daemon=True) for target in targets]
+        for thread in self._threads:
+            thread.start()
 
     # ---- the end of this rank's work -------------------------------------------------------------------------
 
@@ -136,6 +138,8 @@ class GroupWatch:
     def stop(self) -> None:
         """Stop watching."""
         self._stopped.set()
+        for thread in self._threads:  # one inside Paddle's store when Python ends would abort the process
+            thread.join(_GRACE_SECONDS)
         faulthandler.cancel_dump_traceback_later()
 
     def _wait_for(self, what: str, ranks: int, longest_wait: float) -> None:
@@ -255,7 +259,7 @@ def _stacks() -> str:
     parts = []
     for ident, frame in sys._current_frames().items():
         name = names.get(ident, str(ident))
-        if name.startswith(("group ", "heartbeat", "loader watchdog")):
+        if name.startswith(("group watch", "heartbeat", "loader watchdog")):
             continue
         parts.append(f"thread {name}:\n{''.join(traceback.format_stack(frame))}")
     return "\n".join(parts)

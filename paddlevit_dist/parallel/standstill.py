@@ -83,10 +83,15 @@ def culprit(seen: Dict[int, Seen], seconds: float, now: float) -> Optional[int]:
     return None
 
 
-def describe(rank: int, seen: Dict[int, Seen], now: float, process: str) -> str:
-    """One line about a rank that stands still. ``process``: what is known of its process, or ""."""
+def describe(rank: int, seen: Dict[int, Seen], now: float, process: str, limit: str = "WATCHDOG_SECONDS") -> str:
+    """One line about a rank that stands still.
+
+    Args:
+        process: what is known of its process, or "".
+        limit: whose patience has ended.
+    """
     known = seen[rank]
-    stood = f"{now - known.since:.0f} s (WATCHDOG_SECONDS)"
+    stood = f"{now - known.since:.0f} s ({limit})"
     about = f"; its process is {process}" if process else ""
     if not known.is_heard:
         return (

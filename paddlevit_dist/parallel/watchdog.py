@@ -69,7 +69,7 @@ class Watchdog:
             return failed
         now = self._look(running)
         rank = standstill.culprit({rank: self._seen[rank] for rank in running}, _GLOO_SECONDS, now)
-        return failed if rank is None else [*failed, self._end_of(rank, now)]
+        return failed if rank is None else [*failed, self._end_of(rank, now, "an exchange gives up after 30")]
 
     def kill(self, failed: List[Dict[str, Any]]) -> None:
         """End the ranks that stand still: asked politely, they would not hear."""
@@ -85,9 +85,9 @@ class Watchdog:
         }
         return now
 
-    def _end_of(self, rank: int, now: float) -> Dict[str, Any]:
+    def _end_of(self, rank: int, now: float, limit: str = "WATCHDOG_SECONDS") -> Dict[str, Any]:
         process = Process.look(self._processes[rank].pid)
-        message = standstill.describe(rank, self._seen, now, str(process))
+        message = standstill.describe(rank, self._seen, now, str(process), limit)
         stacks = "" if process.is_stopped else self._stacks_of(rank)
         kind = failures.STANDSTILL
         return {"kind": kind, "rank": rank, "message": message, "traceback": stacks, "time": time.time()}

@@ -10,12 +10,13 @@ import time
 from pathlib import Path
 from typing import Any, List, Optional
 
+import paddle
 import pytest
 from support import small_runs
 from support.processes import Finished, left_behind, session_members, start_command
 from support.runs import DIGITS, MAIN
 
-from paddlevit_dist.parallel import barrier, launch_workers, places, plan_processes, rank
+from paddlevit_dist.parallel import all_reduce_sum, barrier, launch_workers, places, plan_processes, rank
 from paddlevit_dist.parallel.places import Pages, Place, pages_of
 
 SECONDS = 8  # how long a rank may stand still here
@@ -121,6 +122,10 @@ def hang(how: str) -> None:
         barrier()
     if rank() == 1 and how == "holding Python's lock":
         ctypes.PyDLL(None).sleep(1000)
+    if how == "stopped in an exchange":
+        if rank() == 1:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        all_reduce_sum(paddle.ones([1]))
     barrier()
     if rank() == 0 and how == "waiting for one another":
         wait_for_a_message_that_never_comes()
@@ -151,6 +156,15 @@ def test_ranks_that_wait_for_one_another_are_all_named():
     assert ended.code == 1
     assert "every rank has waited for the others" in last and "rank 0 " in last and "rank 1 " in last
     assert "in a barrier" in last
+
+
+@pytest.mark.long
+def test_a_rank_stopped_inside_an_exchange_is_named_once_gloo_gives_up():
+    process = start_command([sys.executable, __file__, "stopped in an exchange", "300"])
+    out, err = process.communicate(timeout=180)
+    assert process.returncode == 1 and left_behind(process.pid) == []
+    last = err.strip().splitlines()[-1]
+    assert last.startswith("error: rank 1 failed: stood still for ") and "T (stopped)" in last, err
 
 
 # ---- slow is not still -------------------------------------------------------------------------------------------
@@ -218,5 +232,7 @@ def test_pages_show_the_last_place_of_each_rank(tmp_path):
 if __name__ == "__main__":
     from paddlevit_dist.errors import run_and_report
 
-    work, words = (hang, sys.argv[1:]) if len(sys.argv) == 2 else (train_with_a_slow_picture, sys.argv[2:])
-    sys.exit(run_and_report(lambda: launch_workers(work, tuple(words), plan_processes(2), watchdog_seconds=SECONDS)))
+    name, *rest = sys.argv[1:]
+    work, words = (train_with_a_slow_picture, tuple(rest)) if name == "slow picture" else (hang, (name,))
+    seconds = float(rest[0]) if rest and work is hang else SECONDS
+    sys.exit(run_and_report(lambda: launch_workers(work, words, plan_processes(2), watchdog_seconds=seconds)))

@@ -23,7 +23,7 @@ from paddlevit_dist import config as configuration
 from paddlevit_dist.parallel import launch_workers, places, plan_processes
 
 BLOCK_UPDATES, BLOCKS, CALLS = 5, 44, 4_000
-BATCH = 64  # per process
+BATCH = 32  # per process
 
 
 class Turns:

@@ -95,7 +95,7 @@ class Watchdog:
     def _stacks_of(self, rank: int) -> str:
         """The Python stacks of a rank; empty if it does not answer, or has not come so far as to be able to."""
         file = _stack_file(self._folder, rank)
-        if not file.exists():
+        if _STACK_SIGNAL is None or not file.exists():
             return ""
         os.kill(self._processes[rank].pid, _STACK_SIGNAL)
         deadline = time.monotonic() + _STACK_SECONDS

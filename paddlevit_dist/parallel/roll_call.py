@@ -18,6 +18,7 @@ from ..errors import UserError, WorkerFailure
 
 _HELLO = b"paddlevit_dist: go on when all are here\n"
 _LINE = re.compile(rb"paddlevit_dist: rank (\d{1,7})\n")
+_ADVICE = ": see whether it was started, with this master, and what its log says"
 _LONGEST = 1024  # bytes of an answer
 _RETRY_SECONDS = 0.1
 
@@ -71,7 +72,7 @@ def _gather(host: str, port: int, size: int, deadline: float, seconds: float) ->
         missing = [rank for rank in range(1, size) if rank not in ranks]
         listener.close()  # before they go on: whoever connects from now on must find Paddle's store
         others = f" (missing: ranks {', '.join(map(str, missing))})" if len(missing) > 1 else ""
-        found = f"it did not come to {host}:{port} within {seconds:g} s (WATCHDOG_SECONDS){others}"
+        found = f"it did not come to {host}:{port} within {seconds:g} s (WATCHDOG_SECONDS){others}{_ADVICE}"
         for connection in ranks.values():
             with contextlib.suppress(OSError):  # it will notice by itself
                 connection.sendall(b"go\n" if not missing else f"{missing[0]} {found}\n".encode())
@@ -80,7 +81,7 @@ def _gather(host: str, port: int, size: int, deadline: float, seconds: float) ->
             with contextlib.suppress(OSError):
                 connection.recv(1)
     if missing:
-        raise WorkerFailure(missing[0], f"{found}: see whether it was started, with this master, and what its log says")
+        raise WorkerFailure(missing[0], found)
 
 
 def _collect(

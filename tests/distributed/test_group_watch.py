@@ -130,6 +130,7 @@ def test_every_machine_is_told_why_a_rank_failed(what, cause):
         clear_away(ranks)
 
 
+@pytest.mark.long
 def test_a_rank_that_never_comes_is_named_on_all_machines():
     port = free_port()
     ranks = [start_rank(each, port, "fail", size=3) for each in range(2)]

@@ -163,7 +163,8 @@ def _worker_entry(
     signals.work_for(parent, rank > 0, functools.partial(_leave, Path(folder), rank))
     secret.use(of_run)
     answer_with_stacks(Path(folder), rank)
-    places.keep(Pages.open(pages), rank)
+    with contextlib.suppress(OSError):  # a system that does not allow it; the watchdog then leaves this rank alone
+        places.keep(Pages.open(pages), rank)
     if sys.platform == "linux":
         # For the loader processes: spawned ones would re-import everything, taking seconds in every evaluation.
         multiprocessing.set_start_method("fork", force=True)

@@ -68,7 +68,7 @@ class Watchdog:
         if not failed or not running or not all(failures.looks_like_a_lost_peer(end) for end in failed):
             return failed
         now = self._look(running)
-        rank = standstill.culprit({rank: self._seen[rank] for rank in running}, _GLOO_SECONDS, now)
+        rank = standstill.culprit(self._seen, _GLOO_SECONDS, now)
         return failed if rank is None else [*failed, self._end_of(rank, now, "an exchange gives up after 30")]
 
     def kill(self, failed: List[Dict[str, Any]]) -> None:
@@ -82,8 +82,13 @@ class Watchdog:
         self._seen = {
             rank: standstill.follow(self._seen.get(rank), self._pages.read(rank), Process.look(process.pid), now)
             for rank, process in running.items()
+            if self._is_followed(rank)
         }
         return now
+
+    def _is_followed(self, rank: int) -> bool:
+        """Whether a rank could open its page, as far as it has come: it does so right after making its other file."""
+        return bool(self._pages.read(rank).process) or not _stack_file(self._folder, rank).exists()
 
     def _end_of(self, rank: int, now: float, limit: str = "WATCHDOG_SECONDS") -> Dict[str, Any]:
         process = Process.look(self._processes[rank].pid)

@@ -7,7 +7,7 @@ import time
 from typing import Any, Dict, List
 
 from .. import config as configuration
-from . import replay
+from . import replay, selftest
 
 
 def run(arguments: List[str]) -> None:
@@ -17,8 +17,9 @@ def run(arguments: List[str]) -> None:
     from ..parallel import tuning
 
     tuning.restart_with_environment(run.values.NGPUS, run.values.CPU_TUNING)
-    if run.values.REPLAY and not run.show:
-        replay.run(run)
+    other = replay.run if run.values.REPLAY else selftest.run if run.values.SELFTEST else None
+    if other is not None and not run.show:
+        other(run)
         return
 
     from ..contracts.task import make_task

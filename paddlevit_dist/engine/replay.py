@@ -192,8 +192,8 @@ class Replay:
         place = f"{_place(first)}: " if several else ""
         lines = [f"{place}{finding.what} is not finite: {finding.bad:,} of {finding.size:,} values"]
         if first.operation:
-            lines.append(f"  first operation of Paddle whose result is not finite: {first.operation}")
-        lines.append("  samples:" if first.only else "  samples of this micro-batch (which of them is not known):")
+            lines.append(f"  Paddle's check of operations stops at: {first.operation}")
+        lines.append(f"  {len(first.keys)} samples{'' if first.only else ' of this micro-batch, any of them'}:")
         shown = first.keys[:_MOST_SHOWN]
         lines += [f"    {key.index} {self.samples.describe(key.index)}" for key in shown]
         if len(first.keys) > len(shown):

@@ -193,7 +193,8 @@ class Replay:
         lines = [f"{place}{finding.what} is not finite: {finding.bad:,} of {finding.size:,} values"]
         if first.operation:
             lines.append(f"  Paddle's check of operations stops at: {first.operation}")
-        lines.append(f"  {len(first.keys)} samples{'' if first.only else ' of this micro-batch, any of them'}:")
+        plural = "s" if len(first.keys) > 1 else ""
+        lines.append(f"  {len(first.keys)} sample{plural}{'' if first.only else ' of this micro-batch, any of them'}:")
         shown = first.keys[:_MOST_SHOWN]
         lines += [f"    {key.index} {self.samples.describe(key.index)}" for key in shown]
         if len(first.keys) > len(shown):

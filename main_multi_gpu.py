@@ -2,7 +2,7 @@
 
 import sys
 
-from paddlevit_dist.errors import run_and_report
+from paddlevit_dist import signals
 
 
 def main() -> None:
@@ -12,4 +12,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(run_and_report(main))
+    signals.hold()
+    from paddlevit_dist.errors import run_and_report
+
+    sys.exit(run_and_report(main, trains=signals.looks_like_training(sys.argv[1:])))

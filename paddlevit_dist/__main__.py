@@ -8,9 +8,13 @@ import sys
 import warnings
 from typing import List
 
-from .errors import UserError, run_and_report
-from .registry import closest
-from .version import versions
+from . import signals
+
+signals.hold()
+
+from .errors import UserError, run_and_report  # noqa: E402
+from .registry import closest  # noqa: E402
+from .version import versions  # noqa: E402
 
 COMMANDS = {  # name -> function under ``commands`` that implements it, and what it does
     "train": ("train:run", "train, and evaluate, on all devices of this machine; takes the main flags"),
@@ -61,4 +65,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(run_and_report(main))
+    is_training = sys.argv[1:2] == ["train"] and signals.looks_like_training(sys.argv[2:])
+    sys.exit(run_and_report(main, trains=is_training))

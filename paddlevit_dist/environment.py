@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 from typing import List, NoReturn, Optional
 
+from . import signals
+
 # What any command may import -> its name on pip. Packages for single features explain how to get them on their own.
 REQUIRED = {
     "numpy": "numpy",
@@ -52,6 +54,7 @@ def restart(python: str = sys.executable) -> NoReturn:
     """Replace this process with the same command, keeping the current environment variables."""
     sys.stdout.flush()
     sys.stderr.flush()
+    signals.hold()  # until the new process can handle them
     os.execv(python, [python, *_arguments()])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Callable
 
-from . import environment, printing
+from . import environment, printing, signals
 
 
 class UserError(Exception):
@@ -35,15 +35,39 @@ class WorkerFailure(Exception):
         self.traceback = traceback
 
 
-def run_and_report(function: Callable[[], None]) -> int:
+class Stopped(Exception):
+    """A training was asked to stop, and all that it has trained is saved.
+
+    Args:
+        reason: what asked, such as SIGTERM.
+        saved: what is saved, and how the training goes on.
+    """
+
+    exit_code = signals.STOPPED
+
+    def __init__(self, reason: str, saved: str) -> None:
+        super().__init__(f"asked to stop ({reason}): {saved}")
+        self.reason = reason
+        self.saved = saved
+
+
+def run_and_report(function: Callable[[], None], trains: bool = False) -> int:
     """Call ``function``, report what went wrong on stderr, and return the process's exit code.
 
-    Applies to the whole process: printing never ends it, and packages in the ``.venv`` next to the package need not
-    be installed for the calling interpreter.
+    Applies to the whole process: printing never ends it, signals end it with one line, and packages in the ``.venv``
+    next to the package need not be installed for the calling interpreter.
+
+    Args:
+        trains: the function carries out a training, as far as is known.
     """
     printing.never_fail()
+    signals.expect(trains)
     try:
-        function()
+        try:
+            signals.install()
+            function()
+        finally:
+            signals.note_only()
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
@@ -56,7 +80,11 @@ def run_and_report(function: Callable[[], None]) -> int:
             raise
         print(f"error: {advice}", file=sys.stderr)
         return UserError.exit_code
-    except KeyboardInterrupt:
-        print("interrupted: the same command with -resume=auto continues from the last checkpoint", file=sys.stderr)
-        return 130
+    except Stopped as stop:
+        print(f"stopped: {stop}", file=sys.stderr)
+        return stop.exit_code
+    except KeyboardInterrupt as error:
+        starting = signals.is_training() and not getattr(error, "again", False)
+        print(signals.describe(signals.exit_code(error) - 128, starting), file=sys.stderr)
+        return signals.STOPPED if starting else signals.exit_code(error)
     return 0

@@ -9,6 +9,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional
 
+from .. import signals
 from ..errors import UserError
 from .parser import CommandParser, at_least, path
 
@@ -26,10 +27,10 @@ def run_images(words: List[str]) -> None:
             root = os.path.abspath(options.input)
             datasets = open_input(root, options.dataset, options.max_pixels, Path(cache))
             code = _check_images(options, datasets) if options.output is None else _prepare_images(options, datasets)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         more = "; finished tar files are kept, the same command continues" if options.output else ""
         print(f"interrupted{more}", file=sys.stderr)
-        code = 130
+        code = signals.exit_code(error)
     if code:
         sys.exit(code)
 
@@ -218,9 +219,9 @@ def _prepare_scenes(options: Namespace, make_reader: Callable[[Namespace], Any],
     splits = reader.sources(root, lists)
     try:
         summary = prepare_store(reader, splits, root, output, options.workers)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         print("interrupted; finished scenes are kept, the same command continues", file=sys.stderr)
-        sys.exit(130)
+        sys.exit(signals.exit_code(error))
     for remark in _shortened(summary.remarks):
         print(f"note: {remark}")
     print(f"{_described(summary)} in {output}; train on them with -dataset={dataset} -data_path={output}")

@@ -7,12 +7,16 @@ import time
 from typing import Any, Dict, List
 
 from .. import config as configuration
+from .. import signals
 from . import replay, selftest
 
 
 def run(arguments: List[str]) -> None:
     """Carry out the command. Nothing here imports Paddle before its environment is set."""
     run = configuration.load(arguments, configuration.EXAMPLE)
+
+    is_training = not (run.values.EVAL or run.values.REPLAY or run.values.SELFTEST)
+    signals.expect(training=is_training and not run.show)
 
     from ..parallel import tuning
 

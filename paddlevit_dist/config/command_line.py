@@ -10,10 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import yaml
-
 from ..errors import UserError
 from ..registry import TASKS, key_tables, known_name, room_of
+from ..text_files import parse_yaml
 from ..version import versions
 from . import files
 from .key import COLUMNS, COMMAND_LINE, Key, Setting, show
@@ -56,6 +55,7 @@ FLAGS: dict[str, Flag] = {
         Flag("allow_changes", None, "ALLOW_CHANGES", "model"),
         Flag("epochs", "N", "TRAIN.NUM_EPOCHS", "training"),
         Flag("stop_after_epoch", "N", "TRAIN.STOP_AFTER_EPOCH", "training"),
+        Flag("stop_after_seconds", "SECONDS", "STOP_AFTER_SECONDS", "training"),
         Flag("last_epoch", "N", "TRAIN.LAST_EPOCH", "training"),
         Flag("accum_iter", "N", "TRAIN.ACCUM_ITER", "training"),
         Flag("amp", None, "AMP", "training"),
@@ -208,8 +208,8 @@ def _typed(name: str, value: str) -> Any:
     if key and key.kind not in ("bool", "switch"):
         return value
     try:
-        return yaml.safe_load(value)
-    except (yaml.YAMLError, ValueError, RecursionError):
+        return parse_yaml(value)
+    except ValueError:
         return value
 
 

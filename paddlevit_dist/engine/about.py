@@ -6,21 +6,22 @@ from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
 import paddle
-import yaml
 
 from .. import __version__
 from ..checkpoint import store as checkpoints
 from ..config import dump_yaml
 from ..contracts.task import Task
 from ..errors import UserError
+from ..text_files import parse_yaml, read_yaml
 
 # Settings that change no number of a training run: where things are, what is reported when, how a step is computed.
 # Processes and batches count by their product, which is compared as "effective batch".
 _NEUTRAL = frozenset(
     """
-    SAVE_FREQ SAVE_EVERY_UPDATES SAVE_EVERY_MINUTES KEEP_UPDATES
+    SAVE_FREQ SAVE_EVERY_UPDATES SAVE_EVERY_MINUTES KEEP_UPDATES STOP_AFTER_SECONDS
     VALIDATE_FREQ REPORT_FREQ SAVE_PREDICTIONS CPU_TUNING TO_STATIC NGPUS DATA.BATCH_SIZE DATA.BATCH_SIZE_EVAL
     DATA.DATA_PATH DATA.CACHE_FOLDER DATA.NUM_WORKERS DATA.PREFETCH DATA.LOADER_TIMEOUT_SECONDS DATA.ON_BAD_SAMPLE
+    DATA.MAX_PIXELS VOLUMES.MAX_VOXELS
     TRAIN.ACCUM_ITER TRAIN.EMPTY_CACHE_FREQ TRAIN.FIND_UNUSED_PARAMETERS TRAIN.RECOMPUTE TRAIN.STOP_AFTER_EPOCH
     TRAIN.MAX_SKIPPED_UPDATES
     """.split()
@@ -153,7 +154,7 @@ def changed_data(source: str, task: Task, datasets: Dict[str, Any]) -> List[Chan
 
 def settings_of(config: Any) -> Dict[str, Any]:
     """The configuration as nested plain values."""
-    return yaml.safe_load(dump_yaml(config))
+    return parse_yaml(dump_yaml(config))
 
 
 def earlier_settings(directory: Path) -> Optional[Dict[str, Any]]:
@@ -165,8 +166,8 @@ def earlier_settings(directory: Path) -> Optional[Dict[str, Any]]:
     if settings is None:
         file = directory.parent.parent / "config.yaml"
         try:
-            settings = yaml.safe_load(file.read_text(encoding="utf-8")) if file.is_file() else None
-        except (OSError, ValueError, RecursionError, yaml.YAMLError):
+            settings = read_yaml(file) if file.is_file() else None
+        except (OSError, ValueError):
             settings = None
     return settings if isinstance(settings, dict) else None
 

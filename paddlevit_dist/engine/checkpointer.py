@@ -55,6 +55,7 @@ class Checkpointer:
 
     Attributes:
         best: name, value and epoch of the best evaluation so far.
+        agreement: on the next save that no setting foresees.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class Checkpointer:
         self.sampler = sampler
         self.skipped = skipped
         self.best: Optional[Dict[str, Any]] = None
-        self._agreement = Agreement()
+        self.agreement = Agreement()
         self._saved_at = time.monotonic()
 
     # ---- restoring -------------------------------------------------------------------------------------------
@@ -140,9 +141,9 @@ class Checkpointer:
     def is_due(self) -> bool:
         """Whether all ranks save now, in the middle of an epoch. Every rank must call this after each update."""
         update, saving = self.schedule.update, self.saving
-        is_agreed = self._agreement.is_at(update)
+        is_agreed = self.agreement.is_at(update)
         if is_main() and saving.every_minutes and time.monotonic() - self._saved_at > 60.0 * saving.every_minutes:
-            self._agreement.announce(update)
+            self.agreement.announce(update)
         return is_agreed or bool(saving.every_updates and update % saving.every_updates == 0)
 
     def save_update(self, evaluation_due: bool) -> None:

@@ -166,6 +166,9 @@ _RUN = (
     Key("SAVE_EVERY_UPDATES", 0, "int", "updates between mid-epoch checkpoints; 0: none", AT_LEAST_0),
     Key("SAVE_EVERY_MINUTES", 30.0, "float", "minutes without a checkpoint until one is saved; 0: none", AT_LEAST_0),
     Key("KEEP_UPDATES", 2, "int", "how many of the newest mid-epoch checkpoints are kept", AT_LEAST_1),
+    optional(
+        "STOP_AFTER_SECONDS", "float", "save and stop, with exit code 75, this long after the command's start", ABOVE_0
+    ),
     Key("VALIDATE_FREQ", 1, "int", "epochs between evaluations", AT_LEAST_1),
     Key("REPORT_FREQ", 20, "int", "updates between lines of the log", AT_LEAST_1),
     Key("SEED", 0, "int", "seed of all random number generators", SEEDS),
@@ -325,7 +328,8 @@ TABLE = Table(
     training=(
         "TRAIN.",
         "MODEL.MINIMUM_LOADED",
-        *("SAVE_FREQ", "SAVE_EVERY_UPDATES", "SAVE_EVERY_MINUTES", "KEEP_UPDATES", "VALIDATE_FREQ", "REPORT_FREQ"),
+        *("SAVE_FREQ", "SAVE_EVERY_UPDATES", "SAVE_EVERY_MINUTES", "KEEP_UPDATES", "STOP_AFTER_SECONDS"),
+        *("VALIDATE_FREQ", "REPORT_FREQ"),
         *("AMP", "AMP_DTYPE", "AMP_LEVEL"),
     ),
     complete=_shorten_warmup,

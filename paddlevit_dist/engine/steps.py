@@ -11,11 +11,12 @@ import paddle
 from .. import paddle_versions
 from ..contracts.task import EvaluationStep, Number, PredictionWriter, Step, Task, Term
 from ..parallel import (
+    LeftEarly,
     all_reduce_sum,
-    barrier,
     rank,
     reduce_dict,
     running_statistics,
+    stops,
     synchronise_only_last,
     world_size,
 )
@@ -248,16 +249,25 @@ def evaluate(
         writer, epoch: see ``EvaluationStep``.
     Returns:
         Metric values, equal on every rank, and the line that reports them.
+    Raises:
+        LeftEarly: the run was asked to stop; on every rank.
     """
     was_training = model.training
     model.eval()
     metrics = task.build_metrics()
     step = EvaluationStep(metrics, writer, epoch)
-    for batch in loader:
-        task.eval_step(model, batch, step)
-        if on_batch is not None:
-            on_batch()
-    barrier()
+    leaves = False
+    try:
+        for batch in loader:
+            task.eval_step(model, batch, step)
+            if on_batch is not None:
+                on_batch()
+            if stops.wanted():
+                raise LeftEarly
+    except LeftEarly:
+        leaves = True
+    if stops.leave_together(leaves):  # after waiting for all ranks
+        raise LeftEarly
     values = metrics.compute(reduce_dict(metrics.state, average=False))
     if was_training:
         model.train()

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NoReturn, Tuple
 
 import paddle
 
+from .. import signals
 from ..checkpoint import store as checkpoints
 from ..contracts.task import Step, Task
-from ..errors import UserError
+from ..errors import Stopped, UserError
 from ..loading.loader import Loader
 from ..loading.sampler import TrainingSampler
 from ..observe.heartbeat import Heartbeat
@@ -19,12 +20,15 @@ from ..observe.meters import Meters
 from ..observe.progress import Progress
 from ..observe.record import RunRecord
 from ..parallel import (
+    LeftEarly,
+    Stops,
     barrier,
     broadcast_statistics,
     data_parallel,
     is_main,
     rank,
     recompute_layers,
+    stops,
     world_size,
 )
 from . import about
@@ -103,6 +107,8 @@ class Training:
         self.checkpointer = self._checkpointer(datasets)
         self.resumption = Resumption(config, task, datasets, record, self.checkpointer)
         self.start = self.resumption.load()
+        self.stops = Stops(self.checkpointer.agreement)
+        self._update_saved = self.schedule.update  # the last one that a checkpoint holds, or that is not worth one
         self.updater = Updater(
             task,
             data_parallel(model, self.batch_norm, train.FIND_UNUSED_PARAMETERS),
@@ -162,7 +168,22 @@ class Training:
         return epoch % self.config.VALIDATE_FREQ == 0 or epoch == self.last_epoch
 
     def run(self) -> Dict[str, float]:
-        """Train to NUM_EPOCHS (or STOP_AFTER_EPOCH) and return the last evaluation's values, equal on every rank."""
+        """Train to NUM_EPOCHS (or STOP_AFTER_EPOCH) and return the last evaluation's values, equal on every rank.
+
+        Raises:
+            Stopped: the run was asked to stop, and is saved.
+        """
+        if self.config.STOP_AFTER_SECONDS is not None:
+            signals.stop_after(
+                self.config.STOP_AFTER_SECONDS, f"-stop_after_seconds={self.config.STOP_AFTER_SECONDS:g}"
+            )
+        signals.note_only()
+        try:
+            return self._run()
+        except LeftEarly:
+            self._stop()
+
+    def _run(self) -> Dict[str, float]:
         first, consumed = self.sampler.epoch, self.sampler.consumed
         if first > self.last_epoch and not self.start.evaluation_due:
             self.record.say(f"nothing to do: epoch {first - 1} of {self.last_epoch} is already done")
@@ -184,6 +205,8 @@ class Training:
             is_evaluated = self._evaluates(epoch)
             if is_evaluated or self._keeps(epoch):
                 self._save_epoch(epoch, evaluation_due=is_evaluated)
+            if self.stops.are_at(self.schedule.update):
+                self._stop()
             if is_evaluated:
                 values, line = self._evaluate_epoch(epoch)
         if values:
@@ -200,9 +223,8 @@ class Training:
         bar = Progress(updates, f"epoch {epoch}/{self.config.TRAIN.NUM_EPOCHS}", is_main())
         self.heartbeat.at(f"waiting for the first batch of epoch {epoch}")
         try:
-            for group in accumulation_groups(batches, self.config.TRAIN.ACCUM_ITER, updates):
-                if pace.updates == 0:
-                    barrier()  # a slow first batch is waited for here: gloo gives up after 30 s inside a step
+            for group in self._groups(batches, updates):
+                self.stops.look(self.schedule.update)
                 step = Step(epoch, self.schedule.update, self.schedule.total_updates)
                 learning_rate = self.schedule.learning_rate
                 for terms in self.updater(group, step, learning_rate):
@@ -224,9 +246,33 @@ class Training:
                         self.record.say(f"epoch {epoch} update {made}/{self.updates_per_epoch} {said}")
                 if self.checkpointer.is_due():
                     self._save_update(evaluation_due=is_last and self._evaluates(epoch))
+                if self.stops.are_at(self.schedule.update) and not is_last:  # after the last, the epoch is saved
+                    self._stop()
         finally:
             bar.close()
         self._tell_epoch(epoch, meters.finish_epoch(), pace)
+
+    def _groups(self, batches: Iterator[Any], updates: int) -> Iterator[List[Any]]:
+        """The batches of so many updates. Before the first, ranks wait for one another, and leave if one is asked to
+        stop; later only a single process leaves a wait for data, as others may be computing by then.
+
+        Raises:
+            LeftEarly: on all ranks.
+        """
+        leaves = False
+        try:
+            groups = accumulation_groups(batches, self.config.TRAIN.ACCUM_ITER, updates)
+            group = next(groups)
+            leaves = stops.wanted()
+        except LeftEarly:
+            leaves = True
+        # A slow first batch is waited for here: gloo gives up after 30 s inside a step.
+        if stops.leave_together(leaves):
+            raise LeftEarly
+        self.loader.may_leave = world_size() == 1
+        yield group
+        yield from groups
+        self.loader.may_leave = True
 
     def _empty_cache(self) -> None:
         """Batches of very different sizes fragment a GPU's memory cache until no later batch fits."""
@@ -288,12 +334,32 @@ class Training:
             self.heartbeat.at(f"saving update {self.schedule.update}")
             self._share_statistics()
             self.checkpointer.save_update(evaluation_due)
+        self._update_saved = self.schedule.update
+
+    def _stop(self) -> NoReturn:
+        """Save what no checkpoint holds yet, and end the run.
+
+        Raises:
+            Stopped: always.
+        """
+        if self.schedule.update != self._update_saved:
+            self._save_update(evaluation_due=False)
+        barrier()
+        last = self.checkpointer.folder / "last"
+        if last.exists():
+            what = "saved" if self.schedule.update > self.start.position["update"] else "nothing new since"
+            last = self.checkpointer.folder / last.resolve().name
+            place = f"{what} {last}; the same command with -resume=auto continues from there"
+        else:
+            place = "nothing was saved yet; the same command starts again"
+        raise Stopped(stops.reason(), place)
 
     def _save_epoch(self, epoch: int, evaluation_due: bool) -> None:
         with self.remaining.paused():
             self.heartbeat.at(f"saving epoch {epoch}")
             self._share_statistics()
             self.checkpointer.save_epoch(epoch, evaluation_due)
+        self._update_saved = self.schedule.update
 
     def _share_statistics(self) -> None:
         if self.batch_norm == "local":

@@ -7,6 +7,7 @@ travels inside a batch as data, and a watchdog watches for workers that stay sil
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import os
@@ -16,13 +17,15 @@ import sys
 import threading
 import time
 import traceback
+import weakref
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
 
 import numpy as np
 import paddle
 
+from .. import signals
 from ..errors import UserError
-from ..parallel import rank, tuning, world_size
+from ..parallel import LeftEarly, rank, tuning, world_size
 from ..parallel.failures import end_process
 from ..parallel.launch import die_with_parent
 from .sampler import SampleKey, TrainingSampler
@@ -136,6 +139,9 @@ class Loader:
         prefetch: batches that each of them has ready or in progress in advance.
         seed: of the run.
         timeout_seconds: give up when no batch arrives for this long.
+
+    Attributes:
+        may_leave: whether a wait for a batch ends with ``LeftEarly`` once the run is asked to stop.
     """
 
     def __init__(
@@ -153,6 +159,7 @@ class Loader:
         self.num_workers = num_workers
         self.prefetch = prefetch
         self.timeout_seconds = timeout_seconds
+        self.may_leave = True
         self.seconds_waited = 0.0  # for data, since it was last set to 0
         self._readings = _Readings(samples, seed)
         self._prefix = new_prefix() if num_workers else None
@@ -182,15 +189,19 @@ class Loader:
         )
         if not len(batch_sampler):
             return
-        with _unchanged_child_handler():
+        with signals.held(), _unchanged_child_handler():
             batches = iter(loader)
+        _unfinished.add(batches)
         is_first = True
-        watchdog = _Watchdog(getattr(batches, "_workers", []), self.timeout_seconds)
+        watchdog = _Watchdog(batches, self.timeout_seconds)
         try:
             while True:
                 started = time.perf_counter()
+                watchdog.may_leave = self.may_leave
                 with watchdog:
                     batch = _next(batches)
+                if watchdog.has_left:
+                    raise LeftEarly
                 self.seconds_waited += time.perf_counter() - started
                 if batch is None:
                     return
@@ -203,6 +214,8 @@ class Loader:
                 yield batch
         finally:
             watchdog.stop()
+            if signals.asked() is not None:
+                _abandon(batches)
             batches = None  # ends the loader processes that are left
             if self._prefix is not None:
                 remove_leftovers(self._prefix)
@@ -216,7 +229,7 @@ class _WorkerStart:
         # This process must not collect what it inherited: some of Paddle's objects, such as executors, wait
         # at their end for threads that a fork does not copy (observed: forever).
         gc.freeze()
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process handles Ctrl-C
+        signals.ignore_all()  # the main process handles them, and needs batches until it has come to an end
         die_with_parent(self.parent)
 
 
@@ -230,6 +243,33 @@ def _unchanged_child_handler() -> Iterator[None]:
     handler = signal.getsignal(signal.SIGCHLD)
     yield
     signal.signal(signal.SIGCHLD, handler or signal.SIG_DFL)
+
+
+_unfinished: "weakref.WeakSet[Any]" = weakref.WeakSet()
+
+
+@atexit.register
+def _end_loader_processes() -> None:
+    """What still runs at the end of this process ends with it: Python would ask with SIGTERM, and wait for ever."""
+    for batches in list(_unfinished):
+        for worker in _workers_of(batches):
+            worker.kill()
+
+
+def _abandon(batches: Any) -> None:
+    """End loader processes, and a wait for them in another thread, however long a sample may still take."""
+    batches._thread_done_event.set()
+    for worker in _workers_of(batches):
+        worker.kill()
+    queue = batches._blocking_queue
+    if queue is not None:
+        queue.close()
+    if not _workers_of(batches):
+        batches._thread = None  # a daemon, which nobody need wait for
+
+
+def _workers_of(batches: Any) -> Sequence[Any]:
+    return getattr(batches, "_workers", [])
 
 
 def _next(batches: Iterator[Any]) -> Optional[Dict[str, Any]]:
@@ -267,8 +307,11 @@ class _Watchdog:
     The waiting thread is inside Paddle's queue and cannot be interrupted, so a second thread watches the clock.
     """
 
-    def __init__(self, workers: Sequence[Any], seconds: float) -> None:
-        self._workers, self._seconds = workers, seconds
+    def __init__(self, batches: Any, seconds: float) -> None:
+        self.may_leave = True  # a wait ends early once the run is asked to stop
+        self.has_left = False  # one has; there are no more batches
+        self._batches, self._workers, self._seconds = batches, _workers_of(batches), seconds
+        self._lock = threading.Lock()
         self._deadline: Optional[float] = None
         self._is_slow_told = False
         self._stopped = threading.Event()
@@ -278,8 +321,10 @@ class _Watchdog:
     def __enter__(self) -> None:
         self._deadline = time.monotonic() + self._seconds
 
-    def __exit__(self, *_: Any) -> None:
-        self._deadline = None
+    def __exit__(self, _: Any, error: Any, __: Any) -> bool:
+        with self._lock:
+            self._deadline = None
+        return self.has_left and isinstance(error, Exception)  # whatever the end of the wait looked like to Paddle
 
     def stop(self) -> None:
         self._stopped.set()
@@ -288,6 +333,11 @@ class _Watchdog:
         while not self._stopped.wait(min(1.0, self._seconds / 4)):
             deadline = self._deadline
             if deadline is None:
+                continue
+            if self.may_leave and signals.asked() is not None:
+                self._leave()
+                if self.has_left:
+                    return
                 continue
             reason = _describe_dead(self._workers)
             if reason:
@@ -299,6 +349,12 @@ class _Watchdog:
                     f"no batch arrived for {self._seconds:g} s (DATA.LOADER_TIMEOUT_SECONDS); "
                     f"loader processes: {states or 'none, a thread reads the data'}"
                 )
+
+    def _leave(self) -> None:
+        with self._lock:
+            if self._deadline is not None:
+                self.has_left = True
+                _abandon(self._batches)
 
     def _tell_slow(self, deadline: float) -> None:
         """Say once that this rank keeps the others waiting, before their timeout hides the reason."""

@@ -6,7 +6,9 @@ import json
 from pathlib import Path
 from typing import Any, Dict, List, NamedTuple
 
+from ..errors import Stopped
 from ..files import atomic_file
+from ..text_files import parse_json
 from .record import RunRecord
 
 METRICS = "metrics.jsonl"
@@ -71,8 +73,13 @@ def note_end(folder: Path, began: float, error: BaseException, is_training: bool
     A training counts as begun once it has written its ``run.json``, which is then newer than ``began``, in seconds
     since 1970. Called by the process that reports for the run.
     """
-    reason = "asked to stop" if isinstance(error, KeyboardInterrupt) else str(error).partition("\n")[0]
-    reason = reason or type(error).__name__
+    saved = {}
+    if isinstance(error, KeyboardInterrupt):
+        reason = f"asked to stop ({str(error) or 'SIGINT'})"
+    elif isinstance(error, Stopped):
+        reason, saved = f"asked to stop ({error.reason})", {"saved": error.saved}
+    else:
+        reason = str(error).partition("\n")[0] or type(error).__name__
     record = RunRecord(folder, writes=True)
     facts = folder / "run.json"
     if not is_training or not facts.is_file() or facts.stat().st_mtime < began:
@@ -83,13 +90,16 @@ def note_end(folder: Path, began: float, error: BaseException, is_training: bool
     epochs = [
         event["epoch"] for event in map(_parsed, lines) if event.get("kind") == "epoch" and "superseded" not in event
     ]
-    record.event("interruption", {"epoch": max(epochs, default=0), "reason": reason})
-    record.log(f"interrupted: {reason}; continue with -resume=auto")
+    record.event("interruption", {"epoch": max(epochs, default=0), "reason": reason, **saved})
+    if saved:
+        record.log(f"stopped: {error}")
+    else:
+        record.log(f"interrupted: {reason}; continue with -resume=auto")
 
 
 def _parsed(line: str) -> Dict[str, Any]:
     try:
-        event = json.loads(line)
+        event = parse_json(line)
     except ValueError:
         event = None
     return event if isinstance(event, dict) else {"kind": "unreadable", "text": line}

@@ -29,6 +29,8 @@ _NAMES = {
     "ProcessPlan": "devices",
     "is_main": "world",
     "rank": "world",
+    "LeftEarly": "stops",
+    "Stops": "stops",
     "world_size": "world",
 }
 __all__ = sorted(_NAMES)

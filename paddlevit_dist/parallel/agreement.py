@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Optional
 
+import paddle
+
 from . import world
 from .collectives import Board, notice_board
-
-AHEAD = 2  # updates: a host has seen all but its last one finish, so every rank looks in time
 
 
 class Agreement:
@@ -18,26 +18,40 @@ class Agreement:
 
     Args:
         board: where the number is kept; None picks what suits the group.
+        ahead: how many updates in advance. None: 1 on CPUs, where no rank ends an update before the main process has
+            begun it; 2 on devices that compute while the host goes on, which has then seen all but its last one end.
     """
 
-    def __init__(self, board: Optional[Board] = None) -> None:
-        self._update = -AHEAD
+    def __init__(self, board: Optional[Board] = None, ahead: Optional[int] = None) -> None:
+        self._ahead = (1 if paddle.get_device() == "cpu" else 2) if ahead is None else ahead
+        self._update, self._is_stop = -self._ahead, False
         self._board = board or notice_board()
         self._show()  # not that of an earlier training
 
-    def announce(self, update: int) -> None:
-        """At the end of ``update``, on the main process: make all ranks agree on the one after the next. Does nothing
-        while some rank may not have seen the previous announcement yet."""
-        if self._update + AHEAD <= update:
-            self._update = update + AHEAD
-            self._show()
+    def announce(self, update: int, stop: bool = False) -> bool:
+        """At the end of ``update`` or before the next begins, on the main process: make all ranks agree on one to come.
+
+        Args:
+            stop: it is to be the last one.
+        Returns:
+            False if nothing was announced, as some rank may not have seen the previous announcement yet.
+        """
+        if self._update + self._ahead > update:
+            return False
+        self._update, self._is_stop = update + self._ahead, stop
+        self._show()
+        return True
 
     def is_at(self, update: int) -> bool:
         """Whether ``update`` is the announced one. Every rank must call this at the end of each update."""
         if self._board is not None and not world.is_main():
-            self._update = self._board.posted()
+            self._update, self._is_stop = divmod(self._board.posted(), 2)
         return self._update == update
+
+    def stops_at(self, update: int) -> bool:
+        """The same, if it is to be the last one; as seen by the last ``is_at``."""
+        return self._update == update and bool(self._is_stop)
 
     def _show(self) -> None:
         if self._board is not None and world.is_main():
-            self._board.post(self._update)
+            self._board.post(2 * self._update + self._is_stop)

@@ -11,11 +11,14 @@ import traceback
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
 
-from ..errors import UserError
+from ..errors import Stopped, UserError
 from ..files import atomic_file
+from ..signals import Interrupted
 
 FINISHED = "finished"
 USER_ERROR = "user error"
+STOPPED = "stopped"  # as asked, with everything saved
+INTERRUPTED = "interrupted"  # as asked, with nothing to save or nothing waited for
 EXCEPTION = "exception"
 EXIT = "exit"
 _LONGEST_WAIT_SECONDS = 20.0
@@ -58,6 +61,12 @@ def record_finish(folder: Path, rank: int) -> None:
 
 def record_failure(folder: Path, rank: int, error: BaseException) -> None:
     """Record what ended this rank."""
+    if isinstance(error, Stopped):
+        _write(folder, rank, {"kind": STOPPED, "message": str(error), "reason": error.reason, "saved": error.saved})
+        return
+    if isinstance(error, Interrupted):
+        record_interruption(folder, rank, error.number, error.again)
+        return
     if isinstance(error, UserError):
         kind, message = USER_ERROR, str(error)
     elif isinstance(error, SystemExit):
@@ -66,6 +75,11 @@ def record_failure(folder: Path, rank: int, error: BaseException) -> None:
         kind, message = EXCEPTION, f"{type(error).__name__}: {error}"
     trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     _write(folder, rank, {"kind": kind, "message": message, "traceback": trace})
+
+
+def record_interruption(folder: Path, rank: int, number: int, again: bool) -> None:
+    """Record that this rank was to end at once; see ``Interrupted``."""
+    _write(folder, rank, {"kind": INTERRUPTED, "message": "interrupted", "number": number, "again": again})
 
 
 def _write(folder: Path, rank: int, record: Dict[str, Any]) -> None:
@@ -108,6 +122,6 @@ def root_cause(ends: List[Dict[str, Any]]) -> Dict[str, Any]:
 def _looks_like_a_lost_peer(end: Dict[str, Any]) -> bool:
     if end["kind"] == "killed":
         return end.get("signal") == signal.SIGABRT  # gloo aborts inside backward when its peer is gone
-    if end["kind"] in (USER_ERROR, EXIT):
+    if end["kind"] in (USER_ERROR, EXIT, STOPPED, INTERRUPTED):
         return False
     return any(sign in end.get("message", "") for sign in _SIGNS_OF_A_LOST_PEER)

@@ -10,10 +10,12 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import faulthandler
+import functools
 import logging
 import math
 import multiprocessing
 import multiprocessing.connection
+import multiprocessing.resource_tracker
 import os
 import signal
 import socket
@@ -21,15 +23,17 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from .. import printing
-from ..errors import UserError, WorkerFailure
+from .. import printing, signals
+from ..errors import Stopped, UserError, WorkerFailure
 from . import failures
 from .devices import ProcessPlan
 
 _GRACE_SECONDS = 3.0  # lets the other ranks end on their own, so that the root cause can be told from its echoes
 _TERMINATE_SECONDS = 5.0
+_STOP_SECONDS = 1800.0  # for the update at hand and a save of the largest models; a watchdog ends what stands still
+_LEAVE_SECONDS = 10.0  # for commands that save nothing
 _PR_SET_PDEATHSIG = 1
 
 
@@ -43,13 +47,20 @@ def launch_workers(worker: Callable[..., None], arguments: Tuple[Any, ...], plan
     Raises:
         UserError: a worker raised one.
         WorkerFailure: a worker raised something else, left early or was killed.
-        KeyboardInterrupt: the user asked to stop; all workers have ended.
+        Stopped: the user asked a training to stop; it is saved, and all workers have ended.
+        KeyboardInterrupt: the user asked to stop before there was anything to save; all workers have ended.
     """
-    if plan.launched or plan.processes == 1:
-        _run_in_place(worker, arguments, plan)
-        return
-    with tempfile.TemporaryDirectory(prefix="paddlevit_dist_ends_") as name, _terminate_as_interrupt():
+    with signals.installed():
+        if plan.launched or plan.processes == 1:
+            _run_in_place(worker, arguments, plan)
+        else:
+            _run_workers(worker, arguments, plan)
+
+
+def _run_workers(worker: Callable[..., None], arguments: Tuple[Any, ...], plan: ProcessPlan) -> None:
+    with tempfile.TemporaryDirectory(prefix="paddlevit_dist_ends_") as name:
         folder = Path(name)
+        signals.supervise()
         try:
             context = _start(worker, arguments, plan, folder)  # keep a reference: it owns the queues that workers open
             failed = _wait(context.processes, folder)
@@ -68,6 +79,8 @@ def _run_in_place(worker: Callable[..., None], arguments: Tuple[Any, ...], plan:
     from . import world
 
     paddle.disable_signal_handler()  # its SIGTERM dump looks like a crash
+    signals.install()
+    signals.watch()
     if plan.launched:
         _wait_for_rendezvous()
     world.join_group(plan.uses_gpu, spawned=False)
@@ -82,19 +95,18 @@ def _start(worker: Callable[..., None], arguments: Tuple[Any, ...], plan: Proces
     root_logger = logging.getLogger()
     previous_level = root_logger.level
     root_logger.setLevel(logging.WARNING)
-    # Ignored signals stay ignored in children, so that only the parent handles Ctrl-C, which a terminal sends to all
-    # processes.
-    previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        context = dist.spawn(
-            _worker_entry,
-            args=(worker, arguments, str(folder), os.getpid(), plan.uses_gpu),
-            nprocs=plan.processes,
-            join=False,
-            backend="nccl" if plan.uses_gpu else "gloo",
-        )
+        with signals.held():
+            multiprocessing.resource_tracker.ensure_running()  # a hangup waits for ever there, but others pass again
+            signals.hold()
+            context = dist.spawn(
+                _worker_entry,
+                args=(worker, arguments, str(folder), os.getpid(), plan.uses_gpu),
+                nprocs=plan.processes,
+                join=False,
+                backend="nccl" if plan.uses_gpu else "gloo",
+            )
     finally:
-        signal.signal(signal.SIGINT, previous)
         root_logger.setLevel(previous_level)
     return context
 
@@ -117,6 +129,7 @@ def _worker_entry(
     die_with_parent(parent)
     rank = int(os.environ["PADDLE_TRAINER_ID"])
     failures.keep_records(Path(folder), rank)
+    signals.work_for(parent, rank > 0, functools.partial(_leave, Path(folder), rank))
     if sys.platform == "linux":
         # For the loader processes: spawned ones would re-import everything, taking seconds in every evaluation.
         multiprocessing.set_start_method("fork", force=True)
@@ -126,16 +139,26 @@ def _worker_entry(
         from . import world
 
         paddle.disable_signal_handler()
+        signals.install()
+        signals.watch()
         _wait_for_rendezvous()
         world.join_group(uses_gpu, spawned=True)
         worker(*arguments)
     except BaseException as error:
+        signals.note_only()
         failures.record_failure(Path(folder), rank, error)
         sys.stdout.flush()
         failures.wait_for_parent()
         # Exit handlers and the group's destructors must not wait for peers; the parent informs the user.
         os._exit(error.exit_code if isinstance(error, UserError) else 1)
+    signals.note_only()
     failures.record_finish(Path(folder), rank)
+
+
+def _leave(folder: Path, rank: int, number: int, again: bool) -> None:
+    """End a worker from whichever thread asks."""
+    failures.record_interruption(folder, rank, number, again)
+    os._exit(128 + number)
 
 
 def die_with_parent(parent: int) -> None:
@@ -160,18 +183,34 @@ def _wait_for_rendezvous(seconds: float = 60.0) -> None:
         time.sleep(0.02)
 
 
-@contextlib.contextmanager
-def _terminate_as_interrupt() -> Iterator[None]:
-    """Make SIGTERM to the parent stop the workers the way Ctrl-C does."""
+class _Requests:
+    """Passes on to the workers what the parent is asked by signals. All may have come to them, too: a terminal and a
+    scheduler send theirs to all processes. So it is SIGTERM that asks, which may come any number of times."""
 
-    def interrupt(number: int, frame: Any) -> None:
-        raise KeyboardInterrupt(f"signal {number}")
+    def __init__(self, processes: List[Any]) -> None:
+        self._processes = processes
+        self._asked_at: Optional[float] = None
 
-    previous = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, previous)
+    def pass_on(self) -> None:
+        """Raise KeyboardInterrupt if nothing more is to be waited for."""
+        if signals.interrupts() > 1:
+            raise signals.Interrupted(signal.SIGINT, again=True)
+        if signals.save_is_asked():
+            signals.forget_save()
+            if self._processes[0].exitcode is None:
+                os.kill(self._processes[0].pid, signal.SIGUSR1)
+        number = signals.number()
+        if number is None:
+            return
+        if self._asked_at is None:
+            self._asked_at = time.monotonic()
+            for process in self._processes:
+                process.terminate()
+        waited = time.monotonic() - self._asked_at
+        if not signals.is_training() and waited > _LEAVE_SECONDS:
+            raise signals.Interrupted(number)
+        if waited > _STOP_SECONDS:
+            raise WorkerFailure(0, f"asked to stop, but still at work {_STOP_SECONDS:g} s later")
 
 
 def _wait(processes: List[Any], folder: Path) -> List[Dict[str, Any]]:
@@ -183,8 +222,10 @@ def _wait(processes: List[Any], folder: Path) -> List[Dict[str, Any]]:
     running = dict(enumerate(processes))
     failed: List[Dict[str, Any]] = []
     deadline = None
+    requests = _Requests(processes)
     while running and (deadline is None or time.monotonic() < deadline):
         multiprocessing.connection.wait([process.sentinel for process in running.values()], timeout=0.2)
+        requests.pass_on()
         for rank, process in list(running.items()):
             exit_code, record = process.exitcode, failures.read(folder, rank)
             if exit_code is None and (record is None or record["kind"] == failures.FINISHED):
@@ -194,24 +235,24 @@ def _wait(processes: List[Any], folder: Path) -> List[Dict[str, Any]]:
             if end["kind"] != failures.FINISHED or exit_code != 0:
                 end.setdefault("time", time.time())
                 failed.append(end)
-                grace = 0.0 if end["kind"] == failures.USER_ERROR else _GRACE_SECONDS
+                is_plain = end["kind"] in (failures.USER_ERROR, failures.INTERRUPTED)
+                grace = 0.0 if is_plain else _GRACE_SECONDS
                 deadline = min(deadline or math.inf, time.monotonic() + grace)
     return failed
 
 
 def _end_all(processes: List[Any]) -> None:
     for process in processes:
-        process.terminate()
-    deadline = time.monotonic() + _TERMINATE_SECONDS
+        process.kill()  # SIGTERM would ask a worker to save
     for process in processes:
-        process.join(max(0.0, deadline - time.monotonic()))
-    for process in processes:
-        if process.exitcode is None:
-            process.kill()
-            process.join()
+        process.join(_TERMINATE_SECONDS)
 
 
 def _raise(cause: Dict[str, Any]) -> None:
     if cause["kind"] == failures.USER_ERROR:
         raise UserError(cause["message"])
+    if cause["kind"] == failures.STOPPED:
+        raise Stopped(signals.asked() or cause["reason"], cause["saved"])
+    if cause["kind"] == failures.INTERRUPTED:
+        raise signals.Interrupted(signals.number() or cause["number"], cause["again"])
     raise WorkerFailure(cause["rank"], cause["message"], cause.get("traceback", ""))

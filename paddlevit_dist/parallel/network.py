@@ -6,7 +6,7 @@ import os
 import socket
 import struct
 import time
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import numpy as np
 import paddle
@@ -32,6 +32,8 @@ class Network:
     _FRAME_BYTES = 1024  # every exchange starts with one frame of this size per rank
     _LENGTH = struct.Struct("<q")
     _BOARD = "paddlevit_dist/board"
+    _ASKED = "paddlevit_dist/asked"
+    _SAVE = 1 << 32  # what a request to save adds to the number of requests to stop
     _RANKS_PER_COUNTER = 60  # an int64 in the store holds one bit for each of these
 
     def __init__(self) -> None:
@@ -49,6 +51,15 @@ class Network:
     def posted(self) -> int:
         """The last number published by the main process; 0 before the first."""
         return self.store.add(self._BOARD, 0)
+
+    def ask(self, stop: bool) -> None:
+        """Ask all ranks to stop, or to save. Any rank may, at any time."""
+        self.store.add(self._ASKED, 1 if stop else self._SAVE)
+
+    def asked(self) -> Tuple[int, int]:
+        """How often ranks were asked to stop, and to save."""
+        saves, stops = divmod(self.store.add(self._ASKED, 0), self._SAVE)
+        return stops, saves
 
     def wait_for_all(self, timeout: Optional[float] = None) -> None:
         """Return once every rank has arrived; TimeoutError after ``timeout`` seconds."""

@@ -1,0 +1,55 @@
+"""Volumes and landmarks, for the table."""
+
+from __future__ import annotations
+
+import numpy as np
+from volumes.volume_files import write_series, write_volume
+
+from paddlevit_dist.errors import UserError
+from paddlevit_dist.volumes import landmark_files
+from paddlevit_dist.volumes.reading import list_volumes, parts_of, read_volume
+
+_SMALL = np.arange(60, dtype=np.int16).reshape(3, 4, 5)
+_AFFINE = np.diag([1.0, 1.5, 2.0, 1.0])
+
+
+def make(suffix):
+    return lambda folder: [write_volume(folder / f"case{suffix}", _SMALL, _AFFINE)]
+
+
+def make_series(folder):
+    write_series(folder / "case", _SMALL, _AFFINE)
+    return sorted((folder / "case").iterdir())
+
+
+def read(folder):
+    found = list_volumes(str(folder))
+    if not found:
+        raise UserError("no volume is left")
+    for path in found:
+        parts_of(path)
+        array, header = read_volume(path)
+        assert array.shape == header.geometry.shape and np.isfinite(array).all()
+
+
+_TEXTS = {
+    "a.csv": "name,x,y,z\nnose,1.5,2,3\nchin,,,\n",
+    "b.json": '{"nose": [1.5, 2, 3], "chin": null}',
+    "c.json": '{"landmarks": [{"name": "nose", "x": 1, "y": 2, "z": 3}]}',
+    "d.fcsv": "# Markups fiducial file version = 4.13\n# CoordinateSystem = LPS\n# columns = id,x,y,z,ow,ox,oy,oz,"
+    "vis,sel,lock,label,desc,associatedNodeID\n1,1.5,2,3,0,0,0,1,1,1,0,nose,,\n",
+    "e.mrk.json": '{"markups": [{"type": "Fiducial", "coordinateSystem": "LPS", "coordinateUnits": "mm", '
+    '"controlPoints": [{"label": "nose", "position": [1.5, 2, 3], "positionStatus": "defined"}]}]}',
+}
+
+
+def make_landmarks(folder):
+    for name, text in _TEXTS.items():
+        (folder / name).write_text(text)
+    return [folder / name for name in _TEXTS]
+
+
+def read_landmarks(folder):
+    for name in _TEXTS:
+        found = landmark_files.read(str(folder / name))
+        assert any(position is not None for position in found.positions.values())

@@ -2,8 +2,6 @@
 
 import sys
 
-from paddlevit_dist import signals
-
 
 def main() -> None:
     from paddlevit_dist.commands import train
@@ -12,7 +10,14 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    signals.hold()
+    try:
+        from paddlevit_dist import signals
+
+        signals.hold()
+    except KeyboardInterrupt:  # in the very first moment
+        print("interrupted", file=sys.stderr)
+        sys.exit(130 if "-eval" in sys.argv else 75)
+
     from paddlevit_dist.errors import run_and_report
 
     sys.exit(run_and_report(main, trains=signals.looks_like_training(sys.argv[1:])))

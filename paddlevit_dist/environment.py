@@ -55,6 +55,7 @@ def restart(python: str = sys.executable) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     signals.hold()  # until the new process can handle them
+    signals.check()
     os.execv(python, [python, *_arguments()])
 
 

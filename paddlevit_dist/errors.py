@@ -62,29 +62,36 @@ def run_and_report(function: Callable[[], None], trains: bool = False) -> int:
     """
     printing.never_fail()
     signals.expect(trains)
+    sys.excepthook = printing.show_uncaught
     try:
         try:
             signals.install()
-            function()
+            _call(function)
         finally:
             signals.note_only()
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {printing.one_line(error)}", file=sys.stderr)
         return error.exit_code
     except WorkerFailure as error:
-        print(f"{error.traceback}error: {error}", file=sys.stderr)
+        first, _, rest = str(error).partition("\n")  # such as the traceback in another process, or Paddle's own
+        details = error.traceback + (f"{rest}\n" if rest else "")
+        print(f"{printing.block(details)}error: {printing.one_line(first)}", file=sys.stderr)
         return error.exit_code
-    except ModuleNotFoundError as error:
-        advice = environment.go_on_beside(error)
-        if advice is None:
-            raise
-        print(f"error: {advice}", file=sys.stderr)
-        return UserError.exit_code
     except Stopped as stop:
-        print(f"stopped: {stop}", file=sys.stderr)
+        print(f"stopped: {printing.one_line(stop)}", file=sys.stderr)
         return stop.exit_code
     except KeyboardInterrupt as error:
         starting = signals.is_training() and not getattr(error, "again", False)
         print(signals.describe(signals.exit_code(error) - 128, starting), file=sys.stderr)
         return signals.STOPPED if starting else signals.exit_code(error)
     return 0
+
+
+def _call(function: Callable[[], None]) -> None:
+    try:
+        function()
+    except ModuleNotFoundError as error:
+        advice = environment.go_on_beside(error)
+        if advice is None:
+            raise
+        raise UserError(advice) from error

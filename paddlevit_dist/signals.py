@@ -132,6 +132,15 @@ def looks_like_training(words: list) -> bool:
 def note_only() -> None:
     """From now on a request raises nothing: the caller looks at ``asked``."""
     _state.only_notes = True
+    _try_no_more()
+
+
+def check() -> None:
+    """Raise ``Interrupted`` if one is due that could not be raised where the signal came."""
+    _try_no_more()
+    if _state.number is not None and not _state.only_notes and not _state.raised:
+        _state.raised = True
+        raise Interrupted(_state.number)
 
 
 def stop_after(seconds: float, name: str) -> None:
@@ -142,6 +151,7 @@ def stop_after(seconds: float, name: str) -> None:
 
 def supervise() -> None:
     """For a parent of workers: only note requests, and leave it to the caller to end the workers."""
+    check()
     _state.only_notes = True
     _state.ends_workers = True
 
@@ -204,6 +214,7 @@ def installed() -> Iterator[None]:
     try:
         yield
     finally:
+        signal.set_wakeup_fd(-1)
         for number, handler in before.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
         _state.__init__()  # type: ignore[misc]
@@ -253,7 +264,11 @@ def _handle(number: int, frame: Any) -> None:
     if not _state.is_watched:
         _note(number)
     if number in _STOPPING and not _state.only_notes and not _state.raised:
-        _raise_outside_imports(number, frame)
+        _raise_outside_imports(frame)
+
+
+def _try_again(_: int, frame: Any) -> None:
+    _raise_outside_imports(frame)
 
 
 def _note(number: int) -> None:
@@ -273,19 +288,23 @@ def _note(number: int) -> None:
             _state.leave(number, True)
 
 
-def _raise_outside_imports(number: int, frame: Any) -> None:
+def _raise_outside_imports(frame: Any) -> None:
     """Raise where an exception arrives: extension modules lose one that is raised in the middle of their import, or
     make another one of it. There, try again a moment later."""
     importing = frame
     while importing is not None and not importing.f_code.co_filename.startswith("<frozen importlib"):
         importing = importing.f_back
     if importing is not None and hasattr(signal, "setitimer"):
-        signal.signal(signal.SIGALRM, lambda _, later: _raise_outside_imports(number, later))
+        signal.signal(signal.SIGALRM, _try_again)
         signal.setitimer(signal.ITIMER_REAL, _IMPORT_POLL_SECONDS)
         return
-    if not _state.only_notes and not _state.raised:
-        _state.raised = True
-        raise Interrupted(number)
+    check()
+
+
+def _try_no_more() -> None:
+    if hasattr(signal, "setitimer") and _in_main_thread() and signal.getsignal(signal.SIGALRM) is _try_again:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
 
 
 def _leave(number: int, again: bool) -> None:
@@ -321,16 +340,25 @@ def _in_main_thread() -> bool:
 
 
 class _AroundPaddle:
-    """Lets signals wait while Paddle is imported, and handles them again afterwards: it takes SIGTERM for itself."""
+    """Lets signals wait while Paddle is imported, which takes SIGTERM for itself, and handles them again afterwards.
 
-    @staticmethod
-    def find_spec(name: str, path: Any = None, target: Any = None) -> Any:
-        if name != "paddle":
+    Also while numpy is: its threads then leave signals to the main thread for good, so that they do wait."""
+
+    _NAMES = ("numpy", "paddle")
+
+    def __init__(self) -> None:
+        self._is_searching = False
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        if name not in self._NAMES or self._is_searching:
             return None
         import importlib.util
 
-        sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _AroundPaddle)]
-        spec = importlib.util.find_spec(name)
+        self._is_searching = True
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            self._is_searching = False
         if spec is None or spec.loader is None:
             return None
         execute = spec.loader.exec_module

@@ -13,6 +13,8 @@ from typing import Any, Callable, Optional, Union
 
 import yaml
 
+from .files import open_regular
+
 LARGEST_BYTES = (
     1 << 28
 )  # of a text or JSON file; the longest honest ones list a segment for each of some million points
@@ -32,7 +34,7 @@ def read_bytes(path: Place, largest: int = LARGEST_BYTES) -> bytes:
         OSError: it cannot be read.
         ValueError: it is longer than ``largest`` bytes.
     """
-    with open(path, "rb") as stream:
+    with open_regular(path, "rb") as stream:
         content = stream.read(largest + 1)
     if len(content) > largest:
         raise ValueError(f"it has more than {largest:,} bytes, far more than such files need")
@@ -54,7 +56,7 @@ def read_json(path: Place) -> Any:
 
     Raises:
         OSError: it cannot be read.
-        ValueError: not UTF-8, not JSON, too long, nested too deeply or with a number of too many digits; one line.
+        ValueError: not Unicode, not JSON, too long, nested too deeply or with a number of too many digits; one line.
     """
     return parse_json(read_bytes(path))
 
@@ -67,11 +69,11 @@ def parse_json(content: Union[str, bytes], pairs: Optional[Callable[[Any], Any]]
     Raises:
         ValueError: as ``read_json``; a ``json.JSONDecodeError`` where it is not JSON.
     """
-    text = content.decode("utf-8") if isinstance(content, bytes) else content
-    if text.count("[") + text.count("{") > _MOST_CONTAINERS:
+    lists, objects = (b"[", b"{") if isinstance(content, bytes) else ("[", "{")
+    if content.count(lists) + content.count(objects) > _MOST_CONTAINERS:  # type: ignore[arg-type]
         raise ValueError(f"it has more than {_MOST_CONTAINERS:,} lists and objects")
     try:
-        return json.loads(text, object_pairs_hook=pairs, parse_int=_whole)
+        return json.loads(content, object_pairs_hook=pairs, parse_int=_whole)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
 

@@ -7,6 +7,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 import paddle
 
+from ..checkpoint.host_copy import host_values
 from ..checkpoint.load import load_weights
 from ..contracts.adapter import adopt
 from ..contracts.dataset import Samples
@@ -21,7 +22,8 @@ from .finite import gradient_norm
 from .layer_watch import Finding, LayerWatch, first_operation
 from .optimizer import freeze
 from .precision import Precision
-from .steps import COUNTS, CountingCollate, loss_of, not_finite, step_seed
+from .steps import COUNTS, CountingCollate, loss_of, step_seed
+from .weights_check import not_finite
 
 _MOST_SHOWN = 20
 
@@ -84,7 +86,7 @@ class Replay:
 
     def run(self) -> List[str]:
         """Lines about what is found. Every rank must call this."""
-        broken = not_finite(self.model)
+        broken = not_finite(host_values(self.model.state_dict()))
         if broken is not None:
             return [f"weight '{broken}' is not finite before the update"]
         parts = range(rank(), len(self.skipped.keys), world_size())

@@ -165,6 +165,8 @@ _RUN = (
     Key("SAVE_FREQ", 10, "int", "epochs between checkpoints that are kept", AT_LEAST_1),
     Key("SAVE_EVERY_UPDATES", 0, "int", "updates between mid-epoch checkpoints; 0: none", AT_LEAST_0),
     Key("SAVE_EVERY_MINUTES", 30.0, "float", "minutes without a checkpoint until one is saved; 0: none", AT_LEAST_0),
+    Key("SAVE_IN_BACKGROUND", True, "bool", "go on training while a copy of the state is written; False saves memory"),
+    Key("KEEP_EPOCHS", 1, "int", "how many of the newest checkpoints of epochs are kept in any case", AT_LEAST_1),
     Key("KEEP_UPDATES", 2, "int", "how many of the newest mid-epoch checkpoints are kept", AT_LEAST_1),
     optional(
         "STOP_AFTER_SECONDS", "float", "save and stop, with exit code 75, this long after the command's start", ABOVE_0
@@ -202,6 +204,14 @@ _RUN = (
     ),
     Key("TO_STATIC", False, "bool", "compile the model's passes with paddle.jit.to_static, in training and evaluation"),
     Key("NGPUS", -1, "int", "devices (without a GPU: processes); -1: all visible ones", Range(low=1, also=(-1,))),
+    Key(
+        "WATCHDOG_SECONDS",
+        300.0,
+        "float",
+        "several processes: one that makes no progress for this long, other than waiting for the others or for data, "
+        "ends the run",
+        ABOVE_0,
+    ),
     Key("CPU_TUNING", True, "bool", "set the environment that makes MKL and malloc fast on this processor"),
 )
 
@@ -328,7 +338,8 @@ TABLE = Table(
     training=(
         "TRAIN.",
         "MODEL.MINIMUM_LOADED",
-        *("SAVE_FREQ", "SAVE_EVERY_UPDATES", "SAVE_EVERY_MINUTES", "KEEP_UPDATES", "STOP_AFTER_SECONDS"),
+        *("SAVE_FREQ", "SAVE_EVERY_UPDATES", "SAVE_EVERY_MINUTES", "SAVE_IN_BACKGROUND", "KEEP_EPOCHS", "KEEP_UPDATES"),
+        "STOP_AFTER_SECONDS",
         *("VALIDATE_FREQ", "REPORT_FREQ"),
         *("AMP", "AMP_DTYPE", "AMP_LEVEL"),
     ),

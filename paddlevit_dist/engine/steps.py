@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
@@ -13,6 +12,9 @@ from ..contracts.task import EvaluationStep, Number, PredictionWriter, Step, Tas
 from ..parallel import (
     LeftEarly,
     all_reduce_sum,
+    communicates_in_forward,
+    meet,
+    places,
     rank,
     reduce_dict,
     running_statistics,
@@ -84,6 +86,7 @@ class Updater:
         self.buffers = running_statistics(model)
         self.on_host = not paddle.get_device().startswith("gpu") if on_host is None else on_host
         self.skipped = SkippedUpdates() if skipped is None else skipped
+        self._forward_communicates = communicates_in_forward(model)
         self.finite: Flag = True
         self.gradient_norm = paddle.zeros([1])
         # The last update where it is not counted yet: whether it was finite, and where it was.
@@ -103,12 +106,18 @@ class Updater:
         for micro, batch in enumerate(batches):
             # Dropout and the like depend only on this, so no generator's state needs to be saved.
             paddle.seed(step_seed(self.seed, step.update, rank(), micro))
-            with synchronise_only_last(self.model, micro == len(batches) - 1):
+            is_last = micro == len(batches) - 1
+            places.detail("in its forward pass")
+            self._meet(self._forward_communicates)
+            with synchronise_only_last(self.model, is_last):
                 with self.precision.autocast():
                     terms = self.task.train_step(self.model, batch, step._replace(micro=micro))
                     loss = loss_of(terms, counts, self.accumulation_steps, world_size())
+                places.detail("in its backward pass")
+                self._meet(is_last or self._forward_communicates)
                 self.precision.backward(loss)
             outputs.append(terms)
+        places.detail("in its optimizer step")
         self.optimizer.set_lr(learning_rate)
         self.precision.unscale(self.optimizer)
         self.gradient_norm = gradient_norm(self.parameters, self.gradient_clip)
@@ -118,6 +127,11 @@ class Updater:
         self._last = read_later(self.finite), step, position
         self.optimizer.clear_grad(False)
         return outputs
+
+    def _meet(self, communicates: bool) -> None:
+        """On CPUs, be here together before what communicates: gloo ends a run that waits for more than 30 s in it."""
+        if communicates and self.on_host:
+            meet()
 
     def _step(self) -> None:
         """Change weights and moments if the gradients are finite."""
@@ -164,6 +178,7 @@ class Updater:
         """Normalisers of the whole update over all ranks and micro-batches, at least 1."""
         if self.task.counts_per_sample is not None:
             return {name: n * self.samples_per_update for name, n in self.task.counts_per_sample.items()}
+        self._meet(True)
         total = paddle.add_n([batch.pop(COUNTS) for batch in batches])  # (terms,) float64
         total = paddle.clip(all_reduce_sum(total), min=1.0).astype("float32")
         return {name: total[position] for position, name in enumerate(self.task.count_names)}
@@ -210,23 +225,6 @@ def step_seed(seed: int, update: int, rank_number: int, micro: int) -> int:
         state = (state ^ (state >> 27)) * 0x94D049BB133111EB & mask
         state ^= state >> 31
     return state >> 33
-
-
-def weights_digest(model: paddle.nn.Layer) -> str:
-    """A hash of all parameters and buffers, to compare ranks by."""
-    digest = hashlib.blake2b(digest_size=16)
-    for name, tensor in sorted(model.state_dict().items()):
-        digest.update(name.encode())
-        digest.update(tensor.numpy().tobytes())
-    return digest.hexdigest()
-
-
-def not_finite(model: paddle.nn.Layer) -> Optional[str]:
-    """The first parameter or buffer that is not finite everywhere, or None."""
-    for name, tensor in model.state_dict().items():
-        if not bool(np.isfinite(tensor.numpy()).all()):
-            return name
-    return None
 
 
 @paddle.no_grad()

@@ -22,6 +22,7 @@ from ..observe.progress import Progress
 from ..observe.record import RunRecord
 from ..parallel import is_main, rank, set_batch_norm_momentum, tuning, world_size
 from ..parallel.devices import cpu_cores
+from ..printing import without_credentials
 from . import about
 from .introduction import first_lines
 from .schedule import effective_batch_size
@@ -106,7 +107,7 @@ class Trainer:
             values, line = self._evaluate("evaluation", writer)
         for said in writer.finish() if writer else ():
             self.record.say(said)
-        self.record.event("evaluation", {"weights": str(source), **values})
+        self.record.event("evaluation", {"weights": without_credentials(str(source)), **values})
         self.record.say(line)
         return values
 
@@ -160,6 +161,7 @@ class Trainer:
             samples,
             sampler,
             collate,
+            check=self.task.check_sample,
             num_workers=self._num_workers,
             prefetch=data.PREFETCH,
             seed=self.config.SEED,

@@ -22,7 +22,6 @@ from ..observe.record import RunRecord
 from ..parallel import (
     LeftEarly,
     Stops,
-    barrier,
     broadcast_statistics,
     data_parallel,
     is_main,
@@ -149,7 +148,14 @@ class Training:
         config = self.config
         return Checkpointer(
             Path(config.SAVE) / "checkpoints",
-            Saving(config.SAVE_EVERY_UPDATES, config.SAVE_EVERY_MINUTES, config.KEEP_UPDATES, self._keeps),
+            Saving(
+                config.SAVE_EVERY_UPDATES,
+                config.SAVE_EVERY_MINUTES,
+                config.KEEP_UPDATES,
+                self._keeps,
+                config.KEEP_EPOCHS,
+                config.SAVE_IN_BACKGROUND,
+            ),
             lambda: about.describe(config, self.task, datasets),
             self.record.say,
             model=self.model,
@@ -182,6 +188,8 @@ class Training:
             return self._run()
         except LeftEarly:
             self._stop()
+        finally:
+            self.checkpointer.settle()  # whatever ends the training, what it is writing is not lost
 
     def _run(self) -> Dict[str, float]:
         first, consumed = self.sampler.epoch, self.sampler.consumed
@@ -209,6 +217,8 @@ class Training:
                 self._stop()
             if is_evaluated:
                 values, line = self._evaluate_epoch(epoch)
+        self.heartbeat.at("writing the last checkpoint")
+        self.checkpointer.finish()
         if values:
             self.record.say(line)
         return values
@@ -225,6 +235,8 @@ class Training:
         try:
             for group in self._groups(batches, updates):
                 self.stops.look(self.schedule.update)
+                if pace.updates == 0:
+                    self.heartbeat.at(f"in epoch {epoch}, {made} of {self.updates_per_epoch} updates done")
                 step = Step(epoch, self.schedule.update, self.schedule.total_updates)
                 learning_rate = self.schedule.learning_rate
                 for terms in self.updater(group, step, learning_rate):
@@ -344,7 +356,7 @@ class Training:
         """
         if self.schedule.update != self._update_saved:
             self._save_update(evaluation_due=False)
-        barrier()
+        self.checkpointer.finish()
         last = self.checkpointer.folder / "last"
         if last.exists():
             what = "saved" if self.schedule.update > self.start.position["update"] else "nothing new since"

@@ -7,9 +7,9 @@ travels inside a batch as data, and a watchdog watches for workers that stay sil
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import gc
+import multiprocessing.util
 import os
 import pickle
 import signal
@@ -24,16 +24,19 @@ import numpy as np
 import paddle
 
 from .. import signals
+from ..contracts.sample_checks import BadSample
 from ..errors import UserError
-from ..parallel import LeftEarly, rank, tuning, world_size
+from ..parallel import LeftEarly, places, rank, tuning, world_size
 from ..parallel.failures import end_process
 from ..parallel.launch import die_with_parent
+from ..parallel.semaphores import require_semaphores
 from .sampler import SampleKey, TrainingSampler
 from .shared_arrays import new_prefix, remove_leftovers, require_room, share
 
 _FAILURE = "__failure__"
 _LARGE_BYTES = 32 << 20  # for batches whose creation leaves much unused memory behind: scenes and volumes, not images
-_SLOW_SECONDS = 20.0  # gloo ends a run that waits more than 30 for gradients
+_SEMAPHORES, _SEMAPHORES_PER_WORKER = 8, 3  # of the queues and events that Paddle makes
+_SLOW_SECONDS = 20.0
 
 
 class SampleFailure(RuntimeError):
@@ -53,16 +56,21 @@ def sample_generator(seed: int, key: SampleKey) -> np.random.Generator:
 class _Readings(paddle.io.Dataset):
     """What a loader process runs: read one sample with its own generator; failures come back as values."""
 
-    def __init__(self, samples: Any, seed: int) -> None:
+    def __init__(self, samples: Any, seed: int, check: Optional[Callable[[Any], None]]) -> None:
         super().__init__()
         self.samples = samples
         self.seed = seed
+        self.check = check
+        self.rank = rank()
 
     def __getitem__(self, key: SampleKey) -> Any:
         try:
-            return self.samples.sample(key.index, sample_generator(self.seed, key))
-        except Exception as error:
-            return _Failure(error, f"sample {key.index} ({self._describe(key.index)})")
+            sample = self.samples.sample(key.index, sample_generator(self.seed, key))
+            if self.check is not None:
+                self.check(sample)
+            return sample
+        except (Exception, SystemExit) as error:  # sys.exit would end this process without a word
+            return _Failure(error, f"sample {key.index} ({self._describe(key.index)})", self.rank)
 
     def _describe(self, index: int) -> str:
         try:
@@ -75,8 +83,11 @@ class _Readings(paddle.io.Dataset):
 
 
 class _Failure:
-    def __init__(self, error: Exception, where: str) -> None:
+    def __init__(self, error: BaseException, where: str, rank_number: int) -> None:
         self.is_user_error = isinstance(error, UserError)
+        if isinstance(error, BadSample):
+            self.message = f"{where}, read by rank {rank_number}: {error}"
+            return
         trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
         self.message = str(error) if self.is_user_error else f"{where}: {type(error).__name__}: {error}\n{trace}"
 
@@ -108,8 +119,8 @@ class _Collate:
             if is_large:
                 tuning.give_back_memory()
             return batch
-        except Exception as error:
-            return _Failure(error, "collating a batch").as_batch()
+        except (Exception, SystemExit) as error:
+            return _Failure(error, "collating a batch", rank()).as_batch()
 
 
 class _Epochs(paddle.io.BatchSampler):
@@ -135,6 +146,7 @@ class Loader:
         sampler: yields lists of ``SampleKey``.
         collate: list of samples -> dictionary; runs in the loader process. Numpy arrays become tensors on the device;
             text and bytes stay on the host as they are, for what a step must know without asking the device.
+        check: raises ``BadSample`` for a sample that must not be used; runs in the loader process.
         num_workers: loader processes; 0 reads in a thread of this process.
         prefetch: batches that each of them has ready or in progress in advance.
         seed: of the run.
@@ -150,6 +162,7 @@ class Loader:
         sampler: Any,
         collate: Callable[[Sequence[Any]], Dict[str, Any]],
         *,
+        check: Optional[Callable[[Any], None]] = None,
         num_workers: int,
         prefetch: int = 2,
         seed: int,
@@ -161,7 +174,7 @@ class Loader:
         self.timeout_seconds = timeout_seconds
         self.may_leave = True
         self.seconds_waited = 0.0  # for data, since it was last set to 0
-        self._readings = _Readings(samples, seed)
+        self._readings = _Readings(samples, seed, check)
         self._prefix = new_prefix() if num_workers else None
         self._collate = _Collate(collate, self._prefix)
 
@@ -189,22 +202,26 @@ class Loader:
         )
         if not len(batch_sampler):
             return
+        if self.num_workers:
+            needed = _SEMAPHORES + _SEMAPHORES_PER_WORKER * self.num_workers
+            require_semaphores(needed, "the queues of the loader processes", "lower DATA.NUM_WORKERS")
         with signals.held(), _unchanged_child_handler():
             batches = iter(loader)
         _unfinished.add(batches)
         is_first = True
-        watchdog = _Watchdog(batches, self.timeout_seconds)
+        watchdog = _Watchdog(batches, self.timeout_seconds, len(batch_sampler))
         try:
             while True:
                 started = time.perf_counter()
                 watchdog.may_leave = self.may_leave
-                with watchdog:
+                with places.at("waiting for a batch"), watchdog:
                     batch = _next(batches)
                 if watchdog.has_left:
                     raise LeftEarly
                 self.seconds_waited += time.perf_counter() - started
                 if batch is None:
                     return
+                watchdog.batches_due -= 1
                 if _FAILURE in batch:
                     _raise(batch[_FAILURE])
                 if is_first and self._prefix is not None:
@@ -248,12 +265,15 @@ def _unchanged_child_handler() -> Iterator[None]:
 _unfinished: "weakref.WeakSet[Any]" = weakref.WeakSet()
 
 
-@atexit.register
 def _end_loader_processes() -> None:
     """What still runs at the end of this process ends with it: Python would ask with SIGTERM, and wait for ever."""
     for batches in list(_unfinished):
         for worker in _workers_of(batches):
             worker.kill()
+
+
+# Before Python joins its children, in the main process and in workers alike: ``atexit`` would come after that in these.
+multiprocessing.util.Finalize(None, _end_loader_processes, exitpriority=100)
 
 
 def _abandon(batches: Any) -> None:
@@ -278,21 +298,30 @@ def _next(batches: Iterator[Any]) -> Optional[Dict[str, Any]]:
     except StopIteration:
         return None
     except (SystemError, RuntimeError) as error:
-        reason = _describe_dead(getattr(batches, "_workers", []))
+        reason = _describe_dead(getattr(batches, "_workers", []), are_due=True)
         if not reason:
             raise
         raise RuntimeError(reason) from error
 
 
-def _describe_dead(workers: Sequence[Any]) -> str:
-    """What ended loader processes prematurely; empty if all are alive."""
-    dead = [f"process {worker.pid} with exit code {worker.exitcode}" for worker in workers if worker.exitcode]
+def _describe_dead(workers: Sequence[Any], are_due: bool) -> str:
+    """What ended loader processes prematurely; empty if all are alive.
+
+    Args:
+        are_due: batches are still to come; without, a process may have ended by itself, with exit code 0.
+    """
+    codes = {worker.pid: worker.exitcode for worker in workers}
+    dead = {pid: code for pid, code in codes.items() if code or (code == 0 and are_due)}
     if not dead:
         return ""
-    return (
-        f"loader {', '.join(dead)} ended while batches were due (a negative code is a signal; -9 often means that the "
-        "system ran out of memory, -7 that /dev/shm is full)"
-    )
+    if not any(dead.values()):
+        meaning = "code 0: the data set's own code, or a library that it uses, has called os._exit"
+    else:
+        meaning = (
+            "a negative code is a signal; -9 often means that the system ran out of memory, -7 that /dev/shm is full"
+        )
+    named = ", ".join(f"process {pid} with exit code {code}" for pid, code in dead.items())
+    return f"loader {named} ended while batches were due ({meaning})"
 
 
 def _raise(failure: paddle.Tensor) -> None:
@@ -307,7 +336,8 @@ class _Watchdog:
     The waiting thread is inside Paddle's queue and cannot be interrupted, so a second thread watches the clock.
     """
 
-    def __init__(self, batches: Any, seconds: float) -> None:
+    def __init__(self, batches: Any, seconds: float, number: int) -> None:
+        self.batches_due = number
         self.may_leave = True  # a wait ends early once the run is asked to stop
         self.has_left = False  # one has; there are no more batches
         self._batches, self._workers, self._seconds = batches, _workers_of(batches), seconds
@@ -327,7 +357,10 @@ class _Watchdog:
         return self.has_left and isinstance(error, Exception)  # whatever the end of the wait looked like to Paddle
 
     def stop(self) -> None:
+        """End the watch. Nothing here keeps the loader alive any more: its end has to come in the caller's thread."""
         self._stopped.set()
+        self._thread.join()
+        self._batches, self._workers = None, ()
 
     def _watch(self) -> None:
         while not self._stopped.wait(min(1.0, self._seconds / 4)):
@@ -339,9 +372,10 @@ class _Watchdog:
                 if self.has_left:
                     return
                 continue
-            reason = _describe_dead(self._workers)
+            reason = _describe_dead(self._workers, self.batches_due > 0)
             if reason:
                 end_process(reason)
+            places.move()  # this watchdog has its own limit; the run's must only see that this process is alive
             self._tell_slow(deadline)
             if time.monotonic() > deadline:
                 states = ", ".join(f"{worker.pid} {_process_state(worker.pid)}" for worker in self._workers)
@@ -357,14 +391,14 @@ class _Watchdog:
                 _abandon(self._batches)
 
     def _tell_slow(self, deadline: float) -> None:
-        """Say once that this rank keeps the others waiting, before their timeout hides the reason."""
+        """Say once that this rank keeps the others waiting."""
         waited = self._seconds - (deadline - time.monotonic())
         if self._is_slow_told or waited < _SLOW_SECONDS or world_size() == 1:
             return
         self._is_slow_told = True
         print(
-            f"note: rank {rank()} has been waiting for a batch for {waited:.0f} s; on CPUs the other ranks give up "
-            "after 30 s in an exchange of gradients (use faster storage, more DATA.NUM_WORKERS or smaller samples)",
+            f"note: rank {rank()} has been waiting for a batch for {waited:.0f} s, and the other ranks for this one "
+            "(use faster storage, more DATA.NUM_WORKERS or smaller samples)",
             file=sys.stderr,
             flush=True,
         )

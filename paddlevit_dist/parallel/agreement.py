@@ -45,12 +45,13 @@ class Agreement:
     def is_at(self, update: int) -> bool:
         """Whether ``update`` is the announced one. Every rank must call this at the end of each update."""
         if self._board is not None and not world.is_main():
-            self._update, self._is_stop = divmod(self._board.posted(), 2)
+            self._update, is_stop = divmod(self._board.posted(), 2)
+            self._is_stop = bool(is_stop)
         return self._update == update
 
     def stops_at(self, update: int) -> bool:
         """The same, if it is to be the last one; as seen by the last ``is_at``."""
-        return self._update == update and bool(self._is_stop)
+        return self._update == update and self._is_stop
 
     def _show(self) -> None:
         if self._board is not None and world.is_main():

@@ -23,8 +23,9 @@ _MOST_AXES = 8
 _REMARK = re.compile(r"#|[^:=]*:=")  # NRRD's comments, and its key:=value, which are the user's own
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _AXES = re.compile(r"^\s*(?:NDims|dimension)\s*[=:](.*)", re.IGNORECASE | re.MULTILINE)
-_META_FILE = re.compile(r"ElementDataFile\s*[=:]?(.*)", re.IGNORECASE | re.DOTALL)
-_NRRD_FILE = re.compile(r"^\s*data ?file\s*:(.*)", re.IGNORECASE | re.MULTILINE | re.DOTALL)
+_META_FILE = re.compile(r"ElementDataFile\s*[=:]?(.*)", re.IGNORECASE)
+_NRRD_FILE = re.compile(r"^\s*data ?file\s*:(.*)", re.IGNORECASE)
+_LOCAL = re.compile(rb"^ElementDataFile\s*[=:]\s*(?:LOCAL|Local|local)[ \t]*\n", re.MULTILINE)
 _PACKED = re.compile(r"^\s*CompressedData\s*[=:]\s*T|^\s*encoding\s*:\s*(?:gz|bz)", re.IGNORECASE | re.MULTILINE)
 _TEXT = re.compile(r"^\s*BinaryData\s*[=:]\s*F|^\s*encoding\s*:\s*(?:text|txt|ascii)", re.IGNORECASE | re.MULTILINE)
 _NUMBERED = re.compile(r"%[-+ 0#]*\d*d")
@@ -57,25 +58,35 @@ def named_files(header: str) -> List[str]:
     Raises:
         UserError: it names one in another place.
     """
-    text = _text_of(header)
-    found = (_META_FILE if _is_meta(header) else _NRRD_FILE).search(text)
-    if found is None:
-        return []
-    first, *more = [line.strip() for line in found.group(1).splitlines()] or [""]
-    if first.upper() == "LOCAL":
-        return []
-    folder = os.path.dirname(header)
-    for line in [first, *more]:
-        if "/" in line or "\\" in line or line == "..":
+    folder, found = os.path.dirname(header), []
+    for name in _names(_text_of(header), _META_FILE if _is_meta(header) else _NRRD_FILE):
+        if "/" in name or "\\" in name or name == "..":
             raise UserError(
-                f"{header} names {ascii(line[:80])} as the file of its voxels; only one beside the header is read: "
+                f"{header} names {ascii(name[:80])} as the file of its voxels; only one beside the header is read: "
                 "copy it there and write its name alone"
             )
-    if "%" in first:  # numbered files: "slice%03d.raw 1 20 1"
-        pattern = _NUMBERED.sub("*", glob.escape(first.split()[0]))
-        return sorted(glob.glob(os.path.join(glob.escape(folder), pattern)))
-    names = more if first.split(" ")[0] == "LIST" else [first]  # after LIST, one per line
-    return [os.path.join(folder, name) for name in names if name]
+        if "%" in name:  # numbered files: "slice%03d.raw 1 20 1"
+            pattern = _NUMBERED.sub("*", glob.escape(name.split()[0]))
+            found += sorted(glob.glob(os.path.join(glob.escape(folder), pattern)))
+        else:
+            found.append(os.path.join(folder, name))
+    return found
+
+
+def _names(text: str, pattern: re.Pattern[str]) -> List[str]:
+    """What any line says after the word for the file of the voxels; after LIST, all lines that follow."""
+    names = []
+    lines = text.split("\n")
+    for number, line in enumerate(lines):
+        said = pattern.search(line)
+        if said is None:
+            continue
+        name = said.group(1).strip()
+        if name.split()[:1] == ["LIST"]:
+            names += [line.strip() for line in lines[number + 1 :]]
+        elif name.upper() != "LOCAL":
+            names.append(name)
+    return [name for name in names if name]
 
 
 def require_beside(header: str) -> List[str]:
@@ -113,7 +124,7 @@ def _text_of(header: str) -> str:
         text = content.read(_LONGEST_HEADER + 1)
     text = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     if _is_meta(header):
-        local = re.search(rb"^ElementDataFile\s*=\s*LOCAL[ \t]*\n", text, re.MULTILINE)
+        local = _LOCAL.search(text)
         ended, text = local is not None, text[: local.end()] if local else text
     else:
         text, ended, _ = text.partition(b"\n\n")

@@ -68,6 +68,7 @@ def left_and_saved(
     except UserError as error:
         message = str(error)
     parts = training.checkpointer
+    parts.finish()
     left = {name: tensor.numpy() for name, tensor in parts.model.state_dict().items()}
     left.update({f"ema {name}": tensor.numpy() for name, tensor in parts.ema.state_dict().items()})
     left.update(parts.optimizer.state_dict())

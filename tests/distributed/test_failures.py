@@ -41,7 +41,7 @@ def train_until_rank_one(how: str, marker: str) -> None:
         ("exit 3", 1, "error: rank 1 failed: sys.exit(3)"),
         ("SIGKILL", 1, "error: rank 1 failed: ended by SIGKILL"),
         ("SIGSEGV", 1, "error: rank 1 failed: ended by SIGSEGV"),
-        ("SIGTERM", 1, "error: rank 1 failed: ended by SIGTERM"),
+        ("SIGTERM", 143, "interrupted (SIGTERM)"),
     ],
 )
 def test_the_run_ends_within_15_seconds_with_the_root_cause_last(how, code, last_line, tmp_path):
@@ -111,7 +111,7 @@ def test_ctrl_c_in_the_terminal_ends_cleanly(tmp_path):
     assert "Traceback" not in ended.err
 
 
-@pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 130)])
+@pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_to_the_parent_alone_ends_its_workers(tmp_path, number, code):
     process, _ = start_endless(tmp_path)
     process.send_signal(number)

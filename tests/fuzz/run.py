@@ -33,9 +33,10 @@ _ENDS = {signal.SIGPROF: f"ran for {SECONDS} s", signal.SIGALRM: f"waited for {W
 
 def run(reader: Reader, count: int, folder: Path) -> Dict[str, Any]:
     """Outcomes of the cases 0 to ``count - 1``, after case -1: the files as they were made, which have to be read."""
-    original = folder / "original"
-    original.mkdir(parents=True)
-    files = [str(file.relative_to(original)) for file in reader.make(original)]
+    original, place = folder / "original", folder / "case"
+    place.mkdir(parents=True)
+    files = [str(file.relative_to(place)) for file in reader.make(place)]  # there, for caches know their data by path
+    shutil.copytree(place, original)
     now = mmap.mmap(-1, 24)  # case, read, refused: seen by both processes
     reports = folder / "failures.jsonl"
     failures: List[Dict[str, Any]] = []

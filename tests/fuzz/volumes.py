@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from volumes.volume_files import write_series, write_volume
+from volumes.volume_files import write_landmarks, write_series, write_volume
 
 from paddlevit_dist.errors import UserError
 from paddlevit_dist.volumes import landmark_files
+from paddlevit_dist.volumes.dataset import Options
+from paddlevit_dist.volumes.landmarks import Landmarks
 from paddlevit_dist.volumes.reading import list_volumes, parts_of, read_volume
 
 _SMALL = np.arange(60, dtype=np.int16).reshape(3, 4, 5)
@@ -30,6 +32,23 @@ def read(folder):
         parts_of(path)
         array, header = read_volume(path)
         assert array.shape == header.geometry.shape and np.isfinite(array).all()
+
+
+def make_data(folder):
+    for suffix in (".nii", ".mha"):
+        write_volume(folder / "train" / f"case{suffix[1:]}{suffix}", _SMALL, _AFFINE)
+        write_landmarks(folder / "train" / f"case{suffix[1:]}.json", {"nose": [0, 0, 0], "chin": None})
+    return sorted((folder / "train").iterdir())
+
+
+def read_data(folder):
+    """As a training does, resampled."""
+    options = Options(spacing_mm=[1.0, 2.0, 1.5], landmark_units="voxel", max_voxels=1_000_000)
+    dataset = Landmarks(str(folder), "train", folder / "cache", options)
+    for index in range(len(dataset)):
+        decoded, points = dataset.read(index)
+        assert decoded.array.shape == decoded.geometry.shape and points.shape == (len(dataset.names), 3)
+        assert np.isfinite(decoded.array).all() and decoded.window[0] < decoded.window[1]
 
 
 _TEXTS = {

@@ -135,7 +135,9 @@ def copy_worker(path: str, arguments: List[str], handles: List[int]) -> int:
         return pid
     code = 1
     try:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):  # as after an exec
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, signal.SIG_DFL)
         for handle in map(int, os.listdir("/proc/self/fd")):
             if handle > 2 and handle not in handles:
                 with contextlib.suppress(OSError):  # the list's own

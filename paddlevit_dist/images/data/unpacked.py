@@ -13,14 +13,19 @@ import zlib
 from pathlib import Path
 from typing import Any, Iterator, Union
 
+from ...files import open_regular
+
 #: what a damaged archive raises, besides OSError
 DAMAGE = (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError)
-LARGEST_GAIN = 1032  # of a deflated file: no byte of one, and so of gzip, stands for more
 _OPENERS = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
 
 
 class TooLarge(Exception):
     """There is more in an archive than it may hold; the message says how much that is."""
+
+
+def too_large(largest: int) -> TooLarge:
+    return TooLarge(f"it unpacks to more than {largest:,} bytes, which the published one does not")
 
 
 class _Bounded:
@@ -35,7 +40,7 @@ class _Bounded:
         content = self._stream.read(wanted)
         self._left -= len(content)
         if self._left < 0:
-            raise TooLarge(f"it unpacks to more than {self._largest:,} bytes, which the published one does not")
+            raise too_large(self._largest)
         return content
 
 
@@ -47,7 +52,7 @@ def open_unpacked(path: Union[str, Path], largest: int) -> Iterator[_Bounded]:
         OSError, EOFError, zlib.error, lzma.LZMAError: it cannot be read, or is damaged.
         TooLarge: there are more than ``largest`` bytes in it; raised when the first byte beyond is read.
     """
-    with open(path, "rb") as packed:
+    with open_regular(path, "rb") as packed:
         beginning = packed.read(6)
         packed.seek(0, os.SEEK_SET)
         opener = next((opener for magic, opener in _OPENERS.items() if beginning.startswith(magic)), None)

@@ -61,7 +61,8 @@ def run(run: Any) -> None:
             place = folder / str(number)
             place.mkdir()
             config = _of_way(run, way).values
-            launch_workers(run_way, (config, task, train, str(place)), plan._replace(processes=way.processes))
+            these = plan._replace(processes=way.processes)
+            launch_workers(run_way, (config, task, train, str(place)), these, config.WATCHDOG_SECONDS)
             results[way.name] = read_way(place)
             if way.processes == way.accumulated:  # the one that others are compared with
                 launch_workers(run_way, (config, task, train, str(place), True), plan._replace(processes=1))

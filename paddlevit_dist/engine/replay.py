@@ -173,7 +173,7 @@ class Replay:
                 if term.weight:
                     watch.look(term.sum, f"the term '{name}' of the loss")
             watch.look(loss, "the loss")
-            if watch.found is None:
+            if watch.found is None or self.exchanges:  # another rank may wait in its backward pass
                 scaled = loss * skipped.scale if self.precision.scaler and skipped.scale else loss
                 scaled.backward()
                 watch.look_at_gradients(self.model)

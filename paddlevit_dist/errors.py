@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Callable
 
-from . import environment, printing, signals
+from . import environment, limits, printing, signals
 
 
 class UserError(Exception):
@@ -84,6 +84,12 @@ def run_and_report(function: Callable[[], None], trains: bool = False) -> int:
         starting = signals.is_training() and not getattr(error, "again", False)
         print(signals.describe(signals.exit_code(error) - 128, starting), file=sys.stderr)
         return signals.STOPPED if starting else signals.exit_code(error)
+    except Exception as error:
+        reason = limits.explain(error)
+        if reason is None:
+            raise
+        print(f"error: {reason}", file=sys.stderr)
+        return UserError.exit_code
     return 0
 
 

@@ -27,7 +27,7 @@ from .. import signals
 from ..contracts.sample_checks import BadSample
 from ..errors import UserError
 from ..parallel import LeftEarly, places, rank, tuning, world_size
-from ..parallel.failures import end_process
+from ..parallel.failures import end_process, why_killed
 from ..parallel.launch import die_with_parent
 from ..parallel.semaphores import require_semaphores
 from .sampler import SampleKey, TrainingSampler
@@ -317,9 +317,7 @@ def _describe_dead(workers: Sequence[Any], are_due: bool) -> str:
     if not any(dead.values()):
         meaning = "code 0: the data set's own code, or a library that it uses, has called os._exit"
     else:
-        meaning = (
-            "a negative code is a signal; -9 often means that the system ran out of memory, -7 that /dev/shm is full"
-        )
+        meaning = f"a negative code is a signal; -9: {why_killed()}; -7: /dev/shm may be full"
     named = ", ".join(f"process {pid} with exit code {code}" for pid, code in dead.items())
     return f"loader {named} ended while batches were due ({meaning})"
 
@@ -411,8 +409,3 @@ def _process_state(pid: int) -> str:
             return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("State"))
     except (OSError, StopIteration):
         return "gone"
-
-
-def default_workers(processes: int, cores: int) -> int:
-    """Loader processes of each training process: its share of the cores minus itself, at most 8."""
-    return max(0, min(8, cores // processes - 1))

@@ -20,14 +20,13 @@ import os
 import signal
 import socket
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from .. import printing, signals
 from ..errors import Stopped, UserError, WorkerFailure
-from . import failures, places, secret
+from . import failures, leftovers, places, secret
 from .devices import ProcessPlan
 from .places import Pages
 from .semaphores import require_semaphores
@@ -70,7 +69,7 @@ def _run_workers(
     worker: Callable[..., None], arguments: Tuple[Any, ...], plan: ProcessPlan, watchdog_seconds: Optional[float]
 ) -> None:
     require_semaphores(_SEMAPHORES_PER_WORKER * plan.processes, "the queues of the processes", "lower -ngpus")
-    with tempfile.TemporaryDirectory(prefix="paddlevit_dist_ends_") as name:
+    with leftovers.temporary_folder("ends") as name:
         folder = Path(name)
         signals.supervise()
         pages = Pages.create(folder, plan.processes)
@@ -104,6 +103,7 @@ def _run_in_place(worker: Callable[..., None], arguments: Tuple[Any, ...], plan:
     worker(*arguments)
 
 
+@leftovers.named_semaphores()
 def _start(
     worker: Callable[..., None], arguments: Tuple[Any, ...], plan: ProcessPlan, folder: Path, pages: Pages
 ) -> Any:
@@ -253,9 +253,13 @@ def _wait(processes: List[Any], folder: Path, watchdog: Watchdog) -> List[Dict[s
     failed: List[Dict[str, Any]] = []
     deadline = None
     requests = _Requests(processes)
+    are_named = True
     while running and (deadline is None or time.monotonic() < deadline):
         multiprocessing.connection.wait([process.sentinel for process in running.values()], timeout=0.2)
         requests.pass_on()
+        if are_named and failures.all_begun(folder, len(processes)):
+            leftovers.forget_semaphores()
+            are_named = False
         for rank, process in list(running.items()):
             exit_code, record = process.exitcode, failures.read(folder, rank)
             if exit_code is None and (record is None or record["kind"] == failures.FINISHED):

@@ -83,7 +83,7 @@ def make_idx_gz(folder):
 
 
 def _read_dataset(kind, folder, split="val"):
-    (folder / "cache").mkdir()
+    (folder / "cache").mkdir(exist_ok=True)
     dataset = kind(str(folder), split, folder / "cache")
     for index in range(min(len(dataset), 50)):
         image, label = dataset.read(index)

@@ -45,4 +45,4 @@ def run(run: Any) -> None:
                 f"note: the run had {ranks} processes, this has {plan.total_processes}: mixing and synchronised batch "
                 f"norm are not those of the run (-ngpus={ranks} repeats them)"
             )
-    launch_workers(replay, (run.values, task, samples, skipped, weights), plan)
+    launch_workers(replay, (run.values, task, samples, skipped, weights), plan, run.values.WATCHDOG_SECONDS)

@@ -12,14 +12,15 @@ from .. import config as configuration
 from .. import limits, signals
 from ..errors import UserError
 from ..printing import one_line
-from . import replay
+from . import replay, selftest
 
 
 def run(arguments: List[str]) -> None:
     """Carry out the command. Nothing here imports Paddle before its environment is set."""
     run = configuration.load(arguments, configuration.EXAMPLE)
 
-    signals.expect(training=not run.values.EVAL and not run.show)
+    is_training = not (run.values.EVAL or run.values.REPLAY or run.values.SELFTEST)
+    signals.expect(training=is_training and not run.show)
 
     from ..parallel import devices, tuning
 
@@ -27,8 +28,9 @@ def run(arguments: List[str]) -> None:
     tuning.restart_with_environment(run.values.NGPUS, run.values.CPU_TUNING)
     _require_limits(run.values)
     stale = devices.drop_stale_variables()
-    if run.values.REPLAY and not run.show:
-        replay.run(run)
+    other = replay.run if run.values.REPLAY else selftest.run if run.values.SELFTEST else None
+    if other is not None and not run.show:
+        other(run)
         return
 
     from ..observe.lock import own

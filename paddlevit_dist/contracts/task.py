@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 import paddle
@@ -125,6 +125,9 @@ class Task:
     counts_per_sample: Optional[Dict[str, int]] = None
     #: names of the normalisers that ``counts`` returns
     count_names: Tuple[str, ...] = ()
+    #: keys, with the values that switch off what each rank does by itself in a step, so that -selftest can compare
+    #: different numbers of ranks: what it draws, and losses of its own batch as a whole
+    of_each_rank: Mapping[str, Any] = {}
     #: lines for the log of the run, of the task itself; those of a split are in its samples
     notices: Sequence[str] = ()
     #: whether it can draw its samples (``pictures``, ``evaluation_pictures``)

@@ -122,7 +122,10 @@ class SkippedUpdates:
             kept = self._evidence.keep(step, position, self.in_a_row, is_last)
         place = f"update {step.update + 1} in epoch {step.epoch} is not finite"
         if is_last:
-            before = f", nor were the {self.in_a_row - 1} before it" if self.in_a_row > 1 else ""
+            others = self.in_a_row - 1
+            before = (
+                "" if not others else ", nor was the one before" if others == 1 else f", nor were the {others} before"
+            )
             raise UserError(
                 f"the loss or a gradient of {place}{before}: training has diverged, and nothing has changed since "
                 "then; lower TRAIN.BASE_LR, set TRAIN.GRAD_CLIP or a longer warm-up, and -resume=auto from the last "

@@ -173,7 +173,7 @@ class Replay:
                 if term.weight:
                     watch.look(term.sum, f"the term '{name}' of the loss")
             watch.look(loss, "the loss")
-            if watch.found is None:
+            if watch.found is None or self.exchanges:  # another rank may wait in its backward pass
                 scaled = loss * skipped.scale if self.precision.scaler and skipped.scale else loss
                 scaled.backward()
                 watch.look_at_gradients(self.model)
@@ -194,8 +194,9 @@ class Replay:
         place = f"{_place(first)}: " if several else ""
         lines = [f"{place}{finding.what} is not finite: {finding.bad:,} of {finding.size:,} values"]
         if first.operation:
-            lines.append(f"  first operation of Paddle whose result is not finite: {first.operation}")
-        lines.append("  samples:" if first.only else "  samples of this micro-batch (which of them is not known):")
+            lines.append(f"  Paddle's check of operations stops at: {first.operation}")
+        plural = "s" if len(first.keys) > 1 else ""
+        lines.append(f"  {len(first.keys)} sample{plural}{'' if first.only else ' of this micro-batch, any of them'}:")
         shown = first.keys[:_MOST_SHOWN]
         lines += [f"    {key.index} {self.samples.describe(key.index)}" for key in shown]
         if len(first.keys) > len(shown):

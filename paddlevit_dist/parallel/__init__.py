@@ -17,6 +17,7 @@ _NAMES = {
     "communicates_in_forward": "batch_norm",
     "running_statistics": "batch_norm",
     "convert_batch_norm": "batch_norm",
+    "has_batch_norm": "batch_norm",
     "set_batch_norm_momentum": "batch_norm",
     "zero_of": "batch_norm",
     "broadcast_object": "collectives",

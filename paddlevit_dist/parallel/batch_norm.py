@@ -327,10 +327,19 @@ def set_batch_norm_momentum(model: paddle.nn.Layer, momentum: float) -> int:
     Args:
         momentum: fraction of the running statistics kept at each step (TRAIN.BATCH_NORM_MOMENTUM).
     """
-    layers = [layer for layer in model.sublayers(include_self=True) if isinstance(layer, _KINDS)]
+    layers = _batch_norms(model)
     for layer in layers:
         layer._momentum = float(np.float32(momentum))
     return len(layers)
+
+
+def has_batch_norm(model: paddle.nn.Layer) -> bool:
+    """Whether a batch normalisation, Paddle's or ours, is in ``model``."""
+    return bool(_batch_norms(model))
+
+
+def _batch_norms(model: paddle.nn.Layer) -> List[Any]:
+    return [layer for layer in model.sublayers(include_self=True) if isinstance(layer, _KINDS)]
 
 
 def running_statistics(model: paddle.nn.Layer) -> List[paddle.Tensor]:

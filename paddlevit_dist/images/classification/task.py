@@ -87,6 +87,11 @@ class Classification(Task):
     draws_samples = True
     compiles = True
     counts_per_sample = {"loss": 1, "distillation": 1}
+    of_each_rank = {
+        **dict.fromkeys(("TRAIN.MIXUP_ALPHA", "TRAIN.CUTMIX_ALPHA", "TRAIN.RANDOM_ERASE_PROB"), 0.0),
+        "TRAIN.CUTMIX_MINMAX": None,
+        **dict.fromkeys(("MODEL.DROPOUT", "MODEL.ATTENTION_DROPOUT", "MODEL.DROPPATH"), 0.0),
+    }
 
     def __init__(self, config: Any) -> None:
         super().__init__(config)

@@ -42,6 +42,7 @@ class InstanceSegmentation(SceneTask):
     best_metric = ("AP50", True)
     count_names = ("semantic", "offset", "direction")
     usual_voxel_features = "mean"
+    of_each_rank = {"POINTS.INSTANCES.PREPARE_EPOCHS": 10**6}  # each rank shifts the grid that its clusters lie on
 
     def __init__(self, config: Any) -> None:
         super().__init__(config)

@@ -32,6 +32,7 @@ class SemanticSegmentation(SceneTask):
 
     best_metric = ("mIoU", True)
     count_names = ("loss",)
+    of_each_rank = {"POINTS.LOVASZ_WEIGHT": 0.0}  # it orders the points of a rank by their errors
 
     def build_dataset(self, split: str, cache_folder: Path) -> PointSamples:
         points = self.config.POINTS

@@ -1,0 +1,64 @@
+"""-selftest passes where nothing depends on the number of processes, and names the tensor where something does."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from support.processes import Finished, run_command
+from support.runs import DIGITS, PLAIN
+
+SCRIPT = Path(__file__).with_name("broken_models.py")
+ROOMS = Path(__file__).resolve().parents[2] / "configs" / "minkunet14_synthetic_rooms.yaml"
+OTHERS = ["-image_size=16", "-dataset=digits", "-batch_size=64", "-num_workers=0", "-epochs=1"]
+GRAY = ["DATA.IMAGE_CHANNELS", "1"]
+
+
+def selftest(output: Path, *arguments: str) -> Finished:
+    command = [sys.executable, str(SCRIPT), "-selftest", "-ngpus=2", f"-output={output}", *arguments]
+    ended = run_command(command, timeout=300)
+    assert not output.exists(), "it writes nothing"
+    return ended
+
+
+def test_a_vision_transformer_passes(tmp_path):
+    ended = selftest(tmp_path / "output", *DIGITS, "MODEL.DROPPATH", "0.3", "TRAIN.MIXUP_ALPHA", "0.8")
+    lines = ended.out.splitlines()
+    assert ended.code == 0 and lines[-1] == "PASS", ended.out + ended.err
+    assert {"  2 processes x 32", "  1 process x 64", "  1 process x 32 x 2 accumulated"} <= set(lines)
+    (off,) = [line for line in lines if line.startswith("off")]
+    assert "TRAIN.MIXUP_ALPHA 0.8" in off and "MODEL.DROPPATH 0.3" in off
+    assert sum("tensors agree" in line for line in lines) == 2
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        (["MODEL.NAME", "WithNoise"], "loss term 'loss' of update 1"),
+        (["MODEL.NAME", "WithBuffer"], "'seen' is not the same on rank 0 and rank 1 after update 1"),
+        (["MODEL.NAME", "WithLeftOutRank"], "gradient of 'head.weight' in update 1"),
+        (["MODEL.NAME", "Linear", "TASK", "of_bright_images"], "loss term 'loss' of update 1"),
+    ],
+    ids=["noise of each rank", "buffer of each rank", "a rank left out", "unweighted average"],
+)
+def test_what_depends_on_the_ranks_fails_by_name(tmp_path, arguments, said):
+    ended = selftest(tmp_path / "output", PLAIN, *OTHERS, *GRAY, *arguments)
+    assert ended.code == 1 and ended.out.splitlines()[-1] == "FAIL", ended.out + ended.err
+    failed = ended.out.split("FAIL: 2 processes x 32", 1)[1]
+    assert said in failed.splitlines()[1 if said.startswith(("loss", "gradient")) else 0]
+
+
+@pytest.mark.long
+def test_the_same_model_without_its_fault_passes(tmp_path):
+    ended = selftest(tmp_path / "output", PLAIN, *OTHERS, *GRAY, "MODEL.NAME", "Linear")
+    assert ended.code == 0 and ended.out.splitlines()[-1] == "PASS", ended.out + ended.err
+
+
+@pytest.mark.long
+def test_a_sparse_network_passes_without_accumulation(tmp_path):
+    ended = selftest(tmp_path / "output", f"-cfg={ROOMS}", "-num_workers=0")
+    assert ended.code == 0 and ended.out.splitlines()[-1] == "PASS", ended.out + ended.err
+    assert "not compared: 1 process x 1 x 2 accumulated: batch norm" in ended.out
+    assert "POINTS.LOVASZ_WEIGHT 0.5" in ended.out

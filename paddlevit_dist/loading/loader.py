@@ -7,9 +7,9 @@ travels inside a batch as data, and a watchdog watches for workers that stay sil
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import gc
+import multiprocessing.util
 import os
 import pickle
 import signal
@@ -248,12 +248,15 @@ def _unchanged_child_handler() -> Iterator[None]:
 _unfinished: "weakref.WeakSet[Any]" = weakref.WeakSet()
 
 
-@atexit.register
 def _end_loader_processes() -> None:
-    """What still runs at the end of this process ends with it: Python would ask with SIGTERM, and wait for ever."""
     for batches in list(_unfinished):
         for worker in _workers_of(batches):
             worker.kill()
+
+
+# What still runs at the end of this process ends with it. Python would ask with SIGTERM, and wait for ever; unlike a
+# function of atexit, this is called before, and in workers too.
+multiprocessing.util.Finalize(None, _end_loader_processes, exitpriority=100)
 
 
 def _abandon(batches: Any) -> None:
@@ -310,7 +313,8 @@ class _Watchdog:
     def __init__(self, batches: Any, seconds: float) -> None:
         self.may_leave = True  # a wait ends early once the run is asked to stop
         self.has_left = False  # one has; there are no more batches
-        self._batches, self._workers, self._seconds = batches, _workers_of(batches), seconds
+        self._batches = weakref.ref(batches)  # whose end must not wait for that of the thread
+        self._workers, self._seconds = _workers_of(batches), seconds
         self._lock = threading.Lock()
         self._deadline: Optional[float] = None
         self._is_slow_told = False
@@ -352,9 +356,10 @@ class _Watchdog:
 
     def _leave(self) -> None:
         with self._lock:
-            if self._deadline is not None:
+            batches = self._batches()
+            if self._deadline is not None and batches is not None:
                 self.has_left = True
-                _abandon(self._batches)
+                _abandon(batches)
 
     def _tell_slow(self, deadline: float) -> None:
         """Say once that this rank keeps the others waiting, before their timeout hides the reason."""

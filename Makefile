@@ -1,7 +1,7 @@
 # make demo       train and evaluate a small model end to end       make accept         scored trainings, minutes each
 # make test       the test suite                                    make test-gpu-wheel the tests on paddlepaddle-gpu 2.6.2
 # make test-long  the tests that take minutes                       make format         apply the format
-# make lint       format, lint, import rules and types
+# make lint       format, lint, import rules and types            make fuzz       1,000 damaged files for each reader
 PYTHON ?= python3
 VENV := .venv
 GPU_VENV := .venv-gpu
@@ -12,7 +12,7 @@ PYTEST := -m pytest -q -n auto --maxprocesses 4 --dist worksteal
 # The tests start hundreds of processes: none need compile what another has compiled, whatever the shell says.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-long lint format accept test-gpu-wheel clean
+.PHONY: demo test test-long fuzz lint format accept test-gpu-wheel clean
 .DELETE_ON_ERROR:
 
 $(VENV)/.ready: setup.py tools/install.py
@@ -29,6 +29,9 @@ test: $(VENV)/.ready
 
 test-long: $(VENV)/.ready
 	$(BIN)/python $(PYTEST) -m long
+
+fuzz: $(VENV)/.ready
+	FUZZ_CASES=1000 $(BIN)/python $(PYTEST) -m long tests/fuzz
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff format --check .

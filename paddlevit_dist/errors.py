@@ -62,6 +62,7 @@ def run_and_report(function: Callable[[], None], trains: bool = False) -> int:
     """
     printing.never_fail()
     signals.expect(trains)
+    sys.excepthook = printing.show_uncaught
     try:
         try:
             signals.install()
@@ -69,10 +70,12 @@ def run_and_report(function: Callable[[], None], trains: bool = False) -> int:
         finally:
             signals.note_only()
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {printing.one_line(error)}", file=sys.stderr)
         return error.exit_code
     except WorkerFailure as error:
-        print(f"{error.traceback}error: {error}", file=sys.stderr)
+        first, _, rest = str(error).partition("\n")  # such as the traceback in another process, or Paddle's own
+        details = error.traceback + (f"{rest}\n" if rest else "")
+        print(f"{printing.block(details)}error: {printing.one_line(first)}", file=sys.stderr)
         return error.exit_code
     except Stopped as stop:
         print(f"stopped: {stop}", file=sys.stderr)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import os
+import re
 import secrets
+import socket
+import sys
 import threading
 from pathlib import Path
 from typing import BinaryIO, Iterator, Union
@@ -14,7 +18,69 @@ import numpy as np
 
 from .errors import UserError
 
-_UNWRITABLE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ENOENT, errno.ENOTDIR}
+# What the user can do about an error of the file system. Others than these are not the user's to mend.
+_ADVICE_BY_NAME = {
+    "ENOSPC": "free space",
+    "EDQUOT": "remove files or ask for a larger quota",
+    "EFBIG": "raise the limit of file sizes (ulimit -f), or choose a file system that holds larger files",
+    "EACCES": "make it writable for this user, or choose another folder",
+    "EPERM": "make it writable for this user, or choose another folder",
+    "EROFS": "the file system is mounted read-only: choose another folder, or see in dmesg whether the disk failed",
+    "EIO": "the disk or its connection is failing: see dmesg, and choose another disk",
+    "ENXIO": "the disk is gone: see dmesg, and choose another disk",
+    "ENODEV": "the disk is gone: see dmesg, and choose another disk",
+    "ESTALE": "the network file system has lost the folder: mount it again",
+    "ETIMEDOUT": "the network file system does not answer: mount it again",
+    "EHOSTDOWN": "the network file system does not answer: mount it again",
+    "ENOENT": "the folder was removed: create it, or choose another folder",
+    "EEXIST": "a file stands where a folder is expected: rename it, or choose another folder",
+    "ENOTDIR": "a file stands where a folder is expected: rename it, or choose another folder",
+    "EISDIR": "a folder stands where a file is expected: rename it, or choose another folder",
+    "ELOOP": "links lead round in a circle: remove them, or choose another folder",
+    "ENAMETOOLONG": "choose a folder with a shorter path",
+    "EMLINK": "the folder holds too many others: choose another folder",
+    "EMFILE": "raise the limit of open files (ulimit -n)",
+    "ENFILE": "the machine has too many open files: end other programs",
+    "ENOMEM": "the machine is out of memory: end other programs",
+}
+_ADVICE = {getattr(errno, name): advice for name, advice in _ADVICE_BY_NAME.items() if hasattr(errno, name)}
+_HERE, _EXCHANGE = -100, 2  # Linux: AT_FDCWD, RENAME_EXCHANGE
+_TEMPORARY = re.compile(r"\.?.+\.\d+\.[0-9a-f]{8}\.tmp")
+
+
+def why_not_written(error: OSError) -> str:
+    """What the file system reported, and what to do about it: ``No space left on device; free space``."""
+    reason = error.strerror or str(error) or type(error).__name__
+    return f"{reason}; {_ADVICE.get(error.errno or 0, 'choose another folder')}"
+
+
+def temporary_name(name: str) -> str:
+    """A name that nothing else uses, on any machine, for what will be called ``name`` once it is complete."""
+    host = re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname())[:60]
+    return f"{name}.{host}.{os.getpid()}.{secrets.token_hex(4)}.tmp"
+
+
+def is_temporary(name: str) -> bool:
+    """Whether this is a name that ``temporary_name`` or ``atomic_file`` gives."""
+    return _TEMPORARY.fullmatch(name) is not None
+
+
+def exchange(one: Path, other: Path) -> bool:
+    """Swap the names of two files or folders of one file system in a single step, so that both names exist all the
+    time; False, with nothing changed, where the system cannot do that (Linux can, on most file systems but NFS).
+
+    Raises:
+        OSError: the file system refuses.
+    """
+    renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None) if sys.platform == "linux" else None
+    if renameat2 is None:
+        return False
+    if renameat2(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _EXCHANGE) == 0:
+        return True
+    number = ctypes.get_errno()
+    if number in (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP):
+        return False
+    raise OSError(number, os.strerror(number), str(other))
 
 
 @contextlib.contextmanager
@@ -22,7 +88,7 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
     """Open a binary file that appears at ``path``, replacing any older one, once the block ends without an error.
 
     Raises:
-        UserError: the folder is not writable, or the disk is full.
+        UserError: the file system refuses; the message says why.
     """
     # Created with open() rather than tempfile so that the user's umask decides who may read a shared cache.
     temporary = path.with_name(f"{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
@@ -33,9 +99,9 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except OSError as error:
-        if error.errno not in _UNWRITABLE:
+        if error.errno not in _ADVICE:
             raise
-        raise UserError(f"cannot write {path}: {error.strerror}; free space or choose another folder") from error
+        raise UserError(f"cannot write {path}: {why_not_written(error)}") from error
     finally:
         with contextlib.suppress(OSError):
             os.unlink(temporary)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+import contextlib
+from typing import Any, Iterator, Optional
 
+import numpy as np
 import paddle
 
 
@@ -20,3 +22,46 @@ def create_accumulators(optimizer: Any) -> None:
         optimizer.helper = paddle.base.layer_helper.LayerHelper(type(optimizer).__name__)
     for group in optimizer._param_groups:
         optimizer._create_accumulators(block, [p for p in group["params"] if not p.stop_gradient])
+
+
+def values_in_place(tensor: paddle.Tensor) -> Optional[np.ndarray]:
+    """The tensor's own memory as an array, read-only by agreement; None if it is on a device, or of a type or with a
+    numpy that cannot share it. ``tensor.numpy()`` is a copy in memory that the system has to find first."""
+    # 2.6 would hand over a transposed tensor as if it were not.
+    is_plain = tensor.place.is_cpu_place() and tensor.is_contiguous() and tensor.dtype != paddle.bfloat16
+    if not is_plain or not hasattr(np, "from_dlpack"):  # numpy has it from 1.23 on
+        return None
+    try:
+        values = np.from_dlpack(_Lent(tensor.detach()))
+    except (RuntimeError, TypeError, ValueError, BufferError):
+        return None
+    return values if values.shape == tuple(tensor.shape) else None
+
+
+class _Lent:
+    """A tensor of any version for ``numpy.from_dlpack``."""
+
+    def __init__(self, tensor: paddle.Tensor) -> None:
+        self._tensor = tensor
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return paddle.utils.dlpack.to_dlpack(self._tensor)
+
+    def __dlpack_device__(self) -> Any:
+        return 1, 0  # the host's memory
+
+
+@contextlib.contextmanager
+def checked_operations() -> Iterator[None]:
+    """Inside the block, the first operation whose result is not finite raises a ``RuntimeError`` that names it.
+
+    This is what ``paddle.amp.debugging.enable_tensor_checker`` sets; its own ``TensorCheckerConfig`` ends the process
+    with a segmentation fault in 2.6, and draws a seed in 3.x.
+    """
+    names = ("FLAGS_check_nan_inf", "FLAGS_check_nan_inf_level")
+    before = paddle.get_flags(list(names))
+    paddle.set_flags(dict(zip(names, (True, 0))))
+    try:
+        yield
+    finally:
+        paddle.set_flags(before)

@@ -1,7 +1,11 @@
-"""Standard streams that never end a run: output that cannot be written is dropped, and the work continues.
+"""Standard streams that never end a run, and foreign text on them that does nothing but be read.
 
-A reader that has exited (``| head``), a full disk, a terminal that hung up or a closed stream would otherwise raise
-at the next print, and again when Python flushes its streams on exit.
+Output that cannot be written is dropped, and the work continues: a reader that has exited (``| head``), a full disk, a
+terminal that hung up or a closed stream would otherwise raise at the next print, and again when Python flushes its
+streams on exit.
+
+File names, class names, names of weights and errors of libraries are shown as they are, except for what a terminal
+would obey rather than show, and for what is secret. This is done where lines are printed, so no message can forget it.
 """
 
 from __future__ import annotations
@@ -9,8 +13,10 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import re
 import select
 import sys
+import traceback
 from typing import Any
 
 
@@ -70,3 +76,45 @@ def _safe(stream: io.TextIOWrapper, descriptor: int) -> io.TextIOWrapper:
         line_buffering=stream.line_buffering,
         write_through=stream.write_through,
     )
+
+
+_USER = re.compile(r"([a-z][a-z0-9+.-]*://)[^/\s?#'\"]+@", re.IGNORECASE)
+_QUERY = re.compile(r"([a-z][a-z0-9+.-]*://[^\s?#'\"]*\?)([^\s#'\"]+)", re.IGNORECASE)
+
+
+def one_line(text: Any) -> str:
+    """``text`` as one line that can be shown anywhere.
+
+    What is not printable is escaped: line breaks and tabs, escape sequences, C1 controls, marks that reverse the order
+    of characters, and bytes that are not UTF-8 (``\\xe9``). Passwords and values of queries in addresses are hidden.
+    """
+    text = without_credentials(str(text))
+    return text if text.isprintable() else "".join(map(_shown, text))
+
+
+def _shown(character: str) -> str:
+    if character.isprintable() or character == "\u00a0":
+        return character
+    code = ord(character)
+    if 0xDC80 <= code <= 0xDCFF:  # how Python represents a byte of a file name that is not UTF-8
+        return f"\\x{code - 0xDC00:02x}"
+    return character.encode("unicode_escape").decode("ascii")
+
+
+def block(text: str) -> str:
+    """Several lines, such as a traceback, each made safe like ``one_line``; none can pass for the line that says how a
+    run ended."""
+    lines = [one_line(line) for line in text.split("\n")]
+    return "\n".join(f"  {line}" if line.startswith("error:") else line for line in lines)
+
+
+def without_credentials(text: str) -> str:
+    """``text`` with ``***`` for the user and password, and for the values of the query, of each address in it."""
+    if "://" not in text:
+        return text
+    return _QUERY.sub(lambda found: found[1] + re.sub(r"=[^&]*", "=***", found[2]), _USER.sub(r"\1***@", text))
+
+
+def show_uncaught(kind: Any, error: Any, trace: Any) -> None:
+    """For ``sys.excepthook``: a traceback whose message cannot pass for something else."""
+    print(block("".join(traceback.format_exception(kind, error, trace))), end="", file=sys.stderr)

@@ -16,6 +16,7 @@ from typing import Any, BinaryIO, Dict, List, Mapping, Optional, Tuple, Union
 import numpy as np
 
 from ..files import atomic_file
+from ..text_files import parse_json
 from .refusal import reading
 
 KIND = "safetensors file"
@@ -58,7 +59,7 @@ def _read_header(stream: BinaryIO, size: int) -> Tuple[Dict[str, Any], int]:
     length = int.from_bytes(stream.read(8), "little")
     if size < 8 or length > min(size - 8, _LONGEST_HEADER):
         raise ValueError(f"its header of {length} bytes does not fit into {size}")
-    header = json.loads(stream.read(length).decode("utf-8"), object_pairs_hook=_without_duplicates)
+    header = parse_json(stream.read(length), _without_duplicates)
     if not isinstance(header, dict):
         raise ValueError("its header is not a table")
     return header, 8 + length

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import json
 import math
 import os
 import re
@@ -15,6 +14,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
 import numpy as np
 
 from ..errors import UserError
+from ..text_files import read_json
 from .download import is_address, local_copy
 from .refusal import RefusedError, reading
 from .safetensors_files import read_safetensors
@@ -91,7 +91,7 @@ def shards_of(index: Path) -> List[Path]:
     with reading(str(index), "weights index"):
         if index.stat().st_size > _LARGEST_INDEX:
             raise ValueError("it is too large")
-        names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+        names = sorted(set(read_json(index)["weight_map"].values()))
         if not names or any(
             Path(name).name != name or Path(name).suffix not in (".safetensors", ".bin") for name in names
         ):

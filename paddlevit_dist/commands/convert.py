@@ -14,6 +14,7 @@ from ..checkpoint.safetensors_files import write_safetensors
 from ..checkpoint.weights import EXTENSION, Weights, evaluated_weights, read_weights
 from ..errors import UserError
 from ..models import create_model
+from ..printing import one_line
 from ..registry import MODELS
 from .parser import CommandParser
 
@@ -60,11 +61,11 @@ def run(words: List[str]) -> None:
     options = parser.parse_args(words)
     converted = convert(options.input, options.output, options.part)
     number = sum(value.size for value in converted.state.values())
-    print(f"{converted.source}: {converted.origin}")
+    print(one_line(f"{converted.source}: {converted.origin}"))
     if converted.unknown:
         shown = ", ".join(ascii(name)[1:-1][:120] for name in converted.unknown[:5])
         print(f"unknown names, written as they were: {shown}{' ...' if len(converted.unknown) > 5 else ''}")
-    print(f"{options.output}: {len(converted.state)} arrays, {number:,} numbers")
+    print(one_line(f"{options.output}: {len(converted.state)} arrays, {number:,} numbers"))
 
 
 def convert(source: str, target: str, part: Optional[str] = None) -> Converted:

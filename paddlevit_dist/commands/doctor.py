@@ -10,6 +10,7 @@ from typing import Any, List
 
 from ..errors import UserError
 from ..parallel import devices, tuning
+from ..printing import one_line
 
 
 def run(arguments: List[str]) -> None:
@@ -72,4 +73,4 @@ def _exchange() -> None:
 
 
 def _line(name: str, text: str) -> None:
-    print(f"{name:12} {text}", flush=True)
+    print(one_line(f"{name:12} {text}"), flush=True)

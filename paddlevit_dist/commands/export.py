@@ -9,6 +9,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 import yaml
 
 from ..errors import UserError
+from ..printing import one_line
 from .parser import CommandParser, at_least, image_size
 
 _LARGEST_DIFFERENCE = 1e-4  # of logits, relative to the largest; both are float32, computed in different orders
@@ -39,8 +40,10 @@ def run(words: List[str]) -> None:
     trained = load_trained(options.weights, options.model, options.image_size, options.in_channels, options.part)
     difference = export(trained, options.output)
     about = trained.about
-    print(f"{about['model']} with {about['num_classes']} classes from {about['weights']}: {about['report']}")
-    print(f"{options.output}: input {about['input_shape']} float32; outputs differ by at most {difference:.1e}")
+    weights = f"{about['num_classes']} classes from {about['weights']}: {about['report']}"
+    print(one_line(f"{about['model']} with {weights}"))
+    shape = about["input_shape"]
+    print(one_line(f"{options.output}: input {shape} float32; outputs differ by at most {difference:.1e}"))
 
 
 def load_trained(

@@ -9,6 +9,7 @@ from PIL import Image, ImageDraw
 
 from .. import config as configuration
 from ..errors import UserError
+from ..printing import one_line
 
 _ROWS, _EPOCHS = 8, 6
 _SMALLEST_CELL, _CAPTION_HEIGHT, _GAP = 112, 14, 4
@@ -38,8 +39,8 @@ def run(arguments: List[str]) -> None:
     target = folder / "data.png"
     contact_sheet(columns).save(target)
     for notice in [*task.notices, *samples.notices]:
-        print(notice)
-    print(f"{len(order)} of {len(samples):,} training {task.sample_name}, {_EPOCHS} epochs: {target}")
+        print(one_line(notice))
+    print(one_line(f"{len(order)} of {len(samples):,} training {task.sample_name}, {_EPOCHS} epochs: {target}"))
 
 
 def contact_sheet(columns: List[Tuple[str, List[Labelled]]]) -> Image.Image:

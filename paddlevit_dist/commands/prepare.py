@@ -11,6 +11,7 @@ from typing import Any, Callable, Dict, List, Optional
 
 from .. import signals
 from ..errors import UserError
+from ..printing import one_line
 from .parser import CommandParser, at_least, path
 
 _MOST_REMARKS = 5
@@ -74,7 +75,6 @@ def _left_out(datasets: Dict[str, Any]) -> List[Any]:
 
 
 def _check_images(options: Namespace, datasets: Dict[str, Any]) -> int:
-    from ..images.data.left_out import printable
     from ..images.data.quarantine import write_quarantine
     from ..images.prepare.check import check_pictures
 
@@ -84,22 +84,23 @@ def _check_images(options: Namespace, datasets: Dict[str, Any]) -> int:
         write_quarantine(Path(options.quarantine), found)
     total = sum(map(len, datasets.values()))
     for line in (line for place in left_out for line in place.lines()):
-        print(printable(line))
+        print(one_line(line))
     if not found:
         number = sum(place.num_pictures for place in left_out)
         others = f", but {number:,} left out cannot" if number else ""
-        print(printable(f"all {total:,} pictures of {options.input} can be read{others}"))
+        print(one_line(f"all {total:,} pictures of {options.input} can be read{others}"))
         return 1 if number else 0
     said = f"{len(found):,} of {total:,} pictures of {options.input} cannot be read"
     if options.quarantine:
-        print(printable(f"{said}; they are listed in {options.quarantine}"))
+        print(one_line(f"{said}; they are listed in {options.quarantine}"))
     else:
-        print(printable("\n".join([f"{said}:", *(f"{path}\t{reason}" for path, reason in found)])))
+        print(one_line(f"{said}:"))
+        for path, reason in found:
+            print(f"{one_line(path)}\t{one_line(reason)}")
     return 1
 
 
 def _prepare_images(options: Namespace, datasets: Dict[str, Any]) -> int:
-    from ..images.data.left_out import printable
     from ..images.data.quarantine import QUARANTINE_FILE
     from ..images.prepare.shards import Settings, prepare_shards
 
@@ -118,12 +119,12 @@ def _prepare_images(options: Namespace, datasets: Dict[str, Any]) -> int:
     not_opened = sum(place.num_pictures for place in left_out)
     bad = preparation.left_out - not_opened
     for line in (line for place in left_out for line in place.lines()):
-        print(printable(line))
+        print(one_line(line))
     are = "unreadable ones are" if bad > 1 else "unreadable one is"
     missing = f"; {bad} {are} left out, listed in {output / QUARANTINE_FILE}" if bad else ""
     written = sum(map(len, datasets.values())) - bad
     said = f"prepared {written:,} pictures in {output} ({size / 1e6:,.1f} MB){missing}"
-    print(printable(f"{said}; train on them with -dataset=tar -data_path={output}"))
+    print(one_line(f"{said}; train on them with -dataset=tar -data_path={output}"))
     return 0
 
 
@@ -223,8 +224,9 @@ def _prepare_scenes(options: Namespace, make_reader: Callable[[Namespace], Any],
         print("interrupted; finished scenes are kept, the same command continues", file=sys.stderr)
         sys.exit(signals.exit_code(error))
     for remark in _shortened(summary.remarks):
-        print(f"note: {remark}")
-    print(f"{_described(summary)} in {output}; train on them with -dataset={dataset} -data_path={output}")
+        print(one_line(f"note: {remark}"))
+    trained = f"train on them with -dataset={dataset} -data_path={output}"
+    print(one_line(f"{_described(summary)} in {output}; {trained}"))
 
 
 def _shortened(remarks: List[str]) -> List[str]:

@@ -8,6 +8,8 @@ from typing import Any, Dict, List
 
 from .. import config as configuration
 from .. import signals
+from ..printing import one_line
+from . import replay
 
 
 def run(arguments: List[str]) -> None:
@@ -19,6 +21,9 @@ def run(arguments: List[str]) -> None:
     from ..parallel import tuning
 
     tuning.restart_with_environment(run.values.NGPUS, run.values.CPU_TUNING)
+    if run.values.REPLAY and not run.show:
+        replay.run(run)
+        return
 
     from ..contracts.task import make_task
     from ..engine.schedule import with_fitting_warmup
@@ -41,7 +46,8 @@ def run(arguments: List[str]) -> None:
     run = with_fitting_warmup(run, plan.total_processes, datasets)
     began = time.time()
     try:
-        launch_workers(worker, (run.values, task, datasets, [*run.notices, *plan.notices]), plan)
+        arguments = (run.values, task, datasets, [*run.notices, *plan.notices])
+        launch_workers(worker, arguments, plan, watchdog_seconds=run.values.WATCHDOG_SECONDS)
     except BaseException as error:
         if plan.is_main:
             note_end(folder, began, error, is_training=not run.values.EVAL)
@@ -70,4 +76,4 @@ def _show(run: Any, plan: Any) -> None:
     rates = describe_rates(run.values, plan.total_processes)
     print(textwrap.fill(rates, configuration.COLUMNS, subsequent_indent="  ", break_on_hyphens=False))
     for notice in [*run.notices, *plan.notices, *task.notices, *problems]:
-        print(notice)
+        print(one_line(notice))

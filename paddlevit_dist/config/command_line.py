@@ -10,10 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import yaml
-
 from ..errors import UserError
 from ..registry import TASKS, key_tables, known_name, room_of
+from ..text_files import parse_yaml
 from ..version import versions
 from . import files
 from .key import COLUMNS, COMMAND_LINE, Key, Setting, show
@@ -41,6 +40,8 @@ FLAGS: dict[str, Flag] = {
             "YAML file, after the BASE files it names; without it and without data: the digits example",
         ),
         Flag("eval", None, "EVAL", "what to run"),
+        Flag("selftest", None, "SELFTEST", "what to run"),
+        Flag("replay", "FILE", "REPLAY", "what to run"),
         Flag("output", "FOLDER", "SAVE", "what to run"),
         Flag("dataset", "NAME", "DATA.DATASET", "data"),
         Flag("data_path", "PATH", "DATA.DATA_PATH", "data"),
@@ -207,8 +208,8 @@ def _typed(name: str, value: str) -> Any:
     if key and key.kind not in ("bool", "switch"):
         return value
     try:
-        return yaml.safe_load(value)
-    except (yaml.YAMLError, ValueError, RecursionError):
+        return parse_yaml(value)
+    except ValueError:
         return value
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from ..errors import UserError
+from ..text_files import LARGEST_YAML_BYTES, YamlLoader, read_bytes
 from .key import NONE_WORDS, Setting, show
 from .table import keys, sections
 
@@ -79,11 +80,10 @@ def _missing(path: str) -> str:
 
 
 def _parse(path: str, label: str) -> tuple[dict[Any, Any], Lines]:
-    """The content of one file, read as yaml.safe_load does, and the line of each of its keys."""
+    """The content of one file and the line of each of its keys."""
     lines: Lines = {}
     try:
-        with open(path, "rb") as file:
-            loader = yaml.SafeLoader(file.read())
+        loader = YamlLoader(read_bytes(path, LARGEST_YAML_BYTES))
         root = loader.get_single_node()
         if root is not None:
             _walk(root, (), lines, set(), label)
@@ -94,8 +94,8 @@ def _parse(path: str, label: str) -> tuple[dict[Any, Any], Lines]:
         mark = error.problem_mark or error.context_mark
         line = f":{mark.line + 1}" if mark else ""
         raise UserError(f"{label}{line}: not valid YAML: {error.problem or error.context}") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error).split("\n")[0]
+    except (yaml.YAMLError, ValueError) as error:
+        reason = str(error).split("\n")[0]
         raise UserError(f"{label}: not valid YAML: {reason}") from None
     if not isinstance(content, dict):
         found = "is empty" if content is None else f"holds {show(content)}"

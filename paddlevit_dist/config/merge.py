@@ -65,6 +65,8 @@ def load(argv: Sequence[str], example: str | None = None) -> Configuration:
     """
     command = command_line.parse(argv)
     cfg = command.cfg
+    if cfg is None:
+        cfg = _settings_of_replay(command.settings)
     if cfg is None and example is not None:
         cfg = _example_unless_data(command.settings, example)
     settings = (files.read(cfg) if cfg else []) + command.settings
@@ -90,6 +92,18 @@ def load(argv: Sequence[str], example: str | None = None) -> Configuration:
 
     sources = {name: known[name].source if name in known else "default" for name in keys()}
     return Configuration(values, sources, notices, command.show, list(argv), recipe_epochs)
+
+
+def _settings_of_replay(settings: list[Setting]) -> str | None:
+    """The settings that were kept beside the update that -replay names."""
+    named = [setting for setting in settings if setting.name == "REPLAY"]
+    file = os.path.expanduser(str(named[-1].value)) if named else ""
+    if not os.path.isfile(file):
+        return None
+    beside = os.path.join(os.path.dirname(file), "config.yaml")
+    if not os.path.isfile(beside):
+        raise UserError(f"-replay={file}: there is no config.yaml beside it: name the run's with -cfg=FILE")
+    return beside
 
 
 def _example_unless_data(settings: list[Setting], example: str) -> str | None:

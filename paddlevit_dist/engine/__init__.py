@@ -1,7 +1,8 @@
 """The training run. It knows tasks by their contract, and no subject.
 
 - ``trainer``: model and evaluation; ``training``: epochs, reports and saves; ``steps``, ``finite``: one update
-- ``checkpointer``, ``resumption``, ``about``: what is saved and restored, and what a checkpoint says about itself
+- ``checkpointer``, ``resumption``, ``about``: what is saved and restored, and what a checkpoint says about itself;
+  ``background``: what the training does not wait for; ``weights_check``: finite, and the same on all ranks
 - ``optimizer``, ``schedule``, ``precision``, ``model_ema``; ``settings``: their keys
 - ``introduction``, ``remaining``: the first lines of a run, and the time left
 """

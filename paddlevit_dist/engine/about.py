@@ -6,30 +6,33 @@ from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
 import paddle
-import yaml
 
 from .. import __version__
 from ..checkpoint import store as checkpoints
 from ..config import dump_yaml
 from ..contracts.task import Task
 from ..errors import UserError
+from ..text_files import parse_yaml, read_yaml
 
 # Settings that change no number of a training run: where things are, what is reported when, how a step is computed.
 # Processes and batches count by their product, which is compared as "effective batch".
 _NEUTRAL = frozenset(
     """
-    SAVE_FREQ SAVE_EVERY_UPDATES SAVE_EVERY_MINUTES KEEP_UPDATES STOP_AFTER_SECONDS
+    SAVE_FREQ SAVE_EVERY_UPDATES SAVE_EVERY_MINUTES SAVE_IN_BACKGROUND KEEP_EPOCHS KEEP_UPDATES STOP_AFTER_SECONDS
     VALIDATE_FREQ REPORT_FREQ SAVE_PREDICTIONS CPU_TUNING TO_STATIC NGPUS DATA.BATCH_SIZE DATA.BATCH_SIZE_EVAL
     DATA.DATA_PATH DATA.CACHE_FOLDER DATA.NUM_WORKERS DATA.PREFETCH DATA.LOADER_TIMEOUT_SECONDS DATA.ON_BAD_SAMPLE
+    DATA.MAX_PIXELS VOLUMES.MAX_VOXELS
+    WATCHDOG_SECONDS
     TRAIN.ACCUM_ITER TRAIN.EMPTY_CACHE_FREQ TRAIN.FIND_UNUSED_PARAMETERS TRAIN.RECOMPUTE TRAIN.STOP_AFTER_EPOCH
+    TRAIN.MAX_SKIPPED_UPDATES
     """.split()
 )
 
 # Settings of one start, not of the training: what is resumed, and where it is written.
 _OF_THE_START = frozenset(
     """
-    BASE SAVE EVAL ALLOW_CHANGES MODEL.PRETRAINED MODEL.PRETRAINED_PART MODEL.MINIMUM_LOADED MODEL.RESUME
-    TRAIN.LAST_EPOCH
+    BASE SAVE EVAL REPLAY SELFTEST ALLOW_CHANGES MODEL.PRETRAINED MODEL.PRETRAINED_PART MODEL.MINIMUM_LOADED
+    MODEL.RESUME TRAIN.LAST_EPOCH
     """.split()
 )
 
@@ -76,8 +79,9 @@ def _leaves(tree: Mapping[str, Any], above: str = "") -> Iterator[Tuple[str, Any
 
 
 def shown(value: Any) -> str:
-    """A value on one line, not long."""
+    """A value on one line, not long, and without anything that moves a terminal's cursor."""
     text = str(value)
+    text = text if text.isprintable() else ascii(text)[1:-1]
     return text if len(text) <= 60 else text[:57] + "..."
 
 
@@ -116,13 +120,15 @@ def require_same_classes(source: str, config: Any, task: Task, samples: Any) -> 
     if theirs and ours:
         if theirs == ours:
             return []
-        different = [f"{number}: {a} there, {b} here" for number, (a, b) in enumerate(zip(theirs, ours)) if a != b]
+        different = [
+            f"{number}: {shown(a)} there, {shown(b)} here" for number, (a, b) in enumerate(zip(theirs, ours)) if a != b
+        ]
         there, here = len(theirs), len(ours)
     else:
         there, here = _known(data.values(), "number of classes"), now.get("number of classes")
         if there is None or here is None or there == here:
             return []
-    said = f"{there} classes there, {here} here"
+    said = f"{shown(there)} classes there, {here} here"
     if different:
         more = f" and {len(different) - 3} more" if len(different) > 3 else ""
         said = f"class {'; '.join(different[:3])}{more}"
@@ -152,7 +158,7 @@ def changed_data(source: str, task: Task, datasets: Dict[str, Any]) -> List[Chan
 
 def settings_of(config: Any) -> Dict[str, Any]:
     """The configuration as nested plain values."""
-    return yaml.safe_load(dump_yaml(config))
+    return parse_yaml(dump_yaml(config))
 
 
 def earlier_settings(directory: Path) -> Optional[Dict[str, Any]]:
@@ -164,8 +170,8 @@ def earlier_settings(directory: Path) -> Optional[Dict[str, Any]]:
     if settings is None:
         file = directory.parent.parent / "config.yaml"
         try:
-            settings = yaml.safe_load(file.read_text(encoding="utf-8")) if file.is_file() else None
-        except (OSError, ValueError, RecursionError, yaml.YAMLError):
+            settings = read_yaml(file) if file.is_file() else None
+        except (OSError, ValueError):
             settings = None
     return settings if isinstance(settings, dict) else None
 
@@ -194,7 +200,7 @@ def compare(source: str, config: Any, task: Task, *, must_match: bool) -> List[s
     different = [name for name in ours if name in theirs and _plain(ours[name]) != _plain(theirs[name])]
     if not different:
         return []
-    sides = "; ".join(f"{name} {theirs[name]} there, {ours[name]} here" for name in different)
+    sides = "; ".join(f"{name} {shown(theirs[name])} there, {shown(ours[name])} here" for name in different)
     if must_match and not config.ALLOW_CHANGES:
         raise UserError(f"{source} was trained on other input: {sides}; use the same settings, or add -allow_changes")
     return [f"note: {source} was trained on other input: {sides}"]

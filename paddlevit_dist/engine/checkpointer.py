@@ -7,42 +7,55 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Dict, Optional
 
+import numpy as np
 import paddle
 
 from ..checkpoint import store as checkpoints
+from ..checkpoint.host_copy import HostCopies, HostTensor, Tensors, host_values
 from ..checkpoint.load import load_weights
 from ..checkpoint.weights import read_state
 from ..errors import UserError
 from ..loading.sampler import TrainingSampler
-from ..parallel import Agreement, all_gather, broadcast_object, is_main
+from ..observe.heartbeat import printing
+from ..parallel import Agreement, all_gather, broadcast_object, is_main, world_size
+from .background import Background
+from .finite import SkippedUpdates
 from .model_ema import ModelEma
 from .optimizer import OptimizerState
 from .precision import Precision
 from .schedule import Schedule
-from .steps import not_finite, weights_digest
+from .weights_check import not_finite, weights_digest
 
 
 @dataclass(frozen=True)
 class Saving:
-    """How often a run is saved in the middle of its epochs, and which checkpoints are kept.
+    """How often a run is saved in the middle of its epochs, which checkpoints are kept, and who waits for them.
 
     Attributes:
         every_updates: of the whole training; 0 for never.
         every_minutes: since the last checkpoint, by the main process's clock; 0 for never.
         keep_updates: how many of these are kept, the newest.
-        keep_epoch: whether the checkpoint of an epoch is kept when it is neither the last nor the best.
+        keep_epoch: whether the checkpoint of an epoch is kept when it is neither one of the last nor the best.
+        keep_epochs: how many checkpoints of epochs are kept in any case, the newest.
+        in_background: the training goes on while a checkpoint is written, from a copy of what it needs.
     """
 
     every_updates: int
     every_minutes: float
     keep_updates: int
     keep_epoch: Callable[[int], bool]
+    keep_epochs: int = 1
+    in_background: bool = True
 
 
 class Checkpointer:
     """Saves and restores the parts of one training. Every rank has one and calls the same methods.
 
     A part has ``state_dict`` and ``load_state_dict``; the sampler's and the schedule's hold the position.
+
+    The main process writes in the background, one checkpoint at a time; the others wait for nothing. What goes wrong
+    there is raised on every rank by the next of these calls: a save, ``note_evaluation``, ``discard_epoch``,
+    ``finish``.
 
     Args:
         folder: the run's ``checkpoints`` folder.
@@ -70,6 +83,7 @@ class Checkpointer:
         scaler: Precision,
         schedule: Schedule,
         sampler: TrainingSampler,
+        skipped: SkippedUpdates,
     ) -> None:
         self.folder = folder
         self.saving = saving
@@ -81,8 +95,11 @@ class Checkpointer:
         self.scaler = scaler
         self.schedule = schedule
         self.sampler = sampler
+        self.skipped = skipped
         self.best: Optional[Dict[str, Any]] = None
         self.agreement = Agreement()
+        self._background = Background(saving.in_background)
+        self._copies = HostCopies()
         self._saved_at = time.monotonic()
 
     # ---- restoring -------------------------------------------------------------------------------------------
@@ -104,6 +121,8 @@ class Checkpointer:
                 f"-resume={directory}: {error}; use the TRAIN.OPTIMIZER it was saved with, or -pretrained"
             ) from error
         self.scaler.load_state_dict(state.extra["scaler"])
+        if "skipped_updates" in state.extra:  # not in checkpoints from before they were counted
+            self.skipped.load_state_dict(state.extra["skipped_updates"])
         self._load_ema(directory)
         self.begin_after(**{name: state.position[name] for name in ("epoch", "consumed")})
         self.best = state.extra["best"]
@@ -157,68 +176,126 @@ class Checkpointer:
             best = {"name": name, "value": value, "epoch": epoch}
         is_best, self.best = best is not self.best, best
         directory = self.folder / checkpoints.epoch_name(epoch)
+        prune = self._pruning(directory)
 
         def write() -> None:
             checkpoints.write_evaluation(directory, best)
             if is_best:
                 checkpoints.link(self.folder, "best", directory)
-            self._prune()
+            prune()
 
-        _on_main(write)
+        self._on_main(write)
         return is_best
 
     def discard_epoch(self, epoch: int) -> None:
         """Take back the checkpoint of ``epoch``."""
-        _on_main(lambda: checkpoints.discard(self.folder / checkpoints.epoch_name(epoch)))
+        self.finish()
+        self._on_main(lambda: checkpoints.discard(self.folder / checkpoints.epoch_name(epoch)))
+        self.finish()
+
+    def finish(self) -> None:
+        """Wait until everything that was asked for is on disk. Every rank must call this.
+
+        Raises:
+            UserError: something could not be written.
+        """
+        self.settle()
+        self._raise_failure()
+
+    def settle(self) -> None:
+        """Wait for what this process is writing, whatever becomes of it: before it ends for another reason."""
+        self._background.wait()
 
     def _save(self, name: str, place: str, evaluation_due: bool) -> None:
-        """Write a checkpoint on the main process; the others wait, for as long as it takes."""
-        broken = not_finite(self.model)
-        if broken:
-            raise UserError(
-                f"weight '{broken}' is not finite after {place}: training has diverged and nothing was saved; "
-                "lower TRAIN.BASE_LR or set TRAIN.GRAD_CLIP, and -resume=auto from the last checkpoint"
-            )
-        digests = all_gather(weights_digest(self.model))
-        if len(set(digests)) > 1:
-            raise RuntimeError(
-                f"weights differ between ranks after {place}: {digests}; nothing was saved. If ranks skip "
-                "different branches of the model, set TRAIN.FIND_UNUSED_PARAMETERS true"
-            )
-        _on_main(lambda: self._write(name, evaluation_due, digests[0]))
+        self.finish()
+        tensors = self.model.state_dict()
+        if world_size() > 1:
+            digests = all_gather(weights_digest(host_values(tensors)))
+            if len(set(digests)) > 1:
+                raise RuntimeError(
+                    f"weights differ between ranks after {place}: {digests}; nothing was saved. If ranks skip "
+                    "different branches of the model, set TRAIN.FIND_UNUSED_PARAMETERS true"
+                )
+        if is_main():
+            self._background.do(self._writing(name, place, evaluation_due))
+        if not self.saving.in_background:
+            self._raise_failure()
         self._saved_at = time.monotonic()
 
-    def _write(self, name: str, evaluation_due: bool, digest: str) -> None:
+    def _writing(self, name: str, place: str, evaluation_due: bool) -> Callable[[], None]:
+        """What writes the present state, also after the training has gone on."""
+        weights: Tensors = self.model.state_dict()
+        averages: Optional[Tensors] = None if self.ema is None else self.ema.state_dict()
+        if self.saving.in_background:
+            weights = self._copies.of("weights", weights)
+            averages = averages and self._copies.of("averages", averages)
+            copies = self._copies.of("optimizer", self.optimizer.tensors())
+            optimizer = {key: copy.array for key, copy in copies.items()}
+        else:
+            optimizer = self.optimizer.state_dict()
+        position = {**self.sampler.state_dict(), **self.schedule.state_dict()}
+        about = self.describe()
         extra = {
             "scaler": self.scaler.state_dict(),
             "best": self.best,
+            "skipped_updates": self.skipped.state_dict(),
             "evaluation_due": evaluation_due,
             "global_batch_size": self.sampler.global_batch_size,
             "seed": self.sampler.seed,
-            "weights_digest": digest,
             "paddle": paddle.__version__,
         }
-        position = {**self.sampler.state_dict(), **self.schedule.state_dict()}
-        state = checkpoints.RunState(position, self.optimizer.state_dict(), extra)
-        averages = None if self.ema is None else self.ema.state_dict()
-        described = {**self.describe(), "weights": digest}
-        directory = checkpoints.save(self.folder, name, self.model, state, averages, described)
-        checkpoints.link(self.folder, "last", directory)
-        self._prune()
-        self.say(f"saved {directory}")
+        prune = self._pruning(self.folder / name)
 
-    def _prune(self) -> None:
-        checkpoints.prune(self.folder, self.saving.keep_epoch, self.schedule.update, self.saving.keep_updates)
+        def write() -> None:
+            values = _values(weights)
+            broken = not_finite(values)
+            if broken:
+                raise UserError(
+                    f"weight '{broken}' is not finite after {place}: training has diverged and nothing was saved; "
+                    "lower TRAIN.BASE_LR or set TRAIN.GRAD_CLIP, and -resume=auto from the last checkpoint"
+                )
+            digest = weights_digest(values)
+            state = checkpoints.RunState(position, optimizer, {**extra, "weights_digest": digest})
+            described = {**about, "weights": digest}
+            directory = checkpoints.save(self.folder, name, weights, state, averages, described)
+            checkpoints.link(self.folder, "last", directory)
+            prune()
+            with printing:
+                self.say(f"saved {directory}")
+
+        return write
+
+    def _pruning(self, good: Path) -> Callable[[], None]:
+        """What removes the checkpoints that are not needed at this place of the training once ``good`` is there."""
+        saving, update, epoch = self.saving, self.schedule.update, self.sampler.state_dict()["epoch"]
+        return lambda: checkpoints.prune(
+            self.folder,
+            saving.keep_epoch,
+            update,
+            saving.keep_updates,
+            epoch=epoch,
+            keep_epochs=saving.keep_epochs,
+            good=good,
+        )
+
+    def _on_main(self, act: Callable[[], None]) -> None:
+        """Have the main process do something once what it writes is written."""
+        self._raise_failure()
+        if is_main():
+            self._background.do(act)
+        if not self.saving.in_background:
+            self._raise_failure()
+
+    def _raise_failure(self) -> None:
+        """Raise on all ranks what the user must mend; anything else is a bug and raised where it happened."""
+        failure = self._background.take_failure()
+        if failure is not None and not isinstance(failure, UserError):
+            raise failure
+        problem = broadcast_object(None if failure is None else str(failure))
+        if problem is not None:
+            raise UserError(problem)
 
 
-def _on_main(act: Callable[[], None]) -> None:
-    """Do something on the main process while the others wait; what the user must fix is raised on all."""
-    problem = None
-    if is_main():
-        try:
-            act()
-        except UserError as error:
-            problem = str(error)
-    problem = broadcast_object(problem)
-    if problem is not None:
-        raise UserError(problem)
+def _values(tensors: Tensors) -> Dict[str, np.ndarray]:
+    copied = {name: tensor.array for name, tensor in tensors.items() if isinstance(tensor, HostTensor)}
+    return copied or host_values(tensors)

@@ -165,17 +165,22 @@ def build_optimizer(
     )
 
 
-def optimizer_state(optimizer: Any, model: paddle.nn.Layer) -> Dict[str, np.ndarray]:
-    """Copies of all accumulators, keyed ``accumulator/parameter`` by the model's structured names.
+def accumulators(optimizer: Any, model: paddle.nn.Layer) -> Dict[str, paddle.Tensor]:
+    """All accumulators, keyed ``accumulator/parameter`` by the model's structured names.
 
     Paddle's own state is keyed by automatic names, which shift if another model was built earlier.
     """
     names = {p.name: name for name, p in model.named_parameters()}
-    state = {}
-    for accumulator, by_parameter in optimizer._accumulators.items():
-        for automatic, tensor in by_parameter.items():
-            state[f"{accumulator}{_SEPARATOR}{names[automatic]}"] = tensor.numpy().copy()
-    return state
+    return {
+        f"{accumulator}{_SEPARATOR}{names[automatic]}": tensor
+        for accumulator, by_parameter in optimizer._accumulators.items()
+        for automatic, tensor in by_parameter.items()
+    }
+
+
+def optimizer_state(optimizer: Any, model: paddle.nn.Layer) -> Dict[str, np.ndarray]:
+    """Copies of all accumulators, keyed as ``accumulators`` does."""
+    return {name: tensor.numpy().copy() for name, tensor in accumulators(optimizer, model).items()}
 
 
 def restore_optimizer(optimizer: Any, model: paddle.nn.Layer, state: Dict[str, np.ndarray]) -> None:
@@ -185,18 +190,15 @@ def restore_optimizer(optimizer: Any, model: paddle.nn.Layer, state: Dict[str, n
         ValueError: the state's entries are not those of this optimizer and model.
     """
     paddle_versions.create_accumulators(optimizer)
-    names = {p.name: name for name, p in model.named_parameters()}
-    targets = {
-        f"{accumulator}{_SEPARATOR}{names[automatic]}": tensor
-        for accumulator, by_parameter in optimizer._accumulators.items()
-        for automatic, tensor in by_parameter.items()
-    }
+    targets = accumulators(optimizer, model)
     differing = sorted(set(targets) ^ set(state))
     if differing:
         raise ValueError(f"the saved optimizer state does not fit: {differing[0]} and {len(differing) - 1} more differ")
     for key, tensor in targets.items():
         if tuple(tensor.shape) != state[key].shape:
             raise ValueError(f"the saved optimizer state does not fit: {key} is {state[key].shape}")
+        if str(tensor.dtype).rpartition(".")[2] != str(state[key].dtype):
+            raise ValueError(f"the saved optimizer state does not fit: {key} is of type {state[key].dtype}")
         tensor.set_value(state[key])
 
 
@@ -209,6 +211,10 @@ class OptimizerState:
     def state_dict(self) -> Dict[str, np.ndarray]:
         """See ``optimizer_state``."""
         return optimizer_state(self._optimizer, self._model)
+
+    def tensors(self) -> Dict[str, paddle.Tensor]:
+        """See ``accumulators``."""
+        return accumulators(self._optimizer, self._model)
 
     def load_state_dict(self, state: Dict[str, np.ndarray]) -> None:
         """See ``restore_optimizer``."""

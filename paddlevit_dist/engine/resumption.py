@@ -91,7 +91,7 @@ class Resumption:
 
     def _require_own_folder(self) -> None:
         folder = self.checkpointer.folder
-        if broadcast_object(is_main() and checkpoints.newest_good(folder, self.record.say) is not None):
+        if broadcast_object(is_main() and checkpoints.holds_any(folder)):
             raise UserError(
                 f"-output={self.config.SAVE} already holds a run's checkpoints; continue with -resume=auto, "
                 "or choose another -output"

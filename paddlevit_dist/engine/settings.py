@@ -68,6 +68,14 @@ _TRAIN = (
     Key("TRAIN.WARMUP_START_LR", 1e-6, "float", "learning rate at the first update of a warm-up", AT_LEAST_0),
     Key("TRAIN.END_LR", 0.0, "float", "learning rate at the end (cosine, poly)", AT_LEAST_0),
     optional("TRAIN.GRAD_CLIP", "float", "largest global norm of the gradients; None: no clipping", ABOVE_0),
+    Key(
+        "TRAIN.MAX_SKIPPED_UPDATES",
+        5,
+        "int",
+        "this many updates in a row whose loss or gradients are not finite end the run, each is skipped; AMP with "
+        "float16: 50 more, which its loss scaler may need",
+        AT_LEAST_1,
+    ),
     Key("TRAIN.ACCUM_ITER", 1, "int", "batches per update", AT_LEAST_1),
     Key(
         "TRAIN.BATCH_NORM",
@@ -157,6 +165,8 @@ _RUN = (
     Key("SAVE_FREQ", 10, "int", "epochs between checkpoints that are kept", AT_LEAST_1),
     Key("SAVE_EVERY_UPDATES", 0, "int", "updates between mid-epoch checkpoints; 0: none", AT_LEAST_0),
     Key("SAVE_EVERY_MINUTES", 30.0, "float", "minutes without a checkpoint until one is saved; 0: none", AT_LEAST_0),
+    Key("SAVE_IN_BACKGROUND", True, "bool", "go on training while a copy of the state is written; False saves memory"),
+    Key("KEEP_EPOCHS", 1, "int", "how many of the newest checkpoints of epochs are kept in any case", AT_LEAST_1),
     Key("KEEP_UPDATES", 2, "int", "how many of the newest mid-epoch checkpoints are kept", AT_LEAST_1),
     optional(
         "STOP_AFTER_SECONDS", "float", "save and stop, with exit code 75, this long after the command's start", ABOVE_0
@@ -165,6 +175,17 @@ _RUN = (
     Key("REPORT_FREQ", 20, "int", "updates between lines of the log", AT_LEAST_1),
     Key("SEED", 0, "int", "seed of all random number generators", SEEDS),
     Key("EVAL", False, "bool", "evaluate only"),
+    optional(
+        "REPLAY",
+        "path",
+        "file of an update that was not finite (SAVE/not_finite): run it again and name the layer where it begins",
+    ),
+    Key(
+        "SELFTEST",
+        False,
+        "bool",
+        "train a few updates with one device, with all, and with batches accumulated on one, and compare",
+    ),
     Key(
         "ALLOW_CHANGES",
         False,
@@ -183,6 +204,14 @@ _RUN = (
     ),
     Key("TO_STATIC", False, "bool", "compile the model's passes with paddle.jit.to_static, in training and evaluation"),
     Key("NGPUS", -1, "int", "devices (without a GPU: processes); -1: all visible ones", Range(low=1, also=(-1,))),
+    Key(
+        "WATCHDOG_SECONDS",
+        300.0,
+        "float",
+        "several processes: one that makes no progress for this long, other than waiting for the others or for data, "
+        "ends the run",
+        ABOVE_0,
+    ),
     Key("CPU_TUNING", True, "bool", "set the environment that makes MKL and malloc fast on this processor"),
 )
 
@@ -212,6 +241,9 @@ def _shorten_warmup(values: CfgNode, settings: Mapping[str, Setting], all_settin
 def _check(given: Given) -> list[str]:
     values = given.values
     pretrained, resume = values.MODEL.PRETRAINED, values.MODEL.RESUME
+    chosen = [given[name] for name in ("EVAL", "REPLAY", "SELFTEST") if values[name]]
+    if len(chosen) > 1:
+        raise UserError(f"{' and '.join(map(str, chosen))}: a run does one of them; leave the others out")
     if values.EVAL:
         if not pretrained and not resume:
             raise UserError(
@@ -306,7 +338,8 @@ TABLE = Table(
     training=(
         "TRAIN.",
         "MODEL.MINIMUM_LOADED",
-        *("SAVE_FREQ", "SAVE_EVERY_UPDATES", "SAVE_EVERY_MINUTES", "KEEP_UPDATES", "STOP_AFTER_SECONDS"),
+        *("SAVE_FREQ", "SAVE_EVERY_UPDATES", "SAVE_EVERY_MINUTES", "SAVE_IN_BACKGROUND", "KEEP_EPOCHS", "KEEP_UPDATES"),
+        "STOP_AFTER_SECONDS",
         *("VALIDATE_FREQ", "REPORT_FREQ"),
         *("AMP", "AMP_DTYPE", "AMP_LEVEL"),
     ),

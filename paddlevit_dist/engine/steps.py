@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
@@ -10,10 +9,12 @@ import paddle
 
 from .. import paddle_versions
 from ..contracts.task import EvaluationStep, Number, PredictionWriter, Step, Task, Term
-from ..errors import UserError
 from ..parallel import (
     LeftEarly,
     all_reduce_sum,
+    communicates_in_forward,
+    meet,
+    places,
     rank,
     reduce_dict,
     running_statistics,
@@ -21,7 +22,7 @@ from ..parallel import (
     synchronise_only_last,
     world_size,
 )
-from .finite import Flag, Kept, gradient_norm, read_later
+from .finite import Flag, Kept, SkippedUpdates, gradient_norm, read_later
 from .precision import Precision
 
 COUNTS = "__counts__"  # key of a batch's normalisers, float64 (terms,), in the order of the task's ``count_names``
@@ -44,13 +45,14 @@ class CountingCollate:
 class Updater:
     """Turns the micro-batches of one update into new weights.
 
-    An update whose loss, on any rank, or gradients are not finite changes neither weights nor moments nor buffers.
-    The host of a GPU learns of it one update later, and waits for nothing before; that of a CPU knows immediately. If a
-    loss scaler finds gradients that overflow, it lowers its scale, and the training continues.
+    An update whose loss, on any rank, or gradients are not finite changes neither weights nor moments nor buffers: it
+    is skipped. The host counts it during the next update, or when ``count_last`` is called, and waits for nothing
+    before: that of a GPU learns of it no earlier. A loss scaler that finds gradients which overflow lowers its scale.
 
     Args:
         model: the data-parallel wrapper, or the bare model of a single process.
         samples_per_update: over all processes and micro-batches.
+        skipped: counts what is skipped; None: the first ends the run.
         on_host: the model is in the host's memory; None: ask Paddle.
 
     Attributes:
@@ -69,6 +71,7 @@ class Updater:
         samples_per_update: int,
         accumulation_steps: int,
         gradient_clip: Optional[float],
+        skipped: Optional[SkippedUpdates] = None,
         on_host: Optional[bool] = None,
     ) -> None:
         self.task = task
@@ -82,46 +85,61 @@ class Updater:
         self.parameters = [p for p in model.parameters() if not p.stop_gradient]
         self.buffers = running_statistics(model)
         self.on_host = not paddle.get_device().startswith("gpu") if on_host is None else on_host
+        self.skipped = SkippedUpdates() if skipped is None else skipped
+        self._forward_communicates = communicates_in_forward(model)
         self.finite: Flag = True
         self.gradient_norm = paddle.zeros([1])
-        self._last: Optional[Tuple[Step, Callable[[], bool]]] = None  # and whether it was finite
+        # The last update where it is not counted yet: whether it was finite, and where it was.
+        self._last: Optional[Tuple[Callable[[], bool], Step, Dict[str, int]]] = None
+        self._has_moments = False
 
     def __call__(self, batches: List[Dict[str, paddle.Tensor]], step: Step, learning_rate: float) -> List[Dict]:
         """Run one update and return the terms of its micro-batches. Every rank must call this.
 
         Raises:
-            UserError: the previous update was not finite; this one changes nothing either.
+            UserError: the previous update was one too many that is not finite; this one changes nothing either.
         """
         before = Kept(self.buffers)
+        position = self.skipped.position()
         counts = self._global_counts(batches)
         outputs = []
         for micro, batch in enumerate(batches):
             # Dropout and the like depend only on this, so no generator's state needs to be saved.
             paddle.seed(step_seed(self.seed, step.update, rank(), micro))
-            with synchronise_only_last(self.model, micro == len(batches) - 1):
+            is_last = micro == len(batches) - 1
+            places.detail("in its forward pass")
+            self._meet(self._forward_communicates)
+            with synchronise_only_last(self.model, is_last):
                 with self.precision.autocast():
                     terms = self.task.train_step(self.model, batch, step._replace(micro=micro))
-                    loss = self._loss(terms, counts)
+                    loss = loss_of(terms, counts, self.accumulation_steps, world_size())
+                places.detail("in its backward pass")
+                self._meet(is_last or self._forward_communicates)
                 self.precision.backward(loss)
             outputs.append(terms)
+        places.detail("in its optimizer step")
         self.optimizer.set_lr(learning_rate)
         self.precision.unscale(self.optimizer)
         self.gradient_norm = gradient_norm(self.parameters, self.gradient_clip)
-        try:
-            self.require_finite()
-        except UserError:
-            before.put_back_unless(False)
-            raise
+        self.count_last(before)
         self._step()
         before.put_back_unless(self.finite)
-        self._last = step, read_later(self.finite)
+        self._last = read_later(self.finite), step, position
         self.optimizer.clear_grad(False)
         return outputs
+
+    def _meet(self, communicates: bool) -> None:
+        """On CPUs, be here together before what communicates: gloo ends a run that waits for more than 30 s in it."""
+        if communicates and self.on_host:
+            meet()
 
     def _step(self) -> None:
         """Change weights and moments if the gradients are finite."""
         finite = paddle.isfinite(self.gradient_norm).reshape([])
         self.finite = bool(finite.item()) if self.on_host else finite
+        if self.finite is not True and not self._has_moments:  # a step that is skipped makes none, but they are saved
+            paddle_versions.create_accumulators(self.optimizer)
+        self._has_moments = True
         if self.precision.scaler is not None:  # looks at all gradients by itself
             self.precision.step(self.optimizer)
         elif self.finite is True:
@@ -132,50 +150,63 @@ class Updater:
             before.put_back_unless(self.finite)
 
     def _moments(self) -> Iterator[paddle.Tensor]:
-        if self._last is None:  # there are none before the first step
-            paddle_versions.create_accumulators(self.optimizer)
         for by_parameter in self.optimizer._accumulators.values():
             yield from by_parameter.values()
 
-    def require_finite(self) -> None:
-        """Wait for the last update, and check that it was finite.
+    def count_last(self, before: Optional[Kept] = None) -> None:
+        """Wait for the last update, and count it if it was skipped. Every rank must call this.
+
+        Args:
+            before: the buffers after it, where a forward pass has changed them since.
 
         Raises:
-            UserError: it was not.
+            UserError: it was one too many in a row.
         """
-        if self._last is None or self.precision.scaler is not None:
+        if self._last is None:
             return
-        step, was_finite = self._last
-        if not was_finite():
-            raise UserError(
-                f"the loss or a gradient of update {step.update + 1} in epoch {step.epoch} is not finite: training "
-                "has diverged, and this update has changed nothing; lower TRAIN.BASE_LR, set TRAIN.GRAD_CLIP or a "
-                "longer warm-up, and -resume=auto from the last checkpoint"
-            )
+        (was_finite, step, position), self._last = self._last, None
+        if was_finite():
+            self.skipped.count(True, step, position)
+            return
+        now = Kept(self.buffers)
+        if before is not None:
+            before.put_back_unless(False)
+        self.skipped.count(False, step, position)
+        now.put_back_unless(False)
 
     def _global_counts(self, batches: List[Dict[str, paddle.Tensor]]) -> Dict[str, Number]:
         """Normalisers of the whole update over all ranks and micro-batches, at least 1."""
         if self.task.counts_per_sample is not None:
             return {name: n * self.samples_per_update for name, n in self.task.counts_per_sample.items()}
+        self._meet(True)
         total = paddle.add_n([batch.pop(COUNTS) for batch in batches])  # (terms,) float64
         total = paddle.clip(all_reduce_sum(total), min=1.0).astype("float32")
         return {name: total[position] for position, name in enumerate(self.task.count_names)}
 
-    def _loss(self, terms: Dict[str, Term], counts: Dict[str, Number]) -> paddle.Tensor:
-        """Sum of weight x sum x world size / global count: data parallelism averages gradients over ranks, so the
-        result is that of one process on the whole batch, however unevenly ranks are filled."""
-        parts = []
-        for name, term in terms.items():
-            if term.weight == 0:
-                continue
-            if name in counts:
-                scale = term.weight * world_size() / counts[name]
-            else:  # known only after the forward pass: normalised separately
-                count = term.count
-                count = paddle.clip(count, min=1) if isinstance(count, paddle.Tensor) else max(count, 1)
-                scale = term.weight / (count * self.accumulation_steps)
-            parts.append(term.sum * scale)
-        return parts[0] if len(parts) == 1 else paddle.add_n(parts)
+
+def loss_of(
+    terms: Dict[str, Term], counts: Dict[str, Number], accumulation_steps: int, processes: int
+) -> paddle.Tensor:
+    """A micro-batch's part of the loss: the sum of weight x sum x processes / global count.
+
+    Data parallelism averages gradients over ranks, so the result is that of one process on the whole batch, however
+    unevenly ranks are filled.
+
+    Args:
+        counts: normalisers over all ranks and micro-batches, by term; a term without one is divided by its own count.
+    """
+    parts = []
+    for name, term in terms.items():
+        if term.weight == 0:
+            continue
+        if name in counts:
+            scale = term.weight * processes / counts[name]
+        else:  # known only after the forward pass: normalised separately
+            count = term.count
+            count = paddle.clip(count, min=1) if isinstance(count, paddle.Tensor) else max(count, 1)
+            scale = term.weight / (count * accumulation_steps)
+        parts.append(term.sum * scale)
+    return parts[0] if len(parts) == 1 else paddle.add_n(parts)
 
 
 def accumulation_groups(batches: Iterator[Any], size: int, groups: int) -> Iterator[List[Any]]:
@@ -194,23 +225,6 @@ def step_seed(seed: int, update: int, rank_number: int, micro: int) -> int:
         state = (state ^ (state >> 27)) * 0x94D049BB133111EB & mask
         state ^= state >> 31
     return state >> 33
-
-
-def weights_digest(model: paddle.nn.Layer) -> str:
-    """A hash of all parameters and buffers, to compare ranks by."""
-    digest = hashlib.blake2b(digest_size=16)
-    for name, tensor in sorted(model.state_dict().items()):
-        digest.update(name.encode())
-        digest.update(tensor.numpy().tobytes())
-    return digest.hexdigest()
-
-
-def not_finite(model: paddle.nn.Layer) -> Optional[str]:
-    """The first parameter or buffer that is not finite everywhere, or None."""
-    for name, tensor in model.state_dict().items():
-        if not bool(np.isfinite(tensor.numpy()).all()):
-            return name
-    return None
 
 
 @paddle.no_grad()

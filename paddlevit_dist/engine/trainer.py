@@ -24,6 +24,7 @@ from ..observe.progress import Progress
 from ..observe.record import RunRecord
 from ..parallel import LeftEarly, is_main, rank, set_batch_norm_momentum, tuning, world_size
 from ..parallel.devices import cpu_cores
+from ..printing import without_credentials
 from . import about
 from .introduction import first_lines
 from .schedule import effective_batch_size
@@ -111,7 +112,7 @@ class Trainer:
             raise signals.Interrupted(signals.number() or signal.SIGTERM) from left
         for said in writer.finish() if writer else ():
             self.record.say(said)
-        self.record.event("evaluation", {"weights": str(source), **values})
+        self.record.event("evaluation", {"weights": without_credentials(str(source)), **values})
         self.record.say(line)
         return values
 

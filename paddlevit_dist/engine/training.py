@@ -22,7 +22,6 @@ from ..observe.record import RunRecord
 from ..parallel import (
     LeftEarly,
     Stops,
-    barrier,
     broadcast_statistics,
     data_parallel,
     is_main,
@@ -33,6 +32,8 @@ from ..parallel import (
 )
 from . import about
 from .checkpointer import Checkpointer, Saving
+from .evidence import EvidenceFolder
+from .finite import SkippedUpdates
 from .introduction import describe_training
 from .model_ema import ModelEma
 from .optimizer import OptimizerState, build_optimizer, freeze
@@ -99,6 +100,9 @@ class Training:
         groups = task.parameter_groups(model)
         self.optimizer = build_optimizer(train.OPTIMIZER, model, groups, train.WEIGHT_DECAY, train.LAYER_DECAY)
         self.ema = ModelEma(model, train.MODEL_EMA_DECAY) if train.MODEL_EMA else None
+        evidence = EvidenceFolder(config, datasets["train"], self.sampler, model, self.precision)
+        has_scaler = self.precision.scaler is not None
+        self.skipped = SkippedUpdates(train.MAX_SKIPPED_UPDATES, has_scaler, evidence, record.say)
         self.checkpointer = self._checkpointer(datasets)
         self.resumption = Resumption(config, task, datasets, record, self.checkpointer)
         self.start = self.resumption.load()
@@ -113,6 +117,7 @@ class Training:
             samples_per_update=self.sampler.global_batch_size,
             accumulation_steps=train.ACCUM_ITER,
             gradient_clip=train.GRAD_CLIP,
+            skipped=self.skipped,
         )
         evaluations = sum(self._evaluates(epoch) for epoch in range(self.sampler.epoch, self.last_epoch + 1))
         self.remaining = RemainingTime(
@@ -143,7 +148,14 @@ class Training:
         config = self.config
         return Checkpointer(
             Path(config.SAVE) / "checkpoints",
-            Saving(config.SAVE_EVERY_UPDATES, config.SAVE_EVERY_MINUTES, config.KEEP_UPDATES, self._keeps),
+            Saving(
+                config.SAVE_EVERY_UPDATES,
+                config.SAVE_EVERY_MINUTES,
+                config.KEEP_UPDATES,
+                self._keeps,
+                config.KEEP_EPOCHS,
+                config.SAVE_IN_BACKGROUND,
+            ),
             lambda: about.describe(config, self.task, datasets),
             self.record.say,
             model=self.model,
@@ -152,6 +164,7 @@ class Training:
             scaler=self.precision,
             schedule=self.schedule,
             sampler=self.sampler,
+            skipped=self.skipped,
         )
 
     def _keeps(self, epoch: int) -> bool:
@@ -175,6 +188,8 @@ class Training:
             return self._run()
         except LeftEarly:
             self._stop()
+        finally:
+            self.checkpointer.settle()  # whatever ends the training, what it is writing is not lost
 
     def _run(self) -> Dict[str, float]:
         first, consumed = self.sampler.epoch, self.sampler.consumed
@@ -202,6 +217,8 @@ class Training:
                 self._stop()
             if is_evaluated:
                 values, line = self._evaluate_epoch(epoch)
+        self.heartbeat.at("writing the last checkpoint")
+        self.checkpointer.finish()
         if values:
             self.record.say(line)
         return values
@@ -218,10 +235,12 @@ class Training:
         try:
             for group in self._groups(batches, updates):
                 self.stops.look(self.schedule.update)
+                if pace.updates == 0:
+                    self.heartbeat.at(f"in epoch {epoch}, {made} of {self.updates_per_epoch} updates done")
                 step = Step(epoch, self.schedule.update, self.schedule.total_updates)
                 learning_rate = self.schedule.learning_rate
                 for terms in self.updater(group, step, learning_rate):
-                    meters.add(terms)
+                    meters.add(terms, self.updater.finite)
                 if self.ema is not None:
                     self.ema.update(self.updater.finite)
                 self.sampler.count_update()
@@ -276,11 +295,12 @@ class Training:
 
     def _report(self, epoch: int, learning_rate: float, meters: Meters, pace: Pace, bar: Progress) -> str:
         """Record what happened since the last report; returns it for the log."""
-        self.updater.require_finite()
+        self.updater.count_last()
         means = meters.reduce()  # the only collective besides gradients and counts
         require_finite(means, f"in epoch {epoch} near update {self.schedule.update}")
         rate, waiting = pace.finish(self.sampler.global_batch_size)
-        norm = self.updater.gradient_norm.numpy().item()  # not finite where a loss scaler has skipped an update
+        norm = self.updater.gradient_norm.numpy().item()  # not finite where the last update was skipped
+        skipped = self.skipped.total
         self.record.event(
             "training",
             {
@@ -289,6 +309,7 @@ class Training:
                 "learning_rate": learning_rate,
                 **({"gradient_norm": norm} if math.isfinite(norm) else {}),
                 **means,
+                "skipped_updates": skipped,
                 "samples_per_second": round(rate, 2),
                 "data_wait_fraction": round(waiting, 4),
             },
@@ -297,7 +318,7 @@ class Training:
         bar.note(f"loss {means['loss']:.4g}, {left}" if "loss" in means else left)
         return (
             f"{_format(means)} gradient norm {norm:.3g} lr {learning_rate:.2e} {rate:.0f} {self.task.sample_name}/s "
-            f"data wait {waiting:.0%}, {left}"
+            f"data wait {waiting:.0%}, {f'{skipped} skipped so far, ' if skipped else ''}{left}"
         )
 
     def _tell_epoch(self, epoch: int, means: Dict[str, float], pace: Pace) -> None:
@@ -320,7 +341,7 @@ class Training:
         return self.start.directory is not None and own.resolve() == self.start.directory.resolve()
 
     def _save_update(self, evaluation_due: bool) -> None:
-        self.updater.require_finite()
+        self.updater.count_last()
         with self.remaining.paused():
             self.heartbeat.at(f"saving update {self.schedule.update}")
             self._share_statistics()
@@ -335,7 +356,7 @@ class Training:
         """
         if self.schedule.update != self._update_saved:
             self._save_update(evaluation_due=False)
-        barrier()
+        self.checkpointer.finish()
         last = self.checkpointer.folder / "last"
         if last.exists():
             what = "saved" if self.schedule.update > self.start.position["update"] else "nothing new since"

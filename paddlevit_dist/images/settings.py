@@ -73,7 +73,7 @@ _DATA = (
         choices=("stop", "skip"),
     ),
     Key("DATA.EXIF_ROTATE", False, "bool", "turn pictures as their EXIF orientation says"),
-    Key("DATA.MAX_PIXELS", 178_956_970, "int", "a larger picture counts as unreadable", AT_LEAST_1),
+    Key("DATA.MAX_PIXELS", 89_478_485, "int", "a larger picture counts as unreadable", AT_LEAST_1),
 )
 
 _MODEL = (

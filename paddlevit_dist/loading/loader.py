@@ -25,7 +25,7 @@ import paddle
 
 from .. import signals
 from ..errors import UserError
-from ..parallel import LeftEarly, rank, tuning, world_size
+from ..parallel import LeftEarly, places, rank, tuning, world_size
 from ..parallel.failures import end_process
 from ..parallel.launch import die_with_parent
 from .sampler import SampleKey, TrainingSampler
@@ -33,7 +33,7 @@ from .shared_arrays import new_prefix, remove_leftovers, require_room, share
 
 _FAILURE = "__failure__"
 _LARGE_BYTES = 32 << 20  # for batches whose creation leaves much unused memory behind: scenes and volumes, not images
-_SLOW_SECONDS = 20.0  # gloo ends a run that waits more than 30 for gradients
+_SLOW_SECONDS = 20.0
 
 
 class SampleFailure(RuntimeError):
@@ -198,7 +198,7 @@ class Loader:
             while True:
                 started = time.perf_counter()
                 watchdog.may_leave = self.may_leave
-                with watchdog:
+                with places.at("waiting for a batch"), watchdog:
                     batch = _next(batches)
                 if watchdog.has_left:
                     raise LeftEarly
@@ -254,8 +254,7 @@ def _end_loader_processes() -> None:
             worker.kill()
 
 
-# What still runs at the end of this process ends with it. Python would ask with SIGTERM, and wait for ever; unlike a
-# function of atexit, this is called before, and in workers too.
+# Before Python joins its children, in the main process and in workers alike: ``atexit`` would come after that in these.
 multiprocessing.util.Finalize(None, _end_loader_processes, exitpriority=100)
 
 
@@ -331,7 +330,10 @@ class _Watchdog:
         return self.has_left and isinstance(error, Exception)  # whatever the end of the wait looked like to Paddle
 
     def stop(self) -> None:
+        """End the watch. Nothing here keeps the loader alive any more: its end has to come in the caller's thread."""
         self._stopped.set()
+        self._thread.join()
+        self._batches, self._workers = None, ()
 
     def _watch(self) -> None:
         while not self._stopped.wait(min(1.0, self._seconds / 4)):
@@ -346,6 +348,7 @@ class _Watchdog:
             reason = _describe_dead(self._workers)
             if reason:
                 end_process(reason)
+            places.move()  # this watchdog has its own limit; the run's must only see that this process is alive
             self._tell_slow(deadline)
             if time.monotonic() > deadline:
                 states = ", ".join(f"{worker.pid} {_process_state(worker.pid)}" for worker in self._workers)
@@ -362,14 +365,14 @@ class _Watchdog:
                 _abandon(batches)
 
     def _tell_slow(self, deadline: float) -> None:
-        """Say once that this rank keeps the others waiting, before their timeout hides the reason."""
+        """Say once that this rank keeps the others waiting."""
         waited = self._seconds - (deadline - time.monotonic())
         if self._is_slow_told or waited < _SLOW_SECONDS or world_size() == 1:
             return
         self._is_slow_told = True
         print(
-            f"note: rank {rank()} has been waiting for a batch for {waited:.0f} s; on CPUs the other ranks give up "
-            "after 30 s in an exchange of gradients (use faster storage, more DATA.NUM_WORKERS or smaller samples)",
+            f"note: rank {rank()} has been waiting for a batch for {waited:.0f} s, and the other ranks for this one "
+            "(use faster storage, more DATA.NUM_WORKERS or smaller samples)",
             file=sys.stderr,
             flush=True,
         )

@@ -7,15 +7,17 @@ import threading
 import time
 from typing import Any, Callable, Optional
 
+from ..parallel import places
 from . import progress
 
 QUIET_SECONDS = 25.0  # with the poll below, a line appears at least every 30 seconds
 _POLL_SECONDS = 1.0
 
-# A process forked while another thread prints would inherit a stream that stays locked forever.
-_printing = threading.Lock()
+# Held by threads other than the main one while they print: a process forked meanwhile would inherit a stream that
+# stays locked forever.
+printing = threading.Lock()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_printing.acquire, after_in_parent=_printing.release, after_in_child=_printing.release)
+    os.register_at_fork(before=printing.acquire, after_in_parent=printing.release, after_in_child=printing.release)
 
 
 class Heartbeat:
@@ -44,8 +46,9 @@ class Heartbeat:
         self._place = ("", time.monotonic())
 
     def at(self, place: str) -> "Heartbeat":
-        """Note where the run is now; may be used as a context, which is then watched."""
+        """Note where the run is now, also for the watchdog; may be used as a context, which is then watched."""
         self._place = (place, time.monotonic())
+        places.note(place)
         return self
 
     def __enter__(self) -> "Heartbeat":
@@ -66,5 +69,5 @@ class Heartbeat:
             if progress.seconds_since_sign_of_life() < self._quiet_seconds:
                 continue
             place, since = self._place
-            with _printing:
+            with printing:
                 self._say(f"still {place} ({time.monotonic() - since:.0f} s)")

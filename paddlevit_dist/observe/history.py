@@ -8,6 +8,7 @@ from typing import Any, Dict, List, NamedTuple
 
 from ..errors import Stopped
 from ..files import atomic_file
+from ..text_files import parse_json
 from .record import RunRecord
 
 METRICS = "metrics.jsonl"
@@ -98,7 +99,7 @@ def note_end(folder: Path, began: float, error: BaseException, is_training: bool
 
 def _parsed(line: str) -> Dict[str, Any]:
     try:
-        event = json.loads(line)
+        event = parse_json(line)
     except ValueError:
         event = None
     return event if isinstance(event, dict) else {"kind": "unreadable", "text": line}

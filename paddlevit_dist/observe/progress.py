@@ -6,6 +6,8 @@ import sys
 import time
 from typing import Any, Optional
 
+from ..printing import one_line
+
 # Keeps the text within 80 columns: tqdm's default format would push it off the line.
 _BAR = "{desc} {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt}{postfix}"
 _last_sign_of_life = time.monotonic()
@@ -43,8 +45,9 @@ class Progress:
 
 
 def write_line(text: str) -> None:
-    """Print a line on stdout without breaking any bar being shown."""
+    """Print a line on stdout without breaking any bar being shown; ``text`` is made one line if it is not."""
     note_sign_of_life()
+    text = one_line(text)
     if sys.stderr.isatty() and "tqdm" in sys.modules:
         from tqdm import tqdm
 

@@ -43,7 +43,7 @@ class RunRecord:
             return
         # A file name need not be valid text.
         with open(self.folder / "log.txt", "a", encoding="utf-8", errors="backslashreplace") as log:
-            log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
+            log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {printing.one_line(text)}\n")
 
     def event(self, kind: str, values: Dict[str, Any]) -> None:
         """Add a line to ``metrics.jsonl``: ``{"kind": ..., "time": seconds since 1970, ...values}``."""
@@ -76,7 +76,7 @@ def surroundings() -> Dict[str, Any]:
     from ..parallel import tuning
 
     return {
-        "command": shlex.join([sys.executable, *sys.argv]),
+        "command": printing.without_credentials(shlex.join([sys.executable, *sys.argv])),
         "folder": os.getcwd(),
         "started": time.strftime("%Y-%m-%d %H:%M:%S %z"),
         "versions": {

@@ -342,6 +342,11 @@ def running_statistics(model: paddle.nn.Layer) -> List[paddle.Tensor]:
     return list(tensors.values())
 
 
+def communicates_in_forward(model: paddle.nn.Layer) -> bool:
+    """Whether a layer of the model uses statistics of all ranks' rows."""
+    return any(isinstance(layer, BatchNorm) and layer.synchronised for layer in model.sublayers(include_self=True))
+
+
 def broadcast_statistics(model: paddle.nn.Layer) -> None:
     """Broadcast rank 0's running statistics and other buffers to all ranks. Every rank must call this.
 

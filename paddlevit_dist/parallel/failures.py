@@ -11,6 +11,7 @@ import traceback
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
 
+from .. import printing
 from ..errors import Stopped, UserError
 from ..files import atomic_file
 from ..signals import Interrupted
@@ -21,6 +22,7 @@ STOPPED = "stopped"  # as asked, with everything saved
 INTERRUPTED = "interrupted"  # as asked, with nothing to save or nothing waited for
 EXCEPTION = "exception"
 EXIT = "exit"
+STANDSTILL = "standstill"  # recorded by the parent
 _LONGEST_WAIT_SECONDS = 20.0
 
 # What a collective reports when a peer is gone: the rank that reports it is a victim, not the cause.
@@ -42,7 +44,7 @@ def end_process(message: str) -> None:
         _write(*_own_records, {"kind": EXCEPTION, "message": message})
         wait_for_parent()
     else:
-        print(f"error: {message}", file=sys.stderr, flush=True)
+        print(f"error: {printing.one_line(message)}", file=sys.stderr, flush=True)
     os._exit(1)
 
 
@@ -115,13 +117,14 @@ def root_cause(ends: List[Dict[str, Any]]) -> Dict[str, Any]:
     Args:
         ends: records of failed ranks, with the time each ended.
     """
-    independent = [end for end in ends if not _looks_like_a_lost_peer(end)]
+    independent = [end for end in ends if not looks_like_a_lost_peer(end)]
     return min(independent or ends, key=lambda end: end["time"])
 
 
-def _looks_like_a_lost_peer(end: Dict[str, Any]) -> bool:
+def looks_like_a_lost_peer(end: Dict[str, Any]) -> bool:
+    """Whether an end is what a rank reports when another one is gone."""
     if end["kind"] == "killed":
         return end.get("signal") == signal.SIGABRT  # gloo aborts inside backward when its peer is gone
-    if end["kind"] in (USER_ERROR, EXIT, STOPPED, INTERRUPTED):
+    if end["kind"] in (USER_ERROR, EXIT, STOPPED, INTERRUPTED, STANDSTILL):
         return False
     return any(sign in end.get("message", "") for sign in _SIGNS_OF_A_LOST_PEER)

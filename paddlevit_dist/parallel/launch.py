@@ -27,8 +27,10 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from .. import printing, signals
 from ..errors import Stopped, UserError, WorkerFailure
-from . import failures
+from . import failures, places, secret
 from .devices import ProcessPlan
+from .places import Pages
+from .watchdog import Watchdog, answer_with_stacks
 
 _GRACE_SECONDS = 3.0  # lets the other ranks end on their own, so that the root cause can be told from its echoes
 _TERMINATE_SECONDS = 5.0
@@ -36,13 +38,19 @@ _STOP_SECONDS = 1800.0  # for the update at hand and a save of the largest model
 _PR_SET_PDEATHSIG = 1
 
 
-def launch_workers(worker: Callable[..., None], arguments: Tuple[Any, ...], plan: ProcessPlan) -> None:
+def launch_workers(
+    worker: Callable[..., None],
+    arguments: Tuple[Any, ...],
+    plan: ProcessPlan,
+    watchdog_seconds: Optional[float] = None,
+) -> None:
     """Run ``worker(*arguments)`` in every process of the plan and return when all of them have finished.
 
     Args:
         worker: a function of a module that workers can import. It runs after the group has been joined.
         arguments: small, picklable values; each worker gets a copy.
         plan: from ``plan_processes``. One process, or one that paddle.distributed.launch has started, runs in place.
+        watchdog_seconds: one of several processes that stands still for this long ends the run; None: never.
     Raises:
         UserError: a worker raised one.
         WorkerFailure: a worker raised something else, left early or was killed.
@@ -53,21 +61,28 @@ def launch_workers(worker: Callable[..., None], arguments: Tuple[Any, ...], plan
         if plan.launched or plan.processes == 1:
             _run_in_place(worker, arguments, plan)
         else:
-            _run_workers(worker, arguments, plan)
+            _run_workers(worker, arguments, plan, watchdog_seconds)
 
 
-def _run_workers(worker: Callable[..., None], arguments: Tuple[Any, ...], plan: ProcessPlan) -> None:
+def _run_workers(
+    worker: Callable[..., None], arguments: Tuple[Any, ...], plan: ProcessPlan, watchdog_seconds: Optional[float]
+) -> None:
     with tempfile.TemporaryDirectory(prefix="paddlevit_dist_ends_") as name:
         folder = Path(name)
         signals.supervise()
+        pages = Pages.create(folder, plan.processes)
         try:
-            context = _start(worker, arguments, plan, folder)  # keep a reference: it owns the queues that workers open
-            failed = _wait(context.processes, folder)
+            # Keep a reference to the context: it owns the queues that workers open.
+            context = _start(worker, arguments, plan, folder, pages)
+            watchdog = Watchdog(pages, context.processes, watchdog_seconds, folder)
+            failed = _wait(context.processes, folder, watchdog)
             failed_ranks = {end["rank"] for end in failed}
             # Stop these before the failed ones, which wait: a rank that loses a peer in a collective aborts noisily.
             _end_all([process for rank, process in enumerate(context.processes) if rank not in failed_ranks])
+            watchdog.kill(failed)
         finally:
             _end_all(multiprocessing.active_children())
+            pages.close()
         if failed:
             _raise(failures.root_cause(failed))
 
@@ -86,7 +101,9 @@ def _run_in_place(worker: Callable[..., None], arguments: Tuple[Any, ...], plan:
     worker(*arguments)
 
 
-def _start(worker: Callable[..., None], arguments: Tuple[Any, ...], plan: ProcessPlan, folder: Path) -> Any:
+def _start(
+    worker: Callable[..., None], arguments: Tuple[Any, ...], plan: ProcessPlan, folder: Path, pages: Pages
+) -> Any:
     import paddle.distributed as dist
 
     _prepare_rendezvous()
@@ -100,7 +117,7 @@ def _start(worker: Callable[..., None], arguments: Tuple[Any, ...], plan: Proces
             signals.hold()
             context = dist.spawn(
                 _worker_entry,
-                args=(worker, arguments, str(folder), os.getpid(), plan.uses_gpu),
+                args=(worker, arguments, str(folder), os.getpid(), plan.uses_gpu, secret.for_workers(), pages.path),
                 nprocs=plan.processes,
                 join=False,
                 backend="nccl" if plan.uses_gpu else "gloo",
@@ -120,7 +137,13 @@ def _prepare_rendezvous() -> None:
 
 
 def _worker_entry(
-    worker: Callable[..., None], arguments: Tuple[Any, ...], folder: str, parent: int, uses_gpu: bool
+    worker: Callable[..., None],
+    arguments: Tuple[Any, ...],
+    folder: str,
+    parent: int,
+    uses_gpu: bool,
+    of_run: bytes,
+    pages: str,
 ) -> None:
     """What a spawned process runs: join the group, work, record how it ended."""
     printing.never_fail()
@@ -129,6 +152,9 @@ def _worker_entry(
     rank = int(os.environ["PADDLE_TRAINER_ID"])
     failures.keep_records(Path(folder), rank)
     signals.work_for(parent, rank > 0, functools.partial(_leave, Path(folder), rank))
+    secret.use(of_run)
+    answer_with_stacks(Path(folder), rank)
+    places.keep(Pages.open(pages), rank)
     if sys.platform == "linux":
         # For the loader processes: spawned ones would re-import everything, taking seconds in every evaluation.
         multiprocessing.set_start_method("fork", force=True)
@@ -140,9 +166,12 @@ def _worker_entry(
         paddle.disable_signal_handler()
         signals.install()
         signals.watch()
-        _wait_for_rendezvous()
-        world.join_group(uses_gpu, spawned=True)
+        places.note("joining the group")
+        with places.waiting_for_ranks():
+            _wait_for_rendezvous()
+            world.join_group(uses_gpu, spawned=True)
         worker(*arguments)
+        places.note("finished, at the end of its process")
     except BaseException as error:
         signals.note_only()
         failures.record_failure(Path(folder), rank, error)
@@ -210,8 +239,9 @@ class _Requests:
             raise WorkerFailure(0, f"asked to stop, but still at work {_STOP_SECONDS:g} s later")
 
 
-def _wait(processes: List[Any], folder: Path) -> List[Dict[str, Any]]:
-    """Wait for all workers, or until ``_GRACE_SECONDS`` after the first failure; return the failed ranks' records.
+def _wait(processes: List[Any], folder: Path, watchdog: Watchdog) -> List[Dict[str, Any]]:
+    """Wait for all workers, until one stands still, or ``_GRACE_SECONDS`` after the first failure; return the failed
+    ranks' records.
 
     A worker that has recorded its failure counts as ended, even though it still waits. A user error is never the echo
     of another failure, so it gets no grace period.
@@ -235,7 +265,10 @@ def _wait(processes: List[Any], folder: Path) -> List[Dict[str, Any]]:
                 is_plain = end["kind"] in (failures.USER_ERROR, failures.INTERRUPTED)
                 grace = 0.0 if is_plain else _GRACE_SECONDS
                 deadline = min(deadline or math.inf, time.monotonic() + grace)
-    return failed
+        stuck = None if failed else watchdog.look(running)
+        if stuck:
+            return [stuck]
+    return watchdog.explain(failed, running)
 
 
 def _end_all(processes: List[Any]) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import socket
 import struct
 import time
 from typing import Any, Callable, Dict, List, Optional, Tuple
@@ -12,7 +10,8 @@ import numpy as np
 import paddle
 import paddle.distributed as dist
 
-from . import world
+from . import entrance, places, world
+from .secret import key_name
 
 Reader = Callable[[Any], Any]  # takes a message as a buffer that is only valid during the call
 
@@ -34,31 +33,33 @@ class Network:
     _BOARD = "paddlevit_dist/board"
     _ASKED = "paddlevit_dist/asked"
     _SAVE = 1 << 32  # what a request to save adds to the number of requests to stop
+    _MEETINGS = "paddlevit_dist/meetings"
     _RANKS_PER_COUNTER = 60  # an int64 in the store holds one bit for each of these
 
     def __init__(self) -> None:
-        send_small_messages_at_once()
         self.store = paddle.base.core.create_or_get_global_tcp_store()
         self._rank, self._size = world.rank(), world.world_size()
+        entrance.meet(self.store, self._rank, self._size)  # unless it has when it joined
         self._barriers_entered = 0
+        self._meetings = 0
         self._posted = 0
 
     def post(self, number: int) -> None:
         """Publish a number to all ranks, replacing the last one. Main process only."""
-        self.store.add(self._BOARD, number - self._posted)
+        self.store.add(key_name(self._BOARD), number - self._posted)
         self._posted = number
 
     def posted(self) -> int:
         """The last number published by the main process; 0 before the first."""
-        return self.store.add(self._BOARD, 0)
+        return self.store.add(key_name(self._BOARD), 0)
 
     def ask(self, stop: bool) -> None:
         """Ask all ranks to stop, or to save. Any rank may, at any time."""
-        self.store.add(self._ASKED, 1 if stop else self._SAVE)
+        self.store.add(key_name(self._ASKED), 1 if stop else self._SAVE)
 
     def asked(self) -> Tuple[int, int]:
         """How often ranks were asked to stop, and to save."""
-        saves, stops = divmod(self.store.add(self._ASKED, 0), self._SAVE)
+        saves, stops = divmod(self.store.add(key_name(self._ASKED), 0), self._SAVE)
         return stops, saves
 
     def wait_for_all(self, timeout: Optional[float] = None) -> None:
@@ -66,6 +67,11 @@ class Network:
         self._barriers_entered += 1
         own_counter, own_bit = divmod(self._rank, self._RANKS_PER_COUNTER)
         arrived = {own_counter: self.store.add(self._counter_name(own_counter), 1 << own_bit)}
+        if self._missing_ranks(arrived):
+            with places.waiting_for_ranks():
+                self._wait_for_arrivals(arrived, timeout)
+
+    def _wait_for_arrivals(self, arrived: Dict[int, int], timeout: Optional[float]) -> None:
         started, pause = time.monotonic(), 0.0002
         while True:
             missing = self._missing_ranks(arrived)
@@ -81,8 +87,20 @@ class Network:
             # Adding 0 reads the counter; unlike the store's `wait` it returns at once and so respects our timeout.
             arrived[counter] = self.store.add(self._counter_name(counter), 0)
 
+    def meet(self) -> None:
+        """As ``wait_for_all``, with one request to the store where all are there, and without a new entry in it: for
+        every update of a training that lasts for weeks."""
+        self._meetings += 1
+        expected = self._meetings * self._size  # nobody adds to it for the next meeting before this one is complete
+        if self.store.add(key_name(self._MEETINGS), 1) >= expected:
+            return
+        with places.waiting_for_ranks():
+            started = time.monotonic()
+            while self.store.add(key_name(self._MEETINGS), 0) < expected:
+                time.sleep(min(max(0.0001, (time.monotonic() - started) / 32), 0.05))
+
     def _counter_name(self, number: int) -> str:
-        return f"paddlevit_dist/barrier/{self._barriers_entered}/{number}"
+        return key_name(f"paddlevit_dist/barrier/{self._barriers_entered}/{number}")
 
     def _missing_ranks(self, arrived: Dict[int, int]) -> List[int]:
         per_counter = self._RANKS_PER_COUNTER
@@ -108,26 +126,3 @@ class Network:
         gathered: List[paddle.Tensor] = []
         dist.all_gather(gathered, paddle.to_tensor(payload))
         return [tensor.numpy() for tensor in gathered]
-
-
-def send_small_messages_at_once() -> None:
-    """Disable Nagle's algorithm on this process's TCP connections (Linux).
-
-    The store's client writes a request in several small pieces, so each one waited 44 ms for the kernel's delayed
-    acknowledgement; with Nagle's algorithm off a request takes 0.1 ms.
-    """
-    if not os.path.isdir("/proc/self/fd"):
-        return
-    for name in os.listdir("/proc/self/fd"):
-        try:
-            copy = os.dup(int(name))
-        except OSError:  # belonged to the listing itself and is closed by now
-            continue
-        try:
-            connection = socket.socket(fileno=copy)
-        except OSError:  # not a socket
-            os.close(copy)
-            continue
-        with connection:
-            if connection.family in (socket.AF_INET, socket.AF_INET6) and connection.type == socket.SOCK_STREAM:
-                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

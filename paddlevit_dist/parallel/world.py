@@ -10,6 +10,8 @@ import sys
 import paddle
 import paddle.distributed as dist
 
+from . import entrance
+
 
 def rank() -> int:
     """This process's number in ``[0, world_size)``; 0 without a group."""
@@ -42,6 +44,7 @@ def join_group(uses_gpu: bool, spawned: bool) -> None:
             os.environ.pop(name, None)
     if not uses_gpu:
         os.environ["PADDLE_DISTRI_BACKEND"] = "gloo"
+    entrance.enter(int(os.environ["PADDLE_TRAINER_ID"]), int(os.environ["PADDLE_TRAINERS_NUM"]))
     messages = io.StringIO()  # Paddle 3 lists its modified flags on every start
     try:
         with contextlib.redirect_stderr(messages):

@@ -10,6 +10,7 @@ from paddle.distributed.fleet.utils import recompute
 
 from . import world
 from .batch_norm import convert_batch_norm
+from .collectives import barrier
 
 
 def data_parallel(
@@ -30,6 +31,7 @@ def data_parallel(
         return model
     if batch_norm == "sync":
         model = convert_batch_norm(model)
+    barrier()  # one may have loaded its weights long before another, and gloo waits for 30 s only
     return paddle.DataParallel(model, find_unused_parameters=find_unused_parameters)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..contracts.dataset import Dataset
 from .geometry import Geometry
+from .limits import MAX_VOXELS
 from .store import Decoded
 
 
@@ -19,6 +20,7 @@ class Options(NamedTuple):
     landmarks: Optional[Sequence[str]] = None
     landmark_units: str = "mm"
     world: str = "file"
+    max_voxels: int = MAX_VOXELS
 
 
 AS_THEY_ARE = Options()
@@ -43,7 +45,7 @@ class VolumeDataset(Dataset):
     @classmethod
     def open(cls, config: Any, split: str, cache_folder: Path) -> VolumeDataset:
         volumes = config.VOLUMES
-        options = Options(volumes.SPACING_MM, volumes.LANDMARKS, volumes.LANDMARK_UNITS, volumes.WORLD)
+        options = Options(*(volumes[name.upper()] for name in Options._fields))
         return cls(config.DATA.DATA_PATH, split, cache_folder, options)
 
     def read(self, index: int) -> Tuple[Decoded, np.ndarray]:

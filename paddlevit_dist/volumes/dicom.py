@@ -8,6 +8,8 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 import numpy as np
 
 from ..errors import UserError
+from .dicom_lengths import find_wrong_length
+from .limits import PACKED, check_fits
 
 _SUFFIXES = (".dcm", ".dicom", ".ima")
 _INDEX = "DICOMDIR"  # lists the files of a medium, contains no image
@@ -36,9 +38,14 @@ class _Slice(NamedTuple):
 
 
 def files_in(folder: str) -> List[str]:
-    """Paths of the visible files in a folder, sorted by name."""
+    """Paths of the visible regular files in a folder, sorted by name."""
     with os.scandir(folder) as entries:
-        return sorted(entry.path for entry in entries if not entry.name.startswith(".") and not entry.is_dir())
+        return sorted(entry.path for entry in entries if not entry.name.startswith(".") and _is_regular(entry))
+
+
+def _is_regular(entry: os.DirEntry) -> bool:
+    """Whether it is a file, or a link to one, there or not: not a pipe, which would be waited for without end."""
+    return entry.is_file() or (entry.is_symlink() and not os.path.exists(entry.path))
 
 
 def holds_dicom(folder: str) -> bool:
@@ -79,20 +86,26 @@ def open_series(folder: str, itk: Any) -> Series:
 
 def _read_slice(file: str, itk: Any) -> Optional[_Slice]:
     """A file's slice header; None if it is not a DICOM file, such as a text note."""
+    is_dicom = _has_preamble(file) or file.lower().endswith(_SUFFIXES)
+    if os.path.basename(file).upper() == _INDEX:
+        return None
+    wrong = find_wrong_length(file)
     reader = itk.ImageFileReader()
     reader.SetImageIO("GDCMImageIO")
     reader.SetFileName(file)
     try:
+        if wrong is not None:
+            raise RuntimeError(wrong)
         reader.ReadImageInformation()
     except RuntimeError as error:
-        is_dicom = file.lower().endswith(_SUFFIXES) or _has_preamble(file)
-        if not is_dicom or os.path.basename(file).upper() == _INDEX:
+        if not is_dicom:
             return None
         raise UserError(
-            f"{file} cannot be read as a DICOM slice; is it complete? Copy it again, or remove it from the folder if "
-            "it is not an image"
+            f"{file} cannot be read as a DICOM slice{f' ({wrong})' if wrong else ''}; is it complete? Copy it again, "
+            "or remove it from the folder if it is not an image"
         ) from error
     size, parts = reader.GetSize(), reader.GetNumberOfComponents()
+    check_fits(file, size[0] * size[1], os.path.getsize(file), PACKED)
     if len(size) > 2 and size[2] != 1:
         raise UserError(f"{file} holds {size[2]} frames, expected a slice; convert it to NIfTI or MetaImage")
     if parts != 1:

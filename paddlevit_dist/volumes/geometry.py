@@ -9,7 +9,7 @@ and output for them is converted on writing.
 
 from __future__ import annotations
 
-from typing import NamedTuple, Tuple
+from typing import NamedTuple, Sequence, Tuple
 
 import numpy as np
 
@@ -130,6 +130,20 @@ def affine_from(affine: np.ndarray, convention: str) -> np.ndarray:
     return affine if convention == "ras" else np.diag([*_LPS_FROM_RAS, 1.0]) @ affine
 
 
+def resampled_shape(shape: Sequence[int], affine: np.ndarray, spacing: np.ndarray) -> Tuple[int, int, int]:
+    """Shape (depth, height, width) that ``resample`` gives an array of ``shape``."""
+    steps = np.asarray(spacing, dtype=np.float64) / Geometry(tuple(shape), affine).spacing
+    depth, height, width = (_resampled_length(length, step) for length, step in zip(shape, steps))
+    return depth, height, width
+
+
+def _resampled_length(length: int, step: float) -> int:
+    if abs(step - 1.0) < 1e-6:
+        return length
+    # Formats store the same spacing with different last digits: the count must not depend on those.
+    return max(1, int(np.floor((length - 1) / step + 0.5 + 1e-4)) + 1)
+
+
 def resample(array: np.ndarray, affine: np.ndarray, spacing: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
     """Interpolate linearly, axis by axis, to another spacing.
 
@@ -149,8 +163,7 @@ def resample(array: np.ndarray, affine: np.ndarray, spacing: np.ndarray) -> Tupl
         if abs(step - 1.0) < 1e-6:
             continue
         length = array.shape[axis]
-        # Formats store the same spacing with different last digits: the count must not depend on those.
-        count = max(1, int(np.floor((length - 1) / step + 0.5 + 1e-4)) + 1)
+        count = _resampled_length(length, step)
         positions = np.minimum(np.arange(count) * step, length - 1)
         lower = np.minimum(positions.astype(np.int64), max(length - 2, 0))
         upper = np.minimum(lower + 1, length - 1)

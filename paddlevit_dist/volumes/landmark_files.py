@@ -7,11 +7,13 @@ import io
 import json
 import math
 import os
+import reprlib
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 
 from ..errors import UserError
+from ..text_files import parse_json, read_text
 from .geometry import convert
 from .slicer_files import Row, fcsv_rows, markups_rows
 
@@ -82,12 +84,13 @@ def read(file: str) -> Listed:
         UserError: a damaged file, a repeated name, a coordinate that is not a number, no landmark with a position.
     """
     try:
-        with open(file, encoding="utf-8-sig", newline="") as content:
-            text = content.read()
+        text = read_text(file, "utf-8-sig")
     except OSError as error:
         raise UserError(f"{file} cannot be read: {error}") from error
     except UnicodeDecodeError as error:
         raise UserError(f"{file} is not UTF-8 text; save it as UTF-8") from error
+    except ValueError as error:
+        raise UserError(f"{file} cannot be read: {error}") from error
     if "\0" in text:  # UTF-16 without a mark
         raise UserError(f"{file} is not UTF-8 text; save it as UTF-8")
     try:
@@ -117,11 +120,11 @@ def _rows(file: str, text: str) -> List[Row]:
     if not lowered.endswith(".json"):
         return _csv_rows(file, text)
     try:
-        stored = json.loads(text, object_pairs_hook=lambda pairs: _without_repeats(file, pairs))
+        stored = parse_json(text, lambda pairs: _without_repeats(file, pairs))
     except json.JSONDecodeError as error:
         raise UserError(f"{file}, line {error.lineno}: not valid JSON: {error.msg}") from error
-    except RecursionError:
-        raise UserError(f"{file}: nested too deeply; expected {_JSON_FORM}") from None
+    except ValueError as error:
+        raise UserError(f"{file}: {error}; expected {_JSON_FORM}") from None
     is_slicers = isinstance(stored, dict) and isinstance(stored.get("markups"), list)
     return markups_rows(file, stored) if is_slicers or lowered.endswith(".mrk.json") else _json_rows(file, stored)
 
@@ -170,7 +173,9 @@ def _json_rows(file: str, stored: Any) -> List[Row]:
 
 def _position(where: str, name: str, values: Any) -> Optional[np.ndarray]:
     if not isinstance(values, (list, tuple)) or len(values) != 3:
-        raise UserError(f"{where}: landmark '{name}' is {values!r}, expected three numbers x, y, z, or null")
+        raise UserError(
+            f"{where}: landmark '{name}' is {reprlib.repr(values)}, expected three numbers x, y, z, or null"
+        )
     numbers = []
     for axis, value in zip("xyz", values):
         if value is None or (isinstance(value, str) and not value.strip()):
@@ -180,7 +185,9 @@ def _position(where: str, name: str, values: Any) -> Optional[np.ndarray]:
                 raise TypeError
             number = float(value)
         except (TypeError, ValueError, OverflowError):
-            raise UserError(f"{where}: {axis} of landmark '{name}' is {value!r}, expected a number") from None
+            raise UserError(
+                f"{where}: {axis} of landmark '{name}' is {reprlib.repr(value)}, expected a number"
+            ) from None
         if math.isnan(number):
             return None
         if math.isinf(number):

@@ -62,12 +62,12 @@ class Landmarks(VolumeDataset):
         self, data_path: Optional[str], split: str, cache_folder: Path, options: Options = AS_THEY_ARE
     ) -> None:
         folder = _existing(data_path, split)
-        self.store = DecodedStore(Path(cache_folder) / "volumes", options.spacing_mm)
+        self.store = DecodedStore(Path(cache_folder) / "volumes", options.spacing_mm, options.max_voxels)
         files = list_volumes(folder)
         if not files:
             loose = f" but {_LOOSE}" if dicom.holds_dicom(folder) else ""
             raise UserError(f"{folder} holds no volumes{loose}; expected a folder {_LAYOUT}")
-        headers = {file: read_header(file) for file in files}
+        headers = {file: read_header(file, options.max_voxels) for file in files}
         self.spacing = _common_spacing(headers, options.spacing_mm)
         listed = {file: landmark_files.read(landmark_files.find(folder, case_name(file))) for file in files}
         self.names = list(options.landmarks or _all_names(data_path, split, listed.values()))

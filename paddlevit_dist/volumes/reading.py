@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import gzip
 import importlib
+import math
 import os
 import re
 import zipfile
 from pathlib import Path
-from typing import Any, Callable, Dict, List, NamedTuple, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 
 from ..errors import UserError
 from . import dicom, landmark_files
 from .geometry import Geometry, affine_from, checked, spatial
+from .itk_headers import is_packed, is_text, named_files, require_beside, require_plain
+from .limits import MAX_VOXELS, PACKED, PLAIN, TEXT, check_fits, check_voxels
 
 _INSTALL = "pip install '.[volumes]' in the folder of paddlevit_dist's setup.py"
-_DETACHED = (".mhd", ".nhdr")  # headers whose voxels are in other files
+_OF_ITK = (".mha", ".mhd", ".nrrd", ".nhdr")
+_LONGEST_REASON = 200  # characters of what a library says
+_SMALL_ARRAY = 4096  # bytes of an affine or a spacing in an .npz, its header included
+_LONGEST_EXTENSIONS = 1 << 26  # bytes between a NIfTI's header and its voxels
 _NO_NIFTI_PLACE = (
     "no orientation in the header (sform_code and qform_code are 0): laid with x to the left, y to the front, z "
     "upwards and the middle at 0; check left and right"
@@ -51,17 +58,17 @@ class _Opened(NamedTuple):
     remarks: Tuple[str, ...] = ()
 
 
-def read_header(path: str) -> Header:
+def read_header(path: str, max_voxels: int = MAX_VOXELS) -> Header:
     """Shape and place of a volume, a file or a folder of DICOM slices.
 
     Raises:
-        UserError: no such file, unknown format, damaged, not three-dimensional, or a singular affine.
+        UserError: no such file, unknown format, damaged, not three-dimensional, too large, or a singular affine.
     """
     file = os.fspath(path)
-    return _header(file, _open(file))
+    return _header(file, _open(file), max_voxels)
 
 
-def read_volume(path: str) -> Tuple[np.ndarray, Header]:
+def read_volume(path: str, max_voxels: int = MAX_VOXELS) -> Tuple[np.ndarray, Header]:
     """The voxels (depth, height, width), in the file's dtype, and the header.
 
     Raises:
@@ -69,7 +76,7 @@ def read_volume(path: str) -> Tuple[np.ndarray, Header]:
     """
     file = os.fspath(path)
     opened = _open(file)
-    header = _header(file, opened)
+    header = _header(file, opened, max_voxels)
     array = _understood(file, opened.load).reshape(header.geometry.shape)
     if array.dtype.kind not in "uifb":
         raise UserError(f"{file}: voxels are {array.dtype}, expected real numbers; convert colours to intensities")
@@ -113,22 +120,8 @@ def parts_of(path: str) -> List[str]:
     """All files that hold a volume: itself, the voxels beside a detached header, or the files of a folder."""
     if os.path.isdir(path):
         return dicom.files_in(path)
-    named = _named_by(path) if path.lower().endswith(_DETACHED) else []
+    named = named_files(path) if path.lower().endswith(_OF_ITK) else []
     return [path, *(part for part in named if os.path.isfile(part))]
-
-
-def _named_by(header: str) -> List[str]:
-    """Files that the text of a detached header names, there or not."""
-    with open(header, "rb") as content:
-        text = content.read(1 << 20).split(b"\n\n")[0].decode("utf-8", errors="replace")
-    found = re.search(r"^(?:ElementDataFile\s*=|data ?file:)\s*(.*)", text, re.IGNORECASE | re.MULTILINE | re.DOTALL)
-    if found is None:
-        return []
-    folder = os.path.dirname(header)
-    first, *more = [line.strip() for line in found.group(1).splitlines()] or [""]
-    names = more if first.split(" ")[0] == "LIST" else [first]  # after LIST, one per line
-    is_name = [bool(name) and name.upper() != "LOCAL" and "%" not in name for name in names]  # %: of numbered files
-    return [os.path.join(folder, name) for name, is_one in zip(names, is_name) if is_one]
 
 
 def case_name(path: str) -> str:
@@ -137,7 +130,8 @@ def case_name(path: str) -> str:
     return name if os.path.isdir(path) else name[: -len(_suffix(name))]
 
 
-def _header(file: str, opened: _Opened) -> Header:
+def _header(file: str, opened: _Opened, max_voxels: int) -> Header:
+    check_voxels(file, opened.shape, max_voxels)
     return Header(
         checked(opened.shape, affine_from(opened.affine, opened.convention), file),
         opened.convention,
@@ -160,7 +154,7 @@ def _understood(file: str, read: Callable[[], Any]) -> Any:
     except (UserError, MemoryError):
         raise
     except Exception as error:  # each library has errors of its own for what it cannot read
-        reason = " ".join(str(error).split())
+        reason = ascii(" ".join(str(error).split()))[1:-1][:_LONGEST_REASON]
         raise UserError(f"{file} cannot be read as a volume ({reason}); is it complete? Copy it again") from error
 
 
@@ -180,19 +174,37 @@ def _library(name: str, file: str) -> Any:
 
 def _open_nifti(file: str) -> _Opened:
     nibabel = _library("nibabel", file)
-    image = nibabel.load(file)
+    image = _nifti_class(nibabel, file).from_filename(file)
     affine, remarks = image.affine, []
-    if isinstance(image.header, nibabel.Nifti1Header):  # NIfTI-2's too
-        if not image.header["sform_code"] and not image.header["qform_code"]:
-            remarks.append(_NO_NIFTI_PLACE)
-        unit = int(image.header["xyzt_units"]) & 7
-        if unit in _NIFTI_UNITS:
-            name, factor = _NIFTI_UNITS[unit]
-            affine = np.diag([factor] * 3 + [1.0]) @ affine
-            remarks.append(f"lengths in the header are in {name} (xyzt_units): converted to millimetres")
-        elif unit not in (0, 2):
-            raise UserError(f"{file}: xyzt_units names the unknown unit of length {unit}; write 2 (mm) into the header")
+    if not image.header["sform_code"] and not image.header["qform_code"]:
+        remarks.append(_NO_NIFTI_PLACE)
+    unit = int(image.header["xyzt_units"]) & 7
+    if unit in _NIFTI_UNITS:
+        name, factor = _NIFTI_UNITS[unit]
+        affine = np.diag([factor] * 3 + [1.0]) @ affine
+        remarks.append(f"lengths in the header are in {name} (xyzt_units): converted to millimetres")
+    elif unit not in (0, 2):
+        raise UserError(f"{file}: xyzt_units names the unknown unit of length {unit}; write 2 (mm) into the header")
     return _Opened(image.shape[::-1], affine, "ras", lambda: np.asanyarray(image.dataobj).T, tuple(remarks))
+
+
+def _nifti_class(nibabel: Any, file: str) -> Any:
+    """The class that reads a file, once its header announces no more than the file can hold."""
+    is_gzip = file.lower().endswith(".gz")
+    with gzip.open(file) if is_gzip else open(file, "rb") as content:
+        beginning = content.read(540)  # the length of NIfTI-2's header, which comes first in it
+    is_second = 540 in (int.from_bytes(beginning[:4], order) for order in ("little", "big"))
+    kind = nibabel.Nifti2Image if is_second else nibabel.Nifti1Image
+    length = kind.header_class.sizeof_hdr
+    if len(beginning) < length:
+        raise UserError(f"{file} cannot be read as a volume: it ends within its header; copy it again")
+    header = kind.header_class(beginning[:length])
+    offset = int(header.get_data_offset())
+    if not 0 <= offset <= _LONGEST_EXTENSIONS:
+        raise UserError(f"{file}: its header says that voxels begin at byte {offset}; write the file again")
+    voxels = math.prod(map(int, header.get_data_shape())) * header.get_data_dtype().itemsize
+    check_fits(file, voxels, os.path.getsize(file), PACKED if is_gzip else PLAIN)
+    return kind
 
 
 def _open_npy(file: str) -> _Opened:
@@ -201,26 +213,47 @@ def _open_npy(file: str) -> _Opened:
 
 
 def _open_npz(file: str) -> _Opened:
+    shape = _npz_shape(file)
     with np.load(file, allow_pickle=False) as stored:
         if "volume" not in stored:
             raise UserError(f"{file}: no array named 'volume' in it, only {', '.join(stored.files) or 'nothing'}")
         affine = np.eye(4)
         if "affine" in stored:
-            affine = stored["affine"]
+            affine = np.asarray(stored["affine"], dtype=np.float64)
         elif "spacing" in stored:  # (depth, height, width), as the array
             spacing = np.asarray(stored["spacing"], dtype=np.float64)
             if spacing.shape != (3,) or not (spacing > 0).all():
                 raise UserError(f"{file}: spacing is {spacing.tolist()}, expected 3 lengths (depth, height, width)")
             affine = np.diag([*spacing[::-1], 1.0])
-    return _Opened(_npz_shape(file), affine, "ras", lambda: _load_npz(file))
+    return _Opened(shape, affine, "ras", lambda: _load_npz(file))
 
 
 def _npz_shape(file: str) -> Tuple[int, ...]:
-    """Shape of the array "volume" from its header alone."""
-    with zipfile.ZipFile(file) as archive, archive.open("volume.npy") as member:
+    """Shape of the array "volume" from its header alone, once it is what the archive has room for; () without one."""
+    with zipfile.ZipFile(file) as archive:
+        entries = {entry.filename: entry for entry in archive.infolist()}
+        if {"volume", "affine", "spacing"} & set(entries):  # numpy would read such a member whole, as bytes
+            raise UserError(f"{file} is not as numpy.savez writes it; write it again")
+        shapes = {
+            name: _member_shape(file, archive, entries[f"{name}.npy"], limit)
+            for name, limit in (("volume", None), ("affine", _SMALL_ARRAY), ("spacing", _SMALL_ARRAY))
+            if f"{name}.npy" in entries
+        }
+    return shapes.get("volume", ())
+
+
+def _member_shape(file: str, archive: zipfile.ZipFile, entry: zipfile.ZipInfo, largest: Optional[int]) -> Tuple:
+    if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise UserError(f"{file} is compressed in a way that numpy does not use; write the file again")
+    if largest is not None and entry.file_size > largest:
+        raise UserError(f"{file}: its {entry.filename} has {entry.file_size:,} bytes; write the file again")
+    check_fits(file, entry.file_size, min(entry.compress_size, os.path.getsize(file)), PACKED)
+    with archive.open(entry) as member:
         version = np.lib.format.read_magic(member)
         read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        return read(member)[0]
+        shape, _, dtype = read(member)
+        check_fits(file, math.prod(shape) * dtype.itemsize, entry.file_size - member.tell(), PLAIN)
+        return shape
 
 
 def _load_npz(file: str) -> np.ndarray:
@@ -230,16 +263,19 @@ def _load_npz(file: str) -> np.ndarray:
 
 def _open_itk(file: str) -> _Opened:
     itk = _library("SimpleITK", file)
-    missing = [part for part in (_named_by(file) if _suffix(file) in _DETACHED else []) if not os.path.isfile(part)]
-    if missing:
-        raise UserError(f"{file}: its voxels are in {missing[0]}, which does not exist; copy it beside the header")
+    require_plain(file)
+    parts = [file, *require_beside(file)]
     reader = itk.ImageFileReader()
     reader.SetFileName(file)
-    if _suffix(file) in (".mha", ".mhd") and not file.endswith(_suffix(file)):
-        reader.SetImageIO("MetaImageIO")  # by default it knows only the lowercase suffix
+    # Without this it would look at the content, and know only a lowercase suffix.
+    reader.SetImageIO("MetaImageIO" if _suffix(file) in (".mha", ".mhd") else "NrrdImageIO")
     _told_by_itk(file, "its header is damaged", reader.ReadImageInformation)
-    size, parts = reader.GetSize(), reader.GetNumberOfComponents()
-    shape = (*size[::-1], *([parts] if parts > 1 else []))
+    size, numbers = reader.GetSize(), reader.GetNumberOfComponents()
+    shape = (*size[::-1], *([numbers] if numbers > 1 else []))
+    kind = itk.GetPixelIDValueAsString(reader.GetPixelIDValue())  # such as "16-bit signed integer"
+    number_bytes = max(int(bits) for bits in re.findall(r"(\d+)-bit", kind) or [8]) // 8
+    gain = PACKED if is_packed(file) else TEXT if is_text(file) else PLAIN
+    check_fits(file, math.prod(shape) * number_bytes, sum(map(os.path.getsize, parts)), gain)
     axes = len(size)
     if axes < 3 or len(spatial(shape)) != 3:
         return _Opened(shape, np.eye(4), "lps", lambda: np.zeros(0))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..config.key import ABOVE_0, AT_LEAST_0, AT_LEAST_1, SHARE, SHARE_BELOW_1, Given, Key, Table, Unused
+from .limits import MAX_VOXELS
 
 _KEYS = (
     Key(
@@ -25,6 +26,13 @@ _KEYS = (
         many=True,
         length=3,
         optional=True,
+    ),
+    Key(
+        "VOLUMES.MAX_VOXELS",
+        MAX_VOXELS,
+        "int",
+        "a volume with more voxels, as it is stored or at SPACING_MM, ends the run",
+        AT_LEAST_1,
     ),
     Key(
         "VOLUMES.LANDMARKS",

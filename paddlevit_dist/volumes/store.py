@@ -12,7 +12,8 @@ from typing import NamedTuple, Optional, Sequence, Tuple
 import numpy as np
 
 from ..files import atomic_file
-from .geometry import Geometry, canonical, resample
+from .geometry import Geometry, canonical, resample, resampled_shape
+from .limits import MAX_VOXELS, check_voxels
 from .reading import parts_of, read_volume
 
 # 1 kept MetaImage and NRRD volumes along their own axes, turned by 180 degrees about z; 2 took NIfTI's metres and
@@ -44,10 +45,12 @@ class DecodedStore:
     Args:
         folder: created if needed.
         spacing: millimetres (depth, height, width) to resample to, or None.
+        max_voxels: of a volume, as it is stored and as it is resampled.
     """
 
-    def __init__(self, folder: Path, spacing: Optional[Sequence[float]]) -> None:
+    def __init__(self, folder: Path, spacing: Optional[Sequence[float]], max_voxels: int = MAX_VOXELS) -> None:
         self.folder = folder
+        self.max_voxels = max_voxels
         self.spacing = None if spacing is None else [float(length) for length in spacing]
 
     def get(self, file: str) -> Decoded:
@@ -72,10 +75,13 @@ class DecodedStore:
         return hashlib.blake2b(json.dumps(facts).encode(), digest_size=12).hexdigest()
 
     def _decode(self, file: str, facts: Path, target: Path) -> None:
-        voxels, header = read_volume(file)
+        voxels, header = read_volume(file, self.max_voxels)
         voxels, affine = canonical(voxels, header.geometry.affine)
         if self.spacing is not None:
-            voxels, affine = resample(voxels, affine, np.array(self.spacing))
+            spacing = np.array(self.spacing)
+            why = f" at the spacing of {' x '.join(f'{length:g}' for length in spacing)} mm (VOLUMES.SPACING_MM)"
+            check_voxels(file, resampled_shape(voxels.shape, affine, spacing), self.max_voxels, why)
+            voxels, affine = resample(voxels, affine, spacing)
         if voxels.dtype.name not in _SMALL:
             voxels = voxels.astype(np.float32)
         self.folder.mkdir(parents=True, exist_ok=True)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import http.server
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -18,15 +20,20 @@ from paddlevit_dist.models import create_model
 
 
 class Server:
-    """Serves ``content`` at every address except /missing; ``cut`` announces more than it sends."""
+    """Serves ``content`` at every address except /missing; ``cut`` announces more than it sends.
+
+    ``answer`` replaces the whole answer: it is called with the request's handler.
+    """
 
     def __init__(self, content):
-        self.content, self.requests, self.cut = content, [], False
+        self.content, self.requests, self.cut, self.answer = content, [], False, None
         outer = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_GET(self):  # noqa: N802
                 outer.requests.append(self.path)
+                if outer.answer is not None:
+                    return outer.answer(self)
                 if self.path.startswith("/missing"):
                     return self.send_error(404)
                 self.send_response(200)
@@ -38,7 +45,7 @@ class Server:
                 pass
 
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.thread = threading.Thread(target=self.server.serve_forever, daemon=True)
+        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True)
         self.thread.start()
 
     def address(self, path):
@@ -155,3 +162,139 @@ def test_a_model_loads_from_an_address(server, tmp_path):
     report = load_weights(model, server.address("vit.safetensors"), strict=True)
     np.testing.assert_array_equal(model.head.weight.numpy(), source.head.weight.numpy())
     assert any("SHA-256" in notice for notice in report.notices) and "SHA-256" in report.summary()
+
+
+def head(handler, *lines):
+    """Send the head of an answer, with these lines."""
+    handler.wfile.write("\r\n".join(["HTTP/1.1 200 OK", *lines, "", ""]).encode("latin1"))
+
+
+def test_without_a_length_it_has_to_end_as_the_protocol_says_or_to_have_a_checksum(server, weights, tmp_path):
+    content = weights.read_bytes()
+
+    def without_length(handler):
+        head(handler)
+        handler.wfile.write(content)
+
+    def in_chunks(handler, end=b"0\r\n\r\n"):
+        head(handler, "Transfer-Encoding: chunked")
+        for start in range(0, len(content), 50):
+            part = content[start : start + 50]
+            handler.wfile.write(f"{len(part):x}\r\n".encode() + part + b"\r\n")
+        handler.wfile.write(end)
+
+    server.answer = without_length
+    with pytest.raises(UserError, match="does not say how long it is.*add #sha256="):
+        read_weights(server.address("w.safetensors"))
+    read_weights(f"{server.address('w.safetensors')}#sha256={digest(weights)}")
+    server.answer = in_chunks
+    read_weights(server.address("chunks.safetensors"))
+    server.answer = lambda handler: in_chunks(handler, end=b"")
+    with pytest.raises(UserError, match="the connection broke after"):
+        read_weights(server.address("cut.safetensors"))
+    server.answer = lambda handler: in_chunks(handler, end=b"32\r\nhalf a chunk")
+    with pytest.raises(UserError, match="the connection broke after"):
+        read_weights(server.address("cut.safetensors"))
+    assert not [*(tmp_path / "cache").rglob("cut*")]
+
+
+def test_a_copy_without_a_checksum_that_was_spoilt_on_the_disk_is_fetched_again(server, tmp_path):
+    address = server.address("w.safetensors")
+    read_weights(address)
+    (copy,) = (tmp_path / "cache").rglob("*.safetensors")
+    copy.write_bytes(copy.read_bytes()[:-9])
+    np.testing.assert_array_equal(read_weights(address).state["a"], np.arange(6.0))
+    assert len(server.requests) == 2
+
+
+@pytest.mark.parametrize("slow", ["head", "body", "chunk"])
+def test_what_drips_ends(slow, server, monkeypatch):
+    monkeypatch.setattr(download, "PACE_SECONDS", 0.4)
+    released = threading.Event()
+
+    def drip(handler):
+        if slow == "body":
+            head(handler, "Content-Length: 1000000")
+        elif slow == "chunk":
+            head(handler, "Transfer-Encoding: chunked")
+        else:
+            handler.wfile.write(b"HTTP/1.1 200 OK\r\nX: ")
+        while not released.wait(0.05):
+            try:
+                handler.wfile.write(b"0")
+            except OSError:
+                return
+
+    server.answer = drip
+    started = time.monotonic()
+    with pytest.raises(UserError, match="fewer than 1000 bytes per second arrived for 0.4 s"):
+        read_weights(server.address("w.safetensors"))
+    assert time.monotonic() - started < 20
+    released.set()
+
+
+def test_what_does_not_fit_is_refused_before_it_is_fetched(server, monkeypatch, tmp_path):
+    server.answer = lambda handler: head(handler, "Content-Length: 900000000000000000")
+    with pytest.raises(UserError, match="900,000,000,000,000,000 more bytes do not fit in"):
+        read_weights(server.address("w.safetensors"))
+    server.answer = None
+    monkeypatch.setattr(download, "KEEP_FREE_BYTES", 1 << 62)
+    with pytest.raises(UserError, match="do not fit in"):
+        read_weights(server.address("w.safetensors"))
+    assert not [*(tmp_path / "cache").rglob("w.*")]
+
+
+@pytest.mark.parametrize("end", ["..", ".", "", "lock", "sha256", "%2e%2e", "a%2f..", "x" * 300, ".hidden", "a\\..\\b"])
+def test_the_end_of_an_address_never_leads_out_of_its_folder(end, server, tmp_path):
+    copy = download.local_copy(server.address(f"zoo/{end}")).path
+    assert copy.read_bytes() == server.content
+    assert copy.parent.parent == tmp_path / "cache" / "weights" and copy.name not in ("..", "lock", "sha256")
+
+
+def test_a_lock_that_is_a_link_is_not_followed(server, tmp_path):
+    address = server.address("w.safetensors")
+    folder = download.local_copy(address).path.parent
+    treasure = tmp_path / "treasure"
+    treasure.write_text("precious")
+    (folder / "lock").unlink()
+    (folder / "lock").symlink_to(treasure)
+    with pytest.raises(UserError, match="cannot store"):
+        read_weights(address)
+    assert treasure.read_text() == "precious"
+
+
+def test_other_schemes_and_redirections_to_them_are_refused(server, weights):
+    for address in ("ftp://127.0.0.1/w.pth", "data://text", "s3://bucket/w.pth"):
+        with pytest.raises(UserError, match="is not read, only http://, https:// and file:// are"):
+            read_weights(address)
+    for target in (f"file://{weights}", "ftp://127.0.0.1/w.pth"):
+        location = f"Location: {target}"
+        server.answer = lambda handler, line=location: handler.wfile.write(
+            f"HTTP/1.1 302 Found\r\n{line}\r\n\r\n".encode()
+        )
+        with pytest.raises(UserError, match="cannot be fetched"):
+            read_weights(server.address("w.safetensors"))
+
+
+def test_credentials_reach_their_server_and_no_message(server, tmp_path):
+    sent = []
+
+    def answer(handler):
+        sent.append(handler.headers.get("Authorization"))
+        if handler.path.startswith("/moved"):
+            host = f"localhost:{server.server.server_port}"
+            handler.wfile.write(f"HTTP/1.1 302 Found\r\nLocation: http://{host}/here\r\n\r\n".encode())
+        else:
+            handler.send_error(403, "for\x1b[2Jbidden")
+
+    server.answer = answer
+    address = server.address("moved?token=word").replace("//", "//me:pass%20word@")
+    with pytest.raises(
+        UserError, match=r"http://\*\*\*@127.*moved\?token=\*\*\* cannot .* 403 for\\x1b\[2Jbidden"
+    ) as caught:
+        read_weights(address)
+    assert sent == ["Basic " + base64.b64encode(b"me:pass word").decode(), None]
+    assert "word" not in str(caught.value)
+    with pytest.raises(UserError) as caught:
+        read_weights("http://me:word@127.0.0.1:nonsense/w.pth")
+    assert "word" not in str(caught.value)

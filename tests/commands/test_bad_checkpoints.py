@@ -113,7 +113,10 @@ def test_resume_auto_in_an_empty_folder_starts_afresh_and_says_so(output):
 
 @pytest.mark.parametrize(
     "batch, said",
-    [("64", "update 2 in epoch 1 is not finite"), ("1437", "'loss' is nan in the evaluation of epoch 1")],
+    [
+        ("64", "nor were the 4 before it"),
+        ("1437", "'loss' is nan in the evaluation of epoch 1"),
+    ],
     ids=["loss", "metric"],
 )
 def test_a_diverging_training_leaves_nothing_saved_that_is_not_finite(batch, said, output):

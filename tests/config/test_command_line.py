@@ -27,6 +27,7 @@ EXAMPLES = {  # a word for each kind of argument
     "PIXELS": "32",
     "SECONDS": "90",
     "N": "2",
+    "FILE": "update.json",
 }
 
 
@@ -77,7 +78,7 @@ def test_paddlevits_flags_are_all_there():
     )
     ours = (
         "num_classes ngpus epochs stop_after_epoch stop_after_seconds seed num_workers show_config recompute "
-        "allow_changes version"
+        "allow_changes version selftest replay"
     )
     assert set(FLAGS) == {*theirs.split(), "eval", "amp", *ours.split(), "h"}
 

@@ -15,6 +15,7 @@ from paddlevit_dist.errors import UserError
 from paddlevit_dist.registry import resolve
 
 RUN = "-batch_size=16 -epochs=1 TRAIN.WARMUP_STEPS 2 TRAIN.BATCH_NORM sync REPORT_FREQ 20".split()
+RUN += ["TRAIN.MAX_SKIPPED_UPDATES", "1"]
 EMA = ["TRAIN.MODEL_EMA", "True", "TRAIN.MODEL_EMA_DECAY", "0.9"]
 UPDATES = 10
 
@@ -67,6 +68,7 @@ def left_and_saved(
     except UserError as error:
         message = str(error)
     parts = training.checkpointer
+    parts.finish()
     left = {name: tensor.numpy() for name, tensor in parts.model.state_dict().items()}
     left.update({f"ema {name}": tensor.numpy() for name, tensor in parts.ema.state_dict().items()})
     left.update(parts.optimizer.state_dict())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 import os
 import re
 import zlib
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Callable, List, NamedTuple, Optional, Tuple
 
 from ...errors import UserError
+from ...text_files import read_json
 from .cifar import Cifar10, Cifar100, find_source
 from .class_folders import VAL_FOLDERS
 from .formats import hint_of, is_hidden, readable_suffixes, suffix_of
@@ -186,7 +186,7 @@ def _scenes(root: str, shown: str) -> Optional[Guess]:
     if not (os.path.isfile(os.path.join(root, "classes.txt")) and os.path.isdir(os.path.join(root, "scenes"))):
         return None
     try:
-        kind = json.loads(Path(root, "prepared.json").read_text(encoding="utf-8"))["kind"]
+        kind = read_json(Path(root, "prepared.json"))["kind"]
     except (OSError, ValueError, KeyError, TypeError):  # the dataset reports the damage
         kind = None
     return Guess(

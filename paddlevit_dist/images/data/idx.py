@@ -22,6 +22,7 @@ from .reading import check_labels, check_split, existing_folder
 _UNSIGNED_BYTE = 0x08
 _CHUNK_BYTES = 1 << 20
 _LONGEST_HEADER = 16  # of a 3-dimensional file
+_LARGEST_GAIN, _ALWAYS_ALLOWED = 100, 1 << 26  # unpacked to packed bytes; but 64 MB always. Published: 5
 
 
 class IdxFile:
@@ -48,7 +49,7 @@ class IdxFile:
         if source.suffix == ".gz":
             plain = _decompressed_name(source, cache_folder)
             if not _is_intact(plain, rank):
-                _decompress(source, plain)
+                _decompress(source, plain, rank)
         self.plain = str(plain)
         self.shape = _checked_shape(plain, rank, self.source)
 
@@ -78,18 +79,28 @@ def _checked_shape(plain: Path, rank: int, source: str) -> Tuple[int, ...]:
         raise UserError(f"{source} cannot be read: {error.strerror}") from error
     if len(header) < _header_bytes(rank):
         raise _truncated(source, f"at least {_header_bytes(rank)}", len(header))
+    _check_kind(header, rank, source)
+    shape = struct.unpack(f">{rank}I", header[4:])
+    expected = _announced_bytes(header, rank)
+    if found < expected:
+        raise _truncated(source, expected, found)
+    if found > expected:
+        raise _too_long(source, expected, found)
+    return shape
+
+
+def _check_kind(header: bytes, rank: int, source: str) -> None:
     if header[:4] != bytes([0, 0, _UNSIGNED_BYTE, rank]):
         raise UserError(
             f"{source} is not an IDX file of bytes in {rank} dimensions: it begins with {header[:4].hex()}, "
             f"expected 0000{_UNSIGNED_BYTE:02x}{rank:02x}"
         )
-    shape = struct.unpack(f">{rank}I", header[4:])
-    expected = _header_bytes(rank) + math.prod(shape)
-    if found < expected:
-        raise _truncated(source, expected, found)
-    if found > expected:
-        raise UserError(f"{source} is too long: its header announces {expected} bytes, found {found}; get it again")
-    return shape
+
+
+def _announced_bytes(header: bytes, rank: int) -> int:
+    """Length of the file of ``rank`` dimensions that begins with this header."""
+    length = _header_bytes(rank)
+    return length + math.prod(struct.unpack(f">{rank}I", header[4:length]))
 
 
 def _is_intact(plain: Path, rank: int) -> bool:
@@ -113,18 +124,35 @@ def _status(source: Path) -> os.stat_result:
         raise UserError(f"{source} cannot be read: {error.strerror}") from error
 
 
-def _decompress(source: Path, target: Path) -> None:
+def _decompress(source: Path, target: Path, rank: int) -> None:
     with _open_compressed(source) as compressed, atomic_file(target) as out:
         beginning = b""
         try:
             # read1 returns what precedes the damage, so that the error can quote the bytes found.
             for chunk in iter(lambda: compressed.read1(_CHUNK_BYTES), b""):
-                beginning = beginning if len(beginning) >= _LONGEST_HEADER else (beginning + chunk)[:_LONGEST_HEADER]
+                if len(beginning) < _LONGEST_HEADER:
+                    beginning = (beginning + chunk)[:_LONGEST_HEADER]
+                    _check_announced(source, beginning, rank)
                 out.write(chunk)
+                if len(beginning) >= _header_bytes(rank) and out.tell() > _announced_bytes(beginning, rank):
+                    raise _too_long(str(source), _announced_bytes(beginning, rank), f"at least {out.tell()}")
         except EOFError as error:
             raise _truncated(f"{source} (decompressed)", _announced(beginning), out.tell()) from error
         except (gzip.BadGzipFile, zlib.error) as error:
             raise UserError(f"{source} is damaged: {error}; get it again") from error
+
+
+def _check_announced(source: Path, beginning: bytes, rank: int) -> None:
+    """Before anything is written: is it an IDX file, and can it hold what its header announces?"""
+    if len(beginning) < _header_bytes(rank):
+        return
+    _check_kind(beginning, rank, str(source))
+    announced, there = _announced_bytes(beginning, rank), os.path.getsize(source)
+    if announced > max(_ALWAYS_ALLOWED, _LARGEST_GAIN * there):
+        raise UserError(
+            f"{source} announces {announced:,} bytes, but has {there:,}: pictures do not compress so well; get it "
+            "again, or unpack it with gunzip if it is meant"
+        )
 
 
 def _open_compressed(source: Path) -> gzip.GzipFile:
@@ -139,7 +167,11 @@ def _announced(header: bytes) -> str:
     rank = header[3] if len(header) >= 4 else 0
     if not 1 <= rank <= 3 or len(header) < _header_bytes(rank):
         return f"at least {_LONGEST_HEADER}"
-    return str(_header_bytes(rank) + math.prod(struct.unpack(f">{rank}I", header[4 : _header_bytes(rank)])))
+    return str(_announced_bytes(header, rank))
+
+
+def _too_long(source: str, expected: int, found: Any) -> UserError:
+    return UserError(f"{source} is too long: its header announces {expected} bytes, found {found}; get it again")
 
 
 def _truncated(source: str, expected: Any, found: int) -> UserError:

@@ -12,6 +12,7 @@ from PIL import Image
 from ...contracts.dataset import Dataset
 from ...errors import UserError
 from ...loading.path_index import PathIndex
+from ...text_files import read_text
 from .left_out import LeftOut
 from .reading import Reading, decode_image, read_file
 
@@ -122,10 +123,11 @@ def read_class_names(root: str) -> Optional[List[str]]:
     if not os.path.exists(path):
         return None
     try:
-        with open(path, encoding="utf-8-sig") as stream:
-            names = [line.strip() for line in stream.read().rstrip().splitlines()]
+        names = [line.strip() for line in read_text(path, "utf-8-sig").rstrip().splitlines()]
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} cannot be read: it is not UTF-8") from error
     except (OSError, ValueError) as error:
-        raise UserError(f"{path} cannot be read: {getattr(error, 'strerror', None) or 'it is not UTF-8'}") from error
+        raise UserError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
     if not names:
         raise UserError(f"{path} is empty; expected one class name per line, or delete it")
     seen = {}

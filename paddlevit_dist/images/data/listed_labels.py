@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import os
 import tarfile
-import zlib
 from pathlib import Path
 from typing import Dict, List, Optional
 
 from ...errors import UserError
+from ...text_files import read_bytes
 from .mat_file import read_structures
+from .unpacked import DAMAGE, TooLarge, open_unpacked
 
 _KIT = "ILSVRC2012_devkit_t12"
 _TRUTH, _META = "ILSVRC2012_validation_ground_truth.txt", "meta.mat"
 _CLASSES = 1000
-_LARGEST_BYTES = 1 << 26  # of a file in the kit; the published ones are smaller than 1 MB
+_LARGEST_BYTES = 1 << 26  # of the kit; the published one unpacks to 3 MB
+_MOST_DIGITS = 9  # of a label
 
 
 def label_files(root: str, split: str) -> List[str]:
@@ -47,7 +50,7 @@ def _from_list(path: Path) -> Dict[bytes, int]:
         fields = line.strip().rsplit(None, 1)
         if not fields:
             continue
-        if len(fields) != 2 or not fields[1].isdigit():
+        if len(fields) != 2 or not fields[1].isdigit() or len(fields[1]) > _MOST_DIGITS:
             raise UserError(f"{path} line {number}: expected 'path label' with an integer label")
         name = fields[0].rpartition(b"/")[2]
         if labels.setdefault(name, int(fields[1])) != int(fields[1]):
@@ -71,7 +74,7 @@ def kit_labels(root: str) -> Optional[Dict[bytes, int]]:
         used = sorted(wnids[number] for number in range(1, _CLASSES + 1))
         position = {wnid: label for label, wnid in enumerate(used)}
         labels = [position[wnids[number]] for number in numbers]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ArithmeticError, ValueError, LookupError, TypeError) as error:
         raise UserError(f"the development kit {_KIT} in {root} is not as published: {error}; get it again") from error
     return {f"ILSVRC2012_val_{number:08d}.JPEG".encode(): label for number, label in enumerate(labels, 1)}
 
@@ -81,10 +84,12 @@ def _read_kit(root: str) -> Optional[Dict[str, bytes]]:
     archive = Path(root, f"{_KIT}.tar.gz")
     try:
         if folder.is_dir():
-            return {name: (folder / name).read_bytes() for name in (_TRUTH, _META)}
+            return {name: read_bytes(folder / name, _LARGEST_BYTES) for name in (_TRUTH, _META)}
         if not archive.is_file():
             return None
-        with tarfile.open(archive, "r:gz") as tar:
-            return {name: tar.extractfile(f"{_KIT}/data/{name}").read(_LARGEST_BYTES) for name in (_TRUTH, _META)}
-    except (OSError, EOFError, KeyError, AttributeError, tarfile.TarError, zlib.error) as error:
+        with open_unpacked(archive, _LARGEST_BYTES) as content:
+            unpacked = io.BytesIO(content.read())
+        with tarfile.open(fileobj=unpacked, mode="r:") as tar:
+            return {name: tar.extractfile(f"{_KIT}/data/{name}").read() for name in (_TRUTH, _META)}
+    except (OSError, TooLarge, *DAMAGE, KeyError, AttributeError, ValueError) as error:
         raise UserError(f"the development kit {_KIT} in {root} cannot be read: {error}; get it again") from error

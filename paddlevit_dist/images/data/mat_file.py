@@ -15,7 +15,7 @@ import numpy as np
 
 _HEADER_BYTES = 128
 _MATRIX, _COMPRESSED = 14, 15
-_LARGEST_BYTES = 1 << 26
+_LARGEST_BYTES = 1 << 24  # unpacked, of which eight bytes may be an element of two hundred here
 _NUMBERS = {1: "i1", 2: "u1", 3: "<i2", 4: "<u2", 5: "<i4", 6: "<u4", 7: "<f4", 9: "<f8", 12: "<i8", 13: "<u8"}
 _TEXTS = {1: "latin1", 2: "latin1", 4: "utf-16-le", 16: "utf-8", 17: "utf-16-le", 18: "utf-32-le"}
 _STRUCT_CLASS, _CHAR_CLASS = 2, 4
@@ -38,7 +38,7 @@ def read_structures(content: bytes, name: str) -> List[Dict[str, Any]]:
                 found, value = _matrix(data)
                 if found == name and isinstance(value, list):
                     return value
-    except (struct.error, LookupError, TypeError, RecursionError, zlib.error) as error:
+    except (struct.error, ArithmeticError, LookupError, TypeError, RecursionError, zlib.error) as error:
         raise ValueError(f"it is damaged ({error})") from error
     raise ValueError(f"it has no structure array '{name}'")
 

@@ -25,11 +25,11 @@ class Reading(NamedTuple):
     Attributes:
         exif_rotate: rotate the image by its EXIF orientation. Off by default, as in the reference pipelines:
             ImageNet contains images with a wrong orientation tag.
-        max_pixels: larger images are rejected before decoding; the default is Pillow's own limit.
+        max_pixels: larger images are rejected before decoding; the default is the one above which Pillow warns.
     """
 
     exif_rotate: bool = False
-    max_pixels: int = 178_956_970
+    max_pixels: int = 89_478_485
 
 
 class UnreadablePicture(UserError):

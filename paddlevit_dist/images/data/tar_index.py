@@ -17,6 +17,7 @@ import numpy as np
 from ...errors import UserError
 from ...files import atomic_file, map_array
 from ...loading.path_index import Batch, ensure_path_index, make_batch
+from ...text_files import read_json
 from .formats import readable_suffixes
 from .image_dataset import FILE as CLASSES_FILE
 from .image_dataset import name_folders, read_class_names
@@ -207,6 +208,9 @@ class Preparation(NamedTuple):
         return None
 
 
+_PATTERN = Preparation("", 0, 0, 0, 0, {})  # has the types
+
+
 def read_preparation(root: str, unfinished: bool = False) -> Optional[Preparation]:
     """The record in ``root``, None if there is none.
 
@@ -217,11 +221,12 @@ def read_preparation(root: str, unfinished: bool = False) -> Optional[Preparatio
     if not os.path.exists(path):
         return None
     try:
-        with open(path, encoding="utf-8") as stream:
-            stored = json.load(stream)
+        stored = read_json(path)
         if stored.pop("version") != _VERSION:
             raise ValueError("it is of another version")
         found = Preparation(**stored)
+        if not all(type(value) is type(getattr(_PATTERN, name)) for name, value in found._asdict().items()):
+            raise ValueError("a value in it is of another type")
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise UserError(f"{path} cannot be read ({error}); prepare the pictures again in an empty folder") from error
     if not found.complete and not unfinished:

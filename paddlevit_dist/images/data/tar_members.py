@@ -15,6 +15,7 @@ from ...errors import UserError
 BLOCK_BYTES = 512
 _REGULAR = b"0\0" + b"7"  # type flags of plain files; "7" is a contiguous one
 _LARGEST_NAME_BYTES = 1 << 20
+_MOST_DIGITS = 20  # of a length
 _COMPRESSIONS = {
     b"\x1f\x8b": ("gzip", "gunzip"),
     b"BZh": ("bzip2", "bunzip2"),
@@ -135,7 +136,7 @@ class TarFile:
             extended["path"] = content.rstrip(b"\0")
             return
         for keyword, value in _pax_records(content):
-            if keyword == b"path" or (keyword == b"size" and value.isdigit()):
+            if keyword == b"path" or (keyword == b"size" and value.isdigit() and len(value) <= _MOST_DIGITS):
                 extended[keyword.decode()] = value
             elif keyword.startswith(b"GNU.sparse"):
                 extended["sparse"] = value
@@ -166,7 +167,7 @@ def _pax_records(content: bytes) -> Iterator[Tuple[bytes, bytes]]:
     """``length keyword=value`` lines; the length counts the whole line."""
     while content:
         length, _, _ = content.partition(b" ")
-        if not length.isdigit() or not len(length) < int(length) <= len(content):
+        if not length.isdigit() or len(length) > _MOST_DIGITS or not len(length) < int(length) <= len(content):
             return
         keyword, _, value = content[len(length) + 1 : int(length) - 1].partition(b"=")
         yield keyword, value

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from typing import Dict, List, NamedTuple, Optional, Tuple
@@ -12,6 +11,7 @@ from tqdm import tqdm
 
 from ...errors import UserError
 from ...loading.path_index import Batch, make_batch
+from ...text_files import parse_json
 from .formats import HEAD_BYTES, is_hidden, readable_suffixes, suffix_of
 from .left_out import LeftOut
 from .tar_members import Member, TarFile
@@ -189,7 +189,7 @@ def _read_label(tar: TarFile, member: Member, page: _Page) -> None:
         return
     content = tar.read(member.offset, min(member.size, _LARGEST_LABEL_BYTES))
     try:
-        value = json.loads(content) if ending == b"json" else int(content)
+        value = parse_json(content) if ending == b"json" else int(content)
         if isinstance(value, dict):
             if "label" not in value and "cls" not in value:
                 return  # metadata without a class

@@ -48,6 +48,8 @@ class FastReader:
             plain = header.format == "JPEG" and header.mode in ("RGB", "L") and encoded[-2:] == _END_OF_JPEG
             if plain and not (reading.exif_rotate and orientation(header) != 1):
                 pixels = _decode(encoded, self.channels)
+                if pixels is not None and pixels.shape[1::-1] != header.size:  # the limit was checked for another one
+                    pixels = None
         if pixels is None:
             return decode_image(encoded, path, self.dataset.image_mode, reading), label
         return pixels, label
@@ -57,7 +59,10 @@ def _decode(encoded: bytes, channels: int) -> Any:
     cv2 = require_opencv()
     # Without the last flag OpenCV would turn images by their EXIF orientation, which the exact way does not.
     flag = (cv2.IMREAD_GRAYSCALE if channels == 1 else cv2.IMREAD_COLOR_RGB) | cv2.IMREAD_IGNORE_ORIENTATION
-    return cv2.imdecode(np.frombuffer(encoded, dtype=np.uint8), flag)
+    try:
+        return cv2.imdecode(np.frombuffer(encoded, dtype=np.uint8), flag)
+    except cv2.error:  # a size or a profile that it refuses; the exact way then says what is wrong
+        return None
 
 
 @dataclass(frozen=True)

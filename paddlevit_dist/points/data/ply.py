@@ -193,7 +193,7 @@ def _read_binary(content: bytes, position: int, element: Element, order: str) ->
 
 def _walk(content: bytes, position: int, element: Element, order: str) -> Tuple[Dict[str, np.ndarray], int]:
     """Walk through variable-length records one by one."""
-    values: Dict[str, List[float]] = {item.name: [] for item in element.properties if item.count_type is None}
+    values = {item.name: bytearray() for item in element.properties if item.count_type is None}
     types = [
         (item, np.dtype(order + item.dtype), np.dtype(order + (item.count_type or "u1"))) for item in element.properties
     ]
@@ -201,17 +201,17 @@ def _walk(content: bytes, position: int, element: Element, order: str) -> Tuple[
         for _ in range(element.count):
             for item, dtype, count_type in types:
                 if item.count_type is None:
-                    values[item.name].append(np.frombuffer(content, dtype, 1, position)[0])
+                    values[item.name] += content[position : position + dtype.itemsize]
                     position += dtype.itemsize
                     continue
                 length = int(np.frombuffer(content, count_type, 1, position)[0])
                 position += count_type.itemsize + max(length, 0) * dtype.itemsize
-    except ValueError as error:
+            if position > len(content):
+                raise Damaged(f"it ends within the records of '{element.name}'")
+    except (ValueError, OverflowError) as error:
         raise Damaged(f"it ends within the records of '{element.name}'") from error
-    if position > len(content):
-        raise Damaged(f"it ends within the records of '{element.name}'")
     columns = {item.name: item.dtype for item in element.properties if item.count_type is None}
-    return {name: np.array(values[name]).astype(dtype) for name, dtype in columns.items()}, position
+    return {name: np.frombuffer(values[name], order + dtype).astype(dtype) for name, dtype in columns.items()}, position
 
 
 def _read_ascii(content: bytes, position: int, element: Element, order: str) -> Tuple[Dict[str, np.ndarray], int]:
@@ -221,6 +221,8 @@ def _read_ascii(content: bytes, position: int, element: Element, order: str) -> 
     if not element.count:
         return {item.name: np.empty(0, item.dtype) for item in plain}, position
     text = content[position:]
+    if element.count > len(text) // (2 * len(plain)) + 1:  # numpy takes memory for all rows before it reads one
+        raise Damaged(f"its {len(text):,} bytes of text cannot hold {element.count:,} records of '{element.name}'")
     if b"(" in text or b"#" in text:  # NaN or infinity as Windows programs write them
         text = _WINDOWS_INF.sub(b"inf", _WINDOWS_NAN.sub(b"nan", text))
     try:

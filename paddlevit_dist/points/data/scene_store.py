@@ -12,7 +12,6 @@ header and of the header itself.
 
 from __future__ import annotations
 
-import json
 import mmap
 import os
 import struct
@@ -24,6 +23,7 @@ import numpy as np
 
 from ...errors import UserError
 from ...files import atomic_file
+from ...text_files import read_json
 from .scene import IGNORED, Scene
 
 MAGIC = b"pdscene\0"
@@ -152,7 +152,7 @@ def read_header(path: Union[str, Path]) -> SceneHeader:
     try:
         with open(path, "rb") as stream:
             return _parsed(stream.read(HEADER_BYTES), os.fstat(stream.fileno()).st_size, str(path))
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: a null character in its name
         raise _unreadable(path, error) from error
 
 
@@ -259,8 +259,9 @@ def _parsed(content: bytes, file_bytes: int, path: str) -> SceneHeader:
     return header
 
 
-def _unreadable(path: Union[str, Path], error: OSError) -> UserError:
-    return UserError(f"scene {path} cannot be read: {error.strerror or error}; prepare the data again")
+def _unreadable(path: Union[str, Path], error: Exception) -> UserError:
+    reason = getattr(error, "strerror", None) or error
+    return UserError(f"scene {path} cannot be read: {reason}; prepare the data again")
 
 
 def scene_file(root: Union[str, Path], name: str) -> str:
@@ -277,8 +278,7 @@ def store_is_centred(root: Union[str, Path]) -> bool:
     """Whether all scenes in all splits of a store are centred: as recorded by its preparation, else according to their
     headers; unreadable scenes are ignored until their own split is opened."""
     try:
-        with open(os.path.join(root, RECORD_FILE), encoding="utf-8") as stream:
-            noted = json.load(stream)["centred"]
+        noted = read_json(os.path.join(root, RECORD_FILE))["centred"]
     except (OSError, ValueError, LookupError, TypeError):
         noted = None
     if isinstance(noted, bool):

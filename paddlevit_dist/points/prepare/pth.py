@@ -4,6 +4,7 @@ torch and without executing any code in them."""
 from __future__ import annotations
 
 import io
+import struct
 import zipfile
 from typing import Any, Dict, List, Optional, Tuple
 
@@ -99,7 +100,7 @@ def load_arrays(path: str) -> List[np.ndarray]:
         value = _load(path)
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror or error}") from error
-    except zipfile.BadZipFile as error:
+    except (zipfile.BadZipFile, RuntimeError, ValueError, struct.error) as error:  # RuntimeError: encrypted, or newer
         raise UserError(f"{path} is damaged: {error}; copy it again") from error
     except UserError as error:
         reason = str(error).split("; ")[0]

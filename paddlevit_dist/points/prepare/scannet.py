@@ -3,13 +3,13 @@ objects from ``.aggregation.json`` via the over-segmentation in ``_vh_clean_2.0.
 
 from __future__ import annotations
 
-import json
 import os
 from typing import Any, Dict, List, Optional
 
 import numpy as np
 
 from ...errors import UserError
+from ...text_files import read_json
 from ..data.ply import read_vertices
 from ..data.scannet_classes import CLASS_NAMES, NUM_NYU40, STUFF, from_nyu40
 from ..data.scene import CENTRED, IGNORED, Scene
@@ -131,8 +131,7 @@ def _is_stuff(instance: np.ndarray, semantic: np.ndarray) -> np.ndarray:
 
 def _member(path: str, name: str) -> List[Any]:
     try:
-        with open(path, encoding="utf-8") as stream:
-            value = json.load(stream)[name]
+        value = read_json(path)[name]
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror or error}") from error
     except (ValueError, KeyError, TypeError) as error:

@@ -11,6 +11,7 @@ from typing import Any, Dict, List, NamedTuple, Tuple
 from ...errors import UserError
 from ...files import atomic_file
 from ...loading.prepare_workers import check_stop, work
+from ...text_files import read_json
 from ..data.scene_store import (
     CLASSES_FILE,
     RECORD_FILE,
@@ -105,7 +106,7 @@ def _begin(output: Path, record: Dict[str, Any]) -> Tuple[List[str], Dict[str, L
         Path(output, SCENES_FOLDER).mkdir(parents=True, exist_ok=True)
         others = [name for name in os.listdir(output) if name != SCENES_FOLDER]
         if RECORD_FILE in others:
-            before = json.loads((output / RECORD_FILE).read_text(encoding="utf-8"))
+            before = read_json(output / RECORD_FILE)
         elif others:
             raise UserError(f"{output} is not empty and has no {RECORD_FILE}; choose a new folder")
         else:

@@ -1,0 +1,111 @@
+"""Which checkpoint a run continues from."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+from pathlib import Path
+from typing import Callable, List, Optional, Tuple
+
+from ..errors import UserError
+from .content import MODEL, STATE, Damaged, read_position, verify
+from .names import linked_name, numbered
+
+
+def newest_good(folder: Path, say: Callable[[str], None]) -> Optional[Path]:
+    """The undamaged checkpoint that a run in ``folder`` should continue from, or None.
+
+    The one that ``last`` points at comes first: a run that was resumed from an earlier epoch may have left later ones
+    from before. ``say`` gets a line about each damaged one.
+    """
+    last = linked_name(folder, "last")
+    copies = [path for path in (folder / "last", folder / "best") if path.is_dir() and not path.is_symlink()]
+    for path in [*sorted(newest_first(folder), key=lambda path: path.name != last), *copies]:
+        try:
+            verify(path)
+        except Damaged as error:
+            say(f"damaged checkpoint skipped: {error}")
+            continue
+        return path
+    return None
+
+
+def holds_any(folder: Path) -> bool:
+    """Whether there are checkpoints in a folder, good or damaged, or links that say that there were some."""
+    return bool(numbered(folder)) or any(os.path.lexists(folder / name) for name in ("last", "best"))
+
+
+def resolve(source: str, own_folder: Path, say: Callable[[str], None]) -> Optional[Path]:
+    """What ``-resume=source`` means: a checkpoint directory, or a file of weights alone, or None to start from scratch.
+
+    Args:
+        source: "auto" (newest good checkpoint in ``own_folder``, else None), a checkpoint directory, a file in one, a
+            run's output folder, or a ``.pdparams`` file (with or without extension) outside any checkpoint.
+        own_folder: this run's ``checkpoints`` folder.
+        say: called about damaged checkpoints that are skipped for the newest good one beside them.
+    Raises:
+        UserError: nothing usable is there.
+    """
+    if source == "auto":
+        good = newest_good(own_folder, say)
+        if good is None and holds_any(own_folder):
+            raise UserError(
+                f"-resume=auto: all checkpoints in {own_folder} are damaged or gone; restore one, or choose another "
+                "-output to start again"
+            )
+        return good
+    path = _existing(source)
+    if path.is_file():
+        if not (path.parent / STATE).exists():
+            return path
+        path = path.parent
+    for folder in (path / "checkpoints", path):
+        if numbered(folder):
+            good = newest_good(folder, say)
+            if good is None:
+                raise UserError(
+                    f"-resume={source}: all checkpoints in {folder} are damaged; restore one or start again"
+                )
+            return good
+    path = path.resolve()
+    try:
+        verify(path)
+        return path
+    except Damaged as error:
+        good = newest_good(path.parent, say)
+        if good is None:
+            raise UserError(f"-resume={source}: {error}, and there is no good checkpoint beside it") from error
+        say(f"continuing from {good} instead")
+        return good
+
+
+def _existing(source: str) -> Path:
+    """The file or folder that the user means, perhaps without its extension."""
+    path = None
+    with contextlib.suppress(OSError, ValueError, RuntimeError):  # too long, a null byte, ~ of nobody
+        path = Path(source).expanduser()
+        path = path if path.exists() else path.with_name(path.name + Path(MODEL).suffix)
+        path = path if path.exists() else None
+    if path is None:
+        raise UserError(f"-resume={source}: nothing there; give a checkpoint directory, an output folder or 'auto'")
+    return path
+
+
+def newest_first(folder: Path) -> List[Path]:
+    """The checkpoints in a folder by their place in the training; one of an update that does not record it comes first,
+    to be found damaged."""
+
+    def place(entry: Tuple[str, int, Path]) -> Tuple[float, int, int]:
+        kind, number, path = entry
+        if kind == "epoch":
+            return number, 0, 1
+        position = read_position(path)
+        return (position["epoch"], position["consumed"], 0) if position else (math.inf, number, 0)
+
+    return [path for _, _, path in sorted(numbered(folder), key=place, reverse=True)]
+
+
+def is_newest(directory: Path) -> bool:
+    """Whether there is no later checkpoint beside this one."""
+    return newest_first(directory.resolve().parent)[:1] in ([], [directory.resolve()])

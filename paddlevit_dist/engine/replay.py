@@ -1,0 +1,231 @@
+"""-replay: run an update that was not finite once more, and name the first layer that is not finite and its samples."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+
+import paddle
+
+from ..checkpoint.host_copy import host_values
+from ..checkpoint.load import load_weights
+from ..contracts.adapter import adopt
+from ..contracts.dataset import Samples
+from ..contracts.task import Step, Task
+from ..errors import UserError
+from ..loading.loader import Loader
+from ..loading.sampler import SampleKey
+from ..observe.progress import write_line
+from ..parallel import all_gather, all_reduce_sum, convert_batch_norm, is_main, rank, world_size
+from .evidence import Skipped
+from .finite import gradient_norm
+from .layer_watch import Finding, LayerWatch, first_operation
+from .optimizer import freeze
+from .precision import Precision
+from .steps import COUNTS, CountingCollate, loss_of, step_seed
+from .weights_check import not_finite
+
+_MOST_SHOWN = 20
+
+
+class Found(NamedTuple):
+    """What one micro-batch of one rank, both counted from 0, shows.
+
+    Attributes:
+        keys: of its samples whose values are not finite.
+        only: whether these are known, and not just all of the micro-batch.
+    """
+
+    micro: int
+    rank: int
+    finding: Finding
+    operation: Optional[str]
+    keys: List[SampleKey]
+    only: bool
+
+
+class _Listed(paddle.io.BatchSampler):
+    def __init__(self, batches: Sequence[List[SampleKey]]) -> None:
+        self._batches = batches
+
+    def __iter__(self) -> Any:
+        return iter(self._batches)
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+
+class Replay:
+    """One update, forward and backward, without its step. Every rank makes one, with the same arguments.
+
+    With as many processes as the run had, each computes what the rank of its number did. Otherwise each takes every
+    n-th rank's part, one after the other, and a synchronised batch normalisation sees only the rows of one.
+
+    Args:
+        samples: the training samples.
+        skipped: the update.
+        weights: the model's, from before it.
+    """
+
+    def __init__(self, config: Any, task: Task, samples: Any, skipped: Skipped, weights: str) -> None:
+        self.task = adopt(task, Task)
+        self.samples = adopt(samples, Samples)
+        self.skipped = skipped
+        self.seed = skipped.seed
+        paddle.seed(self.seed)
+        self.model = task.build_model()
+        freeze(self.model, config.TRAIN.FREEZE)
+        load_weights(self.model, weights, minimum_loaded=1.0)
+        # Whether layers may communicate in a pass.
+        is_synchronised = (config.TRAIN.BATCH_NORM or task.batch_norm) == "sync"
+        self.exchanges = is_synchronised and world_size() == len(skipped.keys) > 1
+        if self.exchanges:
+            self.model = convert_batch_norm(self.model)
+        self.model.train()
+        self.precision = Precision(config.AMP, config.AMP_DTYPE, config.AMP_LEVEL)
+
+    def run(self) -> List[str]:
+        """Lines about what is found. Every rank must call this."""
+        broken = not_finite(host_values(self.model.state_dict()))
+        if broken is not None:
+            return [f"weight '{broken}' is not finite before the update"]
+        parts = range(rank(), len(self.skipped.keys), world_size())
+        keys = [micro_keys for number in parts for micro_keys in self.skipped.keys[number]]
+        batches = self._batches(keys)
+        counts = self._counts(batches)
+        places = [(number, micro) for number in parts for micro in range(self.skipped.accumulation_steps)]
+        found, lost = [], []
+        for (number, micro), batch, micro_keys in zip(places, batches, keys):
+            this = self._look(batch, micro_keys, number, micro, counts)
+            found += [this] if this is not None else []
+        if not found:
+            lost = self._overflowing()
+        gathered = [item for items in all_gather(found) for item in items]
+        overflows = [line for lines in all_gather(lost) for line in lines]
+        if not gathered:
+            return overflows[:1] or [
+                f"everything in update {self.skipped.update} is finite here: it was computed with other weights, on "
+                "another device or in another precision, or an operation is not repeatable"
+            ]
+        first = min(gathered, key=lambda item: (item.micro, item.finding.order, item.rank))
+        others = [item for item in gathered if item is not first]
+        return [*self._told(first), *(f"also in {_place(item)}: {item.finding.what}" for item in others)]
+
+    def _batches(self, keys: Sequence[List[SampleKey]]) -> List[Dict[str, Any]]:
+        collate = CountingCollate(self.task)
+        return list(Loader(self.samples, _Listed(keys), collate, num_workers=0, seed=self.seed))
+
+    def _counts(self, batches: List[Dict[str, Any]]) -> Dict[str, Any]:
+        """Normalisers of the whole update, as the run had them."""
+        task = self.task
+        if task.counts_per_sample is not None:
+            return {name: n * self.skipped.samples_per_update for name, n in task.counts_per_sample.items()}
+        total = paddle.zeros([len(task.count_names)], dtype="float64")
+        for batch in batches:
+            total = total + batch.pop(COUNTS)
+        total = paddle.clip(all_reduce_sum(total), min=1.0).astype("float32")
+        return {name: total[position] for position, name in enumerate(task.count_names)}
+
+    def _look(
+        self, batch: Dict[str, Any], keys: List[SampleKey], number: int, micro: int, counts: Dict[str, Any]
+    ) -> Optional[Found]:
+        finding = self._pass(batch, len(keys), number, micro, counts)
+        if finding is None:
+            return None
+        self._clear_gradients()
+        operation = None
+        if not self.exchanges:  # it raises in the middle of a pass, and the other ranks would wait
+            operation = first_operation(lambda: self._pass(batch, len(keys), number, micro, counts))
+        rows, only = finding.rows, True
+        if rows is None and len(keys) > 1 and not self.exchanges:
+            rows = [row for row, key in enumerate(keys) if self._is_bad_alone(key, number, micro, counts)]
+        if not rows:
+            rows, only = list(range(len(keys))), len(keys) == 1
+        self._clear_gradients()
+        return Found(micro, number, finding, operation, [keys[row] for row in rows], only)
+
+    def _is_bad_alone(self, key: SampleKey, number: int, micro: int, counts: Dict[str, Any]) -> bool:
+        (batch,) = self._batches([[key]])
+        batch.pop(COUNTS, None)
+        self._clear_gradients()
+        return self._pass(batch, 1, number, micro, counts) is not None
+
+    def _clear_gradients(self) -> None:
+        for parameter in self.model.parameters():
+            parameter.clear_gradient(False)
+
+    def _pass(
+        self, batch: Dict[str, Any], samples: int, number: int, micro: int, counts: Dict[str, Any]
+    ) -> Optional[Finding]:
+        """Forward and backward of a micro-batch; the first tensor that is not finite."""
+        skipped = self.skipped
+        step = Step(skipped.epoch, skipped.update - 1, skipped.total_updates, micro)
+        paddle.seed(step_seed(self.seed, step.update, number, micro))
+        watch = LayerWatch(self.model, samples)
+        try:
+            for name, value in batch.items():
+                if isinstance(value, paddle.Tensor):
+                    watch.look(value, f"the input '{name}'")
+            with self.precision.autocast():
+                terms = self.task.train_step(self.model, dict(batch), step)
+                loss = loss_of(terms, counts, skipped.accumulation_steps, len(skipped.keys))
+            for name, term in terms.items():
+                if term.weight:
+                    watch.look(term.sum, f"the term '{name}' of the loss")
+            watch.look(loss, "the loss")
+            if watch.found is None:
+                scaled = loss * skipped.scale if self.precision.scaler and skipped.scale else loss
+                scaled.backward()
+                watch.look_at_gradients(self.model)
+            return watch.found
+        finally:
+            watch.close()
+
+    def _overflowing(self) -> List[str]:
+        """Whether the gradients are finite, and their norm is not."""
+        norm = gradient_norm([p for p in self.model.parameters() if not p.stop_gradient], None)
+        if bool(paddle.isfinite(norm).all()):
+            return []
+        return ["every gradient is finite, but the squares for their norm are too large for float32"]
+
+    def _told(self, first: Found) -> List[str]:
+        finding = first.finding
+        several = len(self.skipped.keys) > 1 or self.skipped.accumulation_steps > 1
+        place = f"{_place(first)}: " if several else ""
+        lines = [f"{place}{finding.what} is not finite: {finding.bad:,} of {finding.size:,} values"]
+        if first.operation:
+            lines.append(f"  first operation of Paddle whose result is not finite: {first.operation}")
+        lines.append("  samples:" if first.only else "  samples of this micro-batch (which of them is not known):")
+        shown = first.keys[:_MOST_SHOWN]
+        lines += [f"    {key.index} {self.samples.describe(key.index)}" for key in shown]
+        if len(first.keys) > len(shown):
+            lines.append(f"    and {len(first.keys) - len(shown):,} more")
+        return lines
+
+
+def _place(found: Found) -> str:
+    return f"rank {found.rank}, micro-batch {found.micro}"
+
+
+def replay(config: Any, task: Task, samples: Any, skipped: Skipped, weights: str) -> None:
+    """What each process of -replay runs."""
+    lines = Replay(config, task, samples, skipped, weights).run()
+    if is_main():
+        for line in lines:
+            write_line(line)
+
+
+def weights_for(file: Path, kept: Path, given: Optional[str]) -> str:
+    """Which weights the update is run with: those that the user names, else those that were kept.
+
+    Raises:
+        UserError: there are none.
+    """
+    if given is not None:
+        return given
+    if kept.exists():
+        return str(kept)
+    raise UserError(
+        f"-replay={file}: the weights of that moment were not kept ({kept.name}; only those of the first update that "
+        "is skipped and of the last ones are): name a checkpoint from shortly before, -pretrained=PATH"
+    )

@@ -1,0 +1,183 @@
+"""Updates that are not finite: skipped, counted, written down, and replayed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Dict, Set
+
+import numpy as np
+import paddle
+import pytest
+from support import small_runs
+from support.processes import run_main
+from support.runs import DIGITS, events, refused, well
+
+from paddlevit_dist.checkpoint import store as checkpoints
+from paddlevit_dist.contracts.task import Step
+from paddlevit_dist.engine.evidence import read_skipped
+from paddlevit_dist.engine.finite import SCALER_SKIPS, SkippedUpdates
+from paddlevit_dist.engine.replay import Replay
+from paddlevit_dist.errors import UserError
+from paddlevit_dist.registry import resolve
+
+RUN = ["-batch_size=32", "TRAIN.WARMUP_STEPS", "2", "-epochs=1", "SAVE_EVERY_UPDATES", "1", "KEEP_UPDATES", "20"]
+
+
+def poisoned(updates: Set[int]) -> Any:
+    """The task of classification, with an infinite loss in these updates, counted from 1."""
+
+    class Poisoned(resolve("task", "classification")):
+        def train_step(self, model: Any, batch: Any, step: Any) -> Any:
+            terms = super().train_step(model, batch, step)
+            if step.update + 1 in updates:
+                terms["loss"] = terms["loss"]._replace(sum=terms["loss"].sum + float("inf"))
+            return terms
+
+    return Poisoned
+
+
+def train(output: Path, updates: Set[int], *arguments: str, on_host: bool = True) -> Any:
+    trainer = small_runs.build(str(output), *RUN, *arguments, task_class=poisoned(updates))
+    training = trainer.training()
+    training.updater.on_host = on_host
+    training.run()
+    return training
+
+
+def state_after(output: Path, update: int) -> Dict[str, np.ndarray]:
+    """Weights and moments, as they were saved."""
+    directory = output / "checkpoints" / checkpoints.update_name(update)
+    weights = paddle.load(str(directory / "model.pdparams"))
+    return {**checkpoints.read(directory).optimizer, **{name: value.numpy() for name, value in weights.items()}}
+
+
+def are_equal(left: Dict[str, np.ndarray], right: Dict[str, np.ndarray]) -> bool:
+    assert left.keys() == right.keys()
+    return all(np.array_equal(value, right[name]) for name, value in left.items())
+
+
+@pytest.mark.parametrize("on_host", [True, False], ids=["the host knows", "only the device knows"])
+def test_a_skipped_update_changes_nothing_is_counted_and_enters_no_mean(tmp_path, on_host):
+    train(tmp_path, {1, 4}, on_host=on_host)
+    states = {update: state_after(tmp_path, update) for update in range(1, 6)}
+    assert are_equal(states[4], states[3]) and not are_equal(states[5], states[4])
+    told = [event for event in events(tmp_path) if event["kind"] == "training"]
+    assert [event["skipped_updates"] for event in told] == [1, 1, 1, 2, 2, 2, 2, 2, 2, 2]
+    assert ["loss" in event for event in told] == [update not in (1, 4) for update in range(1, 11)]
+    epoch = next(event for event in events(tmp_path) if event["kind"] == "epoch")
+    assert epoch["loss"] == pytest.approx(np.mean([event["loss"] for event in told if "loss" in event]))
+    assert "2 skipped so far" in (tmp_path / "log.txt").read_text()
+
+
+def test_several_in_a_row_end_the_run_also_across_a_resume_and_others_do_not(tmp_path):
+    arguments = ["TRAIN.MAX_SKIPPED_UPDATES", "3"]
+    with pytest.raises(UserError, match="update 8 in epoch 1 is not finite, nor were the 2 before it"):
+        train(tmp_path, {2, 3, 6, 7, 8}, *arguments)
+    kept = {path.name for path in (tmp_path / "not_finite").iterdir()}
+    weights = {f"update_{update:08d}.pdparams" for update in (2, 6)}
+    assert kept == {"config.yaml", *weights, *(f"update_{update:08d}.json" for update in (2, 3, 6, 7, 8))}
+    before = paddle.load(str(tmp_path / "not_finite" / "update_00000006.pdparams"))
+    assert set(before) <= state_after(tmp_path, 5).keys()
+    for name, value in before.items():
+        np.testing.assert_array_equal(value.numpy(), state_after(tmp_path, 5)[name])
+    with pytest.raises(UserError, match="update 8 in epoch 1"):  # 6 and 7 are in the checkpoint that it goes on from
+        train(tmp_path, {8}, *arguments, "-resume=auto")
+
+
+def test_the_file_names_the_samples_of_every_rank(tmp_path):
+    train(tmp_path, {4}, "-batch_size=8", "-accum_iter=2")
+    file = tmp_path / "not_finite" / "update_00000004.json"
+    skipped = read_skipped(file)
+    order = np.random.default_rng([0, 1]).permutation(320)[48:64]  # the sampler's definition: seed and epoch
+    assert [[key.index for key in micro] for micro in skipped.keys[0]] == [order[:8].tolist(), order[8:].tolist()]
+    assert (skipped.update, skipped.epoch, skipped.seed, skipped.samples_per_update) == (4, 1, 0, 16)
+    assert "digits" in json.loads(file.read_text())["ranks"][0][0][0][2]
+
+
+def test_a_loss_scaler_may_skip_many_more(capsys):
+    skipped = SkippedUpdates(2, has_scaler=True, say=print)
+    for update in range(2 + SCALER_SKIPS - 1):
+        skipped.count(False, Step(1, update, 100), {})
+    skipped.count(True, Step(1, 60, 100), {})
+    for update in range(61, 61 + 2 + SCALER_SKIPS - 1):
+        skipped.count(False, Step(1, update, 200), {})
+    assert capsys.readouterr().out == ""
+    with pytest.raises(UserError, match=f"nor were the {1 + SCALER_SKIPS} before it"):
+        skipped.count(False, Step(1, 199, 200), {})
+
+
+class LogOfBrightness(paddle.nn.Layer):
+    """Infinite, or its slope, for a picture that is darker than a threshold."""
+
+    def __init__(self, threshold: float, in_backward: bool) -> None:
+        super().__init__()
+        self.threshold, self.in_backward = threshold, in_backward
+
+    def forward(self, images: paddle.Tensor) -> paddle.Tensor:
+        brightness = images.mean(axis=[1, 2, 3]) - self.threshold  # (batch,)
+        above = brightness * (brightness > 0).astype("float32")
+        # The square root is 0 at 0, and its slope there infinite.
+        return paddle.sqrt(above) if self.in_backward else paddle.log(above)
+
+
+class Brightness(paddle.nn.Layer):
+    def __init__(self, threshold: float, in_backward: bool) -> None:
+        super().__init__()
+        self.first = paddle.nn.Conv2D(1, 1, 1)
+        self.log = LogOfBrightness(threshold, in_backward)
+        self.head = paddle.nn.Linear(256, 10)
+        paddle.nn.initializer.Constant(1.0)(self.first.weight)
+
+    def forward(self, images: paddle.Tensor) -> paddle.Tensor:
+        return self.head(images.flatten(1)) + self.log(self.first(images))[:, None]
+
+
+@pytest.mark.parametrize("in_backward", [False, True], ids=["forward", "backward"])
+def test_replay_names_the_layer_and_the_samples(tmp_path, in_backward):
+    poison = {1}
+    training = train(tmp_path, poison)
+    poison.clear()
+    skipped = read_skipped(tmp_path / "not_finite" / "update_00000001.json")
+    indices = [key.index for key in skipped.keys[0][0]]
+    # Pictures as the model sees them, from the loader itself.
+    batch = next(iter(training.loader.epochs(1, 1)))
+    seen = training.task.normalise(batch["images"]).mean(axis=[1, 2, 3]).numpy()
+    threshold = float(np.sort(seen)[2:4].mean())
+    dark = {indices[row] for row in np.flatnonzero(seen < threshold)}
+    assert len(dark) == 3
+
+    model = Brightness(threshold, in_backward)
+    file = tmp_path / "model.pdparams"
+    paddle.save(model.state_dict(), str(file))
+    task = training.task
+    task.build_model = lambda: Brightness(threshold, in_backward)
+    lines = Replay(training.config, task, training.sampler.dataset, skipped, str(file)).run()
+    what = "the gradient of the output of layer 'first' (Conv2D)" if in_backward else "the output of layer 'log'"
+    assert lines[0].startswith(what), lines
+    assert lines[1].endswith(": sqrt_grad" if in_backward else ": log")
+    assert {int(line.split()[0]) for line in lines if line.startswith("    ")} == dark
+
+
+def test_a_run_that_diverges_is_replayed_from_its_folder_alone(tmp_path):
+    """A rate of 1e20 makes weights of 1e20; the first norm squares what comes of them beyond float32."""
+    output = tmp_path / "output"
+    message = refused(f"-output={output}", *DIGITS, "TRAIN.BASE_LR", "1e20")
+    file = output / "not_finite" / "update_00000006.json"
+    assert "update 6 in epoch 1 is not finite, nor were the 4 before it" in message and f"-replay={file}" in message
+    moved = tmp_path / "moved"
+    output.rename(moved)
+    ended = well(run_main(f"-replay={moved / 'not_finite' / file.name}"))
+    assert "the output of layer 'blocks.0." in ended.out and "layer_norm" in ended.out
+    (moved / "not_finite" / "update_00000002.pdparams").unlink()
+    assert "-pretrained=PATH" in refused(f"-replay={moved / 'not_finite' / file.name}")
+
+
+def test_a_file_that_describes_no_update_is_refused(tmp_path):
+    assert "there is no such file" in refused(f"-replay={tmp_path}/update_00000006.json")
+    (tmp_path / "config.yaml").write_text("SEED: 0\n")
+    for content in ("", "[]", '{"format": 1}', '{"format": 2}', '{"format": 1, "ranks": 3, "epoch": 1}'):
+        file = tmp_path / "update.json"
+        file.write_text(content)
+        with pytest.raises(UserError, match="does not describe an update"):
+            read_skipped(file)

@@ -1,0 +1,97 @@
+"""Configurations, records of runs and weights, for the table."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import shutil
+from pathlib import Path
+
+import numpy as np
+
+from paddlevit_dist import config
+from paddlevit_dist.checkpoint.safetensors_files import write_safetensors
+from paddlevit_dist.checkpoint.weights import read_weights
+from paddlevit_dist.engine.about import earlier_settings
+from paddlevit_dist.observe.history import supersede
+
+_FILES = Path(__file__).resolve().parents[1] / "checkpoint" / "files"
+_STATE = {"weight": np.arange(12, dtype=np.float32).reshape(3, 4), "bias": np.ones(3, np.float16)}
+_SETTINGS = """BASE: ['']
+DATA: &data
+  BATCH_SIZE: 8
+  IMAGENET_MEAN: [0.5, 0.5, 0.5]
+  CROP_SCALE: (0.08, 1.0)
+MODEL: {NAME: vit_tiny_patch16_224, DROPOUT: 1e-1}
+TRAIN:
+  BASE_LR: 3e-3
+  NUM_EPOCHS: 3
+"""
+
+
+def make_configuration(folder):
+    (folder / "a.yaml").write_text(_SETTINGS)
+    return [folder / "a.yaml"]
+
+
+def read_configuration(folder):
+    assert config.load([f"-cfg={folder / 'a.yaml'}"]).values.DATA.BATCH_SIZE >= 1
+
+
+def make_settings(folder):
+    (folder / "checkpoints" / "epoch_0001").mkdir(parents=True)
+    (folder / "config.yaml").write_text(_SETTINGS)
+    return [folder / "config.yaml"]
+
+
+def read_settings(folder):
+    settings = earlier_settings(folder / "checkpoints" / "epoch_0001")
+    assert settings is None or isinstance(settings, dict)
+
+
+def make_events(folder):
+    events = [{"kind": "training", "epoch": 1, "update": 5}, {"kind": "evaluation", "epoch": 1}, {"kind": "epoch"}]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    return [folder / "metrics.jsonl"]
+
+
+def read_events(folder):
+    assert supersede(folder, 0, 0).lost_updates >= 0
+
+
+def make_weights(folder):
+    (folder / "a.pdparams").write_bytes(pickle.dumps(_STATE, 4))
+    (folder / "b.pdparams").write_bytes(pickle.dumps({"model": _STATE, "epoch": 3}, 2))
+    for name in ("legacy.pth", "plain.safetensors"):
+        shutil.copy(_FILES / name, folder / name)
+    return sorted(folder.iterdir())
+
+
+def make_archived_weights(folder):
+    shutil.copy(_FILES / "zip.pth", folder / "zip.pth")
+    np.savez(folder / "a.npz", **_STATE)
+    np.savez_compressed(folder / "b.npz", **_STATE)
+    return sorted(folder.iterdir())
+
+
+def read_weights_of(file):
+    state = read_weights(file).state
+    assert all(isinstance(name, str) and isinstance(value, np.ndarray) for name, value in state.items())
+
+
+def read_all_weights(folder):
+    for file in sorted(folder.iterdir()):
+        read_weights_of(file)
+
+
+def make_shards(folder):
+    names = {}
+    for number, (name, array) in enumerate(_STATE.items()):
+        write_safetensors(folder / f"model-{number}.safetensors", {name: array}, {"format": "pt"})
+        names[name] = f"model-{number}.safetensors"
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": names}))
+    return sorted(folder.iterdir())
+
+
+def read_shards(folder):
+    read_weights_of(folder)

@@ -1,0 +1,75 @@
+"""The table of all readers of files that strangers may have written: how to make one, and how it is read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
+
+from paddlevit_dist.errors import UserError
+
+from . import other_files, pictures, scenes, volumes
+from .mutations import GZIP, PNG, SCENE, TAR, ZIP, Packing
+
+
+class Reader(NamedTuple):
+    """A row of the table.
+
+    Attributes:
+        make: writes the files into a folder and returns those to damage, one of them in each case.
+        read: reads all there is to read of them in such a folder.
+        is_text: whether lines, digits and brackets mean something in it.
+        packing: how to damage what is inside a file.
+        least_refused: share of the damaged files that are refused; lower where the format has no redundancy.
+        refusals: what is raised for a file that is refused.
+    """
+
+    name: str
+    make: Callable[[Path], List[Path]]
+    read: Callable[[Path], object]
+    is_text: bool = False
+    packing: Optional[Packing] = None
+    least_refused: float = 0.2
+    refusals: Tuple[type, ...] = (UserError,)
+
+
+_TABLE = [
+    Reader("configuration", other_files.make_configuration, other_files.read_configuration, is_text=True),
+    Reader("settings of a run", other_files.make_settings, other_files.read_settings, True, least_refused=0.0),
+    Reader("events of a run", other_files.make_events, other_files.read_events, True, least_refused=0.0),
+    Reader("weights", other_files.make_weights, other_files.read_all_weights, packing=None),
+    Reader("weights in archives", other_files.make_archived_weights, other_files.read_all_weights, packing=ZIP),
+    Reader("weights of Hugging Face", other_files.make_shards, other_files.read_shards, is_text=True),
+    Reader("class names", pictures.make_class_names, pictures.read_class_names, True, least_refused=0.1),
+    Reader("labels in a list", pictures.make_labels, pictures.read_labels, True, least_refused=0.1),
+    Reader("pictures in a list", pictures.make_list, pictures.read_list, True),
+    Reader("IDX", pictures.make_idx, pictures.read_idx),
+    Reader("IDX compressed", pictures.make_idx_gz, pictures.read_idx, packing=GZIP),
+    Reader("CIFAR batches", pictures.make_cifar, pictures.read_cifar),
+    Reader("CIFAR archive", pictures.make_cifar_archive, pictures.read_cifar, packing=TAR),
+    Reader("tar", pictures.make_tar, pictures.read_tar, packing=TAR, least_refused=0.1),
+    Reader("development kit", pictures.make_kit, pictures.read_kit, packing=TAR, least_refused=0.0),
+    Reader("structures of MATLAB", pictures.make_mat, pictures.read_mat, refusals=(ValueError,)),
+    Reader("record of prepared pictures", pictures.make_record, pictures.read_record, True),
+    Reader("pictures", pictures.make_pictures, pictures.read_pictures, packing=PNG),
+    Reader("pictures by OpenCV", pictures.make_jpegs, pictures.read_jpegs, least_refused=0.1),
+    Reader("PLY", scenes.make_ply, scenes.read_ply),
+    Reader("PLY in text", scenes.make_text_ply, scenes.read_ply, is_text=True),
+    Reader("scenes of torch", scenes.make_pth, scenes.read_pth, packing=ZIP),
+    Reader("ScanNet", scenes.make_scannet, scenes.read_scannet),
+    Reader("ScanNet's objects", scenes.make_scannet_objects, scenes.read_scannet, is_text=True),
+    Reader("prepared scenes", scenes.make_store, scenes.read_store, packing=SCENE),
+    Reader("record of prepared scenes", scenes.make_store_texts, scenes.read_store, True, least_refused=0.05),
+    Reader("NIfTI", volumes.make(".nii"), volumes.read),
+    Reader("NIfTI compressed", volumes.make(".nii.gz"), volumes.read, packing=GZIP),
+    Reader("MetaImage", volumes.make(".mha"), volumes.read, is_text=True),
+    Reader("MetaImage's header", volumes.make(".mhd"), volumes.read, is_text=True),
+    Reader("NRRD", volumes.make(".nrrd"), volumes.read, is_text=True),
+    Reader("NRRD's header", volumes.make(".nhdr"), volumes.read, is_text=True),
+    Reader("NumPy's volume", volumes.make(".npy"), volumes.read),
+    Reader("NumPy's archive", volumes.make(".npz"), volumes.read, packing=ZIP),
+    Reader("DICOM", volumes.make_series, volumes.read),
+    Reader("volumes with landmarks", volumes.make_data, volumes.read_data),
+    Reader("landmarks", volumes.make_landmarks, volumes.read_landmarks, is_text=True),
+]
+
+READERS: Dict[str, Reader] = {reader.name: reader for reader in _TABLE}

@@ -1,0 +1,123 @@
+"""Point clouds, for the table."""
+
+from __future__ import annotations
+
+import numpy as np
+from points.raw_scenes import legacy, points_of, write_labelled_ply, write_scannet, zipped
+
+from paddlevit_dist.points.data.scene import Scene
+from paddlevit_dist.points.data.scene_store import scene_file, write_lines, write_scene
+from paddlevit_dist.points.data.scenes import Scenes
+from paddlevit_dist.points.prepare.plain_ply import PlyReader
+from paddlevit_dist.points.prepare.pth import PthReader
+from paddlevit_dist.points.prepare.scannet import ScanNetReader
+
+_HEADER = """ply
+format {form} 1.0
+comment two elements, one with lists
+element face 2
+property list uchar int vertex_indices
+property uchar flag
+element vertex 3
+property float x
+property float y
+property float z
+property uchar red
+property uchar green
+property uchar blue
+property uchar label
+end_header
+"""
+_POINTS = [(0.5, 1.5, -2.25, 10, 20, 30, 1), (1.5, 0.25, 3.0, 40, 50, 60, 2), (2.0, 0.0, 1.0, 70, 80, 90, 0)]
+_ROW = np.dtype([*((axis, "<f4") for axis in "xyz"), *((name, "u1") for name in ("r", "g", "b", "label"))])
+
+
+def make_ply(folder):
+    """As we write it, with lists before the points, and with lists among them in the other byte order."""
+    write_labelled_ply(folder / "plain.ply", 20)
+    faces = b"".join(b"\x03" + np.array(face, "<i4").tobytes() + b"\x01" for face in ((0, 1, 2), (2, 1, 0)))
+    points = np.array(_POINTS, _ROW)
+    (folder / "faces.ply").write_bytes(_HEADER.format(form="binary_little_endian").encode() + faces + points.tobytes())
+    header = _HEADER.replace("property uchar label\n", "property uchar label\nproperty list uchar float more\n")
+    turned = points.astype(_ROW.newbyteorder(">"))
+    rows = b"".join(row.tobytes() + b"\x01" + np.array(1, ">f4").tobytes() for row in turned)
+    faces = b"".join(b"\x03" + np.array(face, ">i4").tobytes() + b"\x01" for face in ((0, 1, 2), (2, 1, 0)))
+    (folder / "lists.ply").write_bytes(header.format(form="binary_big_endian").encode() + faces + rows)
+    return sorted(folder.iterdir())
+
+
+def make_text_ply(folder):
+    rows = "3 0 1 2 1\n3 2 1 0 1\n" + "".join(" ".join(map(str, row)) + "\n" for row in _POINTS)
+    for name in ("a.ply", "b.ply"):
+        (folder / name).write_text(_HEADER.format(form="ascii") + rows)
+    return sorted(folder.iterdir())
+
+
+def _read_all(reader, folder):
+    for scenes in reader.sources(str(folder), {}).values():
+        for source in scenes:
+            scene = reader.read(source)
+            assert np.isfinite(scene.xyz).all() and len(scene.xyz) == len(scene.semantic) == len(scene.instance)
+
+
+def read_ply(folder):
+    _read_all(PlyReader(), folder)
+
+
+def make_pth(folder):
+    columns = points_of(9)
+    arrays = (
+        np.stack([columns[axis] for axis in "xyz"], axis=1),
+        np.zeros((9, 3), np.float32),
+        np.arange(9, dtype=np.float64),
+        np.arange(9, dtype=np.float64) - 1,
+    )
+    zipped(folder / "a_inst_nostuff.pth", arrays)
+    legacy(folder / "b_inst_nostuff.pth", arrays)
+    return [folder / "a_inst_nostuff.pth"]
+
+
+def read_pth(folder):
+    _read_all(PthReader(), folder)
+
+
+def make_scannet(folder):
+    write_scannet(folder / "scans", "scene0000_00")
+    write_lines(folder / "scannetv2_train.txt", ["scene0000_00"])
+    return sorted((folder / "scans").glob("*.ply"))
+
+
+def make_scannet_objects(folder):
+    make_scannet(folder)
+    return [*sorted((folder / "scans").glob("*.json")), folder / "scannetv2_train.txt"]
+
+
+def read_scannet(folder):
+    _read_all(ScanNetReader(), folder)
+
+
+def make_store(folder):
+    (folder / "scenes").mkdir()
+    xyz = np.array([row[:3] for row in _POINTS], np.float32)
+    labels = np.array([0, 1, -100], np.int16)
+    for name in ("a", "b"):
+        scene = Scene(xyz - xyz.mean(axis=0), np.zeros((3, 3), np.uint8), labels, labels, name)
+        write_scene(folder / "scenes" / f"{name}.scene", scene)
+    write_lines(folder / "classes.txt", ["wall", "chair"])
+    write_lines(folder / "train.txt", ["a", "b"])
+    (folder / "prepared.json").write_text('{"version": 2, "kind": "ply", "centred": true, "remarks": {}}')
+    return [folder / "scenes" / "a.scene"]
+
+
+def make_store_texts(folder):
+    make_store(folder)
+    return [folder / "classes.txt", folder / "train.txt", folder / "prepared.json"]
+
+
+def read_store(folder):
+    (folder / "cache").mkdir()
+    scenes = Scenes(str(folder), "train", folder / "cache")
+    for index in range(len(scenes)):
+        scene = scenes.read(index)
+        assert scene_file(folder, scene.name) == scenes.describe(index)
+        assert scene.xyz.shape == (len(scene.semantic), 3) == scene.rgb.shape

@@ -1,0 +1,45 @@
+"""The page of faults: every row names a test that exists."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+from typing import Iterator, Tuple
+
+import pytest
+from support.processes import ROOT
+
+PAGE = ROOT / "docs" / "faults.md"
+COLUMNS = ["cause", "what is printed", "seconds", "exit code", "test"]
+
+
+def rows() -> Iterator[Tuple[str, list]]:
+    """Section and cells of each row of the page's tables, except the one of exit codes."""
+    section = ""
+    for line in PAGE.read_text(encoding="utf-8").splitlines():
+        if line.startswith("## "):
+            section = line[3:]
+        elif line.startswith("|") and section:
+            yield section, [cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip("|"))]
+
+
+def test_every_section_has_a_table_with_all_columns():
+    sections = {line[3:] for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("## ")}
+    headers = {section: cells for section, cells in rows() if cells[0] == COLUMNS[0]}
+    assert set(headers) == sections and len(sections) >= 8
+    assert all(cells == COLUMNS for cells in headers.values())
+    assert all(len(cells) == len(COLUMNS) for _, cells in rows())
+
+
+@pytest.mark.parametrize(
+    "cause, tests",
+    [(cells[0], cells[-1]) for _, cells in rows() if cells[0] != COLUMNS[0] and set(cells[0]) != {"-"}],
+)
+def test_the_tests_of_a_row_exist(cause, tests):
+    named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", tests)
+    assert named, f"{cause}: no test is named in {tests!r}"
+    for file, function in named:
+        tree = ast.parse(Path(ROOT, file).read_text(encoding="utf-8"))
+        names = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+        assert function in names, f"{cause}: {file} has no {function}"

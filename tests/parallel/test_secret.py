@@ -1,0 +1,167 @@
+"""Signatures of messages, the secret's sources, and the filters on a listening socket."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import socket
+
+import pytest
+
+from paddlevit_dist.errors import UserError
+from paddlevit_dist.parallel import secret, sockets
+
+LONG_ENOUGH = "0123456789abcdef"
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch):
+    """A process that has no secret yet."""
+    for name in (secret.VARIABLE, secret.FILE_VARIABLE):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(secret, "_of_run", None)
+    monkeypatch.setattr(secret, "_of_session", None)
+
+
+class Trap:
+    """Creates a folder when it is unpickled."""
+
+    def __init__(self, path) -> None:
+        self.path = path
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.path),)
+
+
+def sent(data, purpose="all_gather", number=3, rank=1) -> bytes:
+    return secret.Signed(purpose, number, rank, pickle.loads).signed(pickle.dumps(data))
+
+
+def received(message: bytes, purpose="all_gather", number=3):
+    """What rank 0 makes of a message that arrives as rank 1's."""
+    reader = secret.Signed(purpose, number, 0, pickle.loads)
+    reader.signed(pickle.dumps("own"))
+    assert reader.read(b"what went out and came back does not matter") == "own"
+    return reader.read(message)
+
+
+def test_a_signed_message_is_read(fresh):
+    secret.use(bytes(32))
+    assert received(sent([1, "two"])) == [1, "two"]
+
+
+@pytest.mark.parametrize("other", [{"purpose": "reduce_dict"}, {"number": 4}, {"rank": 2}], ids=str)
+def test_a_message_counts_for_no_other_purpose_meeting_or_rank(other, tmp_path):
+    secret.use(bytes(32))
+    with pytest.raises(UserError, match="arrived as rank 1's .* not signed"):
+        received(sent(Trap(tmp_path / "executed"), **other))
+    assert not (tmp_path / "executed").exists()
+
+
+def test_nothing_of_a_stranger_is_unpickled(tmp_path):
+    secret.use(b"a" * 32)
+    others = sent(Trap(tmp_path / "executed"))
+    secret.use(b"b" * 32)
+    altered = bytearray(sent("fine"))
+    altered[-3] ^= 1
+    for message in (others, others[32:], b"", bytes(32) + others[32:], bytes(altered)):
+        with pytest.raises(UserError, match="not signed"):
+            received(message)
+    assert not (tmp_path / "executed").exists()
+
+
+def test_a_message_of_another_session_with_the_same_secret_is_refused():
+    secret.use(bytes(32))
+    secret.begin_session([b"one", b"two"])
+    recorded, name = sent("fine"), secret.key_name("board")
+    assert received(recorded) == "fine"
+    secret.begin_session([b"on", b"etwo"])
+    assert secret.key_name("board") != name
+    with pytest.raises(UserError, match="not signed"):
+        received(recorded)
+
+
+def test_names_in_the_store_depend_on_the_secret():
+    assert secret.key_name("board") == "board" and secret.fingerprint() == 1
+    secret.use(b"a" * 32)
+    name, shown = secret.key_name("board"), secret.fingerprint()
+    assert "board" not in name and secret.key_name("bord") != name
+    secret.use(b"b" * 32)
+    assert secret.key_name("board") != name and secret.fingerprint() != shown > 1
+
+
+def test_without_a_secret_messages_are_as_they_were():
+    assert sent("fine") == pickle.dumps("fine") and received(pickle.dumps("fine")) == "fine"
+
+
+def test_a_private_file_and_the_variable_give_the_same_secret(tmp_path, monkeypatch):
+    monkeypatch.setenv(secret.VARIABLE, LONG_ENOUGH)
+    by_variable = secret.given()
+    monkeypatch.delenv(secret.VARIABLE)
+    path = tmp_path / "secret"
+    path.write_text(LONG_ENOUGH + "\n")
+    path.chmod(0o600)
+    monkeypatch.setenv(secret.FILE_VARIABLE, str(path))
+    assert secret.given() == secret.for_workers() == by_variable and len(by_variable) == 32
+
+
+def test_a_parent_without_a_given_secret_makes_another_each_time():
+    assert secret.given() is None and secret.for_workers() != secret.for_workers()
+
+
+@pytest.mark.parametrize("mode, content, complaint", [
+    (0o640, LONG_ENOUGH, "can be read by other users .mode 0640.: chmod 600"),
+    (0o604, LONG_ENOUGH, "can be read by other users"),
+    (0o600, "short", "expected a secret of 16 to 4096 characters"),
+    (0o600, "x" * 5000, "expected a secret of 16 to 4096 characters"),
+    (0o600, "  \n", "expected a secret of 16 to 4096 characters"),
+])  # fmt: skip
+def test_files_that_are_no_secret(mode, content, complaint, tmp_path, monkeypatch):
+    path = tmp_path / "secret"
+    path.write_text(content)
+    path.chmod(mode)
+    monkeypatch.setenv(secret.FILE_VARIABLE, str(path))
+    with pytest.raises(UserError, match=complaint):
+        secret.given()
+
+
+def test_what_is_no_file_and_two_secrets_are_refused(tmp_path, monkeypatch):
+    os.mkfifo(tmp_path / "pipe", 0o600)
+    for name, complaint in (("absent", "No such file"), ("pipe", "is not a file"), (".", "Is a directory|not a file")):
+        monkeypatch.setenv(secret.FILE_VARIABLE, str(tmp_path / name))
+        with pytest.raises(UserError, match=complaint):
+            secret.given()
+    monkeypatch.setenv(secret.VARIABLE, LONG_ENOUGH)
+    with pytest.raises(UserError, match="both"):
+        secret.given()
+
+
+@pytest.fixture
+def listener():
+    with socket.create_server(("0.0.0.0", 0)) as listener:
+        yield listener
+
+
+def connects(listener: socket.socket, source: str) -> bool:
+    try:
+        socket.create_connection(
+            ("127.0.0.1", listener.getsockname()[1]), timeout=0.5, source_address=(source, 0)
+        ).close()
+    except OSError:
+        return False
+    return True
+
+
+def test_a_listener_is_open_to_one_network_then_to_nobody_and_keeps_its_connections(listener):
+    assert connects(listener, "127.0.0.1") and connects(listener, "127.0.0.2")
+    assert sockets.let_in_only(listener, "127.0.0.1", 32)
+    assert connects(listener, "127.0.0.1") and not connects(listener, "127.0.0.2")
+    assert sockets.let_in_only(listener, "127.0.0.0", 8)
+    assert connects(listener, "127.0.0.2")
+    for _ in range(4):
+        listener.accept()[0].close()
+    with socket.create_connection(("127.0.0.1", listener.getsockname()[1])) as client, listener.accept()[0] as served:
+        assert sockets.let_in_nobody(listener)
+        assert not connects(listener, "127.0.0.1")
+        client.sendall(b"still here")
+        assert served.recv(100) == b"still here"

@@ -78,7 +78,7 @@ def run_and_report(function: Callable[[], None], trains: bool = False) -> int:
         print(f"{printing.block(details)}error: {printing.one_line(first)}", file=sys.stderr)
         return error.exit_code
     except Stopped as stop:
-        print(f"stopped: {stop}", file=sys.stderr)
+        print(f"stopped: {printing.one_line(stop)}", file=sys.stderr)
         return stop.exit_code
     except KeyboardInterrupt as error:
         starting = signals.is_training() and not getattr(error, "again", False)

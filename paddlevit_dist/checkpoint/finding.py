@@ -82,14 +82,16 @@ def resolve(source: str, own_folder: Path, say: Callable[[str], None]) -> Option
 
 def _existing(source: str) -> Path:
     """The file or folder that the user means, perhaps without its extension."""
-    path = None
     with contextlib.suppress(OSError, ValueError, RuntimeError):  # too long, a null byte, ~ of nobody
-        path = Path(source).expanduser()
-        path = path if path.exists() else path.with_name(path.name + Path(MODEL).suffix)
-        path = path if path.exists() else None
-    if path is None:
-        raise UserError(f"-resume={source}: nothing there; give a checkpoint directory, an output folder or 'auto'")
-    return path
+        given = Path(source).expanduser()
+        if given.exists():
+            return given
+        extended = given.with_name(given.name + Path(MODEL).suffix)
+        if extended.exists():
+            return extended
+    shown = source if len(source) <= 200 else source[:197] + "..."
+    shown = shown if shown.isprintable() else ascii(shown)[1:-1]
+    raise UserError(f"-resume={shown}: nothing there; give a checkpoint directory, an output folder or 'auto'")
 
 
 def newest_first(folder: Path) -> List[Path]:

@@ -166,6 +166,7 @@ class Trainer:
             samples,
             sampler,
             collate,
+            check=self.task.check_sample,
             num_workers=self._num_workers,
             prefetch=data.PREFETCH,
             seed=self.config.SEED,

@@ -56,12 +56,14 @@ def share(array: np.ndarray, prefix: str) -> np.ndarray:
     """
     if array.nbytes < _SMALLEST_BYTES or not FOLDER.is_dir():
         return array
-    descriptor, path = tempfile.mkstemp(prefix=prefix, dir=FOLDER)
+    path = None
     try:
+        descriptor, path = tempfile.mkstemp(prefix=prefix, dir=FOLDER)
         with os.fdopen(descriptor, "wb") as file:
             file.write(memoryview(np.ascontiguousarray(array)).cast("B"))
     except OSError as error:
-        os.unlink(path)
+        if path is not None:
+            os.unlink(path)
         need = f"a batch of {array.nbytes / 2**20:.0f} MiB ({error.strerror})"
         raise UserError(f"{FOLDER} has no room for {need}: {_REMEDY}") from error
     shared = np.broadcast_to(np.empty((), array.dtype), array.shape).view(SharedArray)

@@ -30,11 +30,13 @@ from ..errors import Stopped, UserError, WorkerFailure
 from . import failures, places, secret
 from .devices import ProcessPlan
 from .places import Pages
+from .semaphores import require_semaphores
 from .watchdog import Watchdog, answer_with_stacks
 
 _GRACE_SECONDS = 3.0  # lets the other ranks end on their own, so that the root cause can be told from its echoes
 _TERMINATE_SECONDS = 5.0
 _STOP_SECONDS = 1800.0  # for the update at hand and a save of the largest models; a watchdog ends what stands still
+_SEMAPHORES_PER_WORKER = 4  # of the queue in which spawn gets a worker's error, and some to spare
 _PR_SET_PDEATHSIG = 1
 
 
@@ -67,6 +69,7 @@ def launch_workers(
 def _run_workers(
     worker: Callable[..., None], arguments: Tuple[Any, ...], plan: ProcessPlan, watchdog_seconds: Optional[float]
 ) -> None:
+    require_semaphores(_SEMAPHORES_PER_WORKER * plan.processes, "the queues of the processes", "lower -ngpus")
     with tempfile.TemporaryDirectory(prefix="paddlevit_dist_ends_") as name:
         folder = Path(name)
         signals.supervise()

@@ -81,7 +81,7 @@ def check(folder: Path, allowed: List[List[float]], always_linked: bool) -> None
         checkpoints.verify((folder / "last").resolve())
 
 
-@pytest.mark.parametrize("points", [45, pytest.param(200, marks=pytest.mark.long)], ids=["45 lines", "200 lines"])
+@pytest.mark.parametrize("points", [35, pytest.param(200, marks=pytest.mark.long)], ids=["35 lines", "200 lines"])
 @pytest.mark.parametrize("way", ["another epoch", "the same epoch", "the same epoch, no exchange"])
 def test_after_a_kill_at_any_line_there_is_a_good_checkpoint_and_the_next_start_cleans_up(
     tmp_path, monkeypatch, way, points

@@ -164,14 +164,15 @@ def test_a_damaged_checkpoint_of_an_update_is_passed_over(tmp_path, model):
 
 @pytest.mark.parametrize(
     "spelling",
-    ["run", "run/checkpoints", "run/checkpoints/last", "run/checkpoints/epoch_0002", "run/checkpoints/last/model",
+    [".", "run", "run/checkpoints", "run/checkpoints/last", "run/checkpoints/epoch_0002", "run/checkpoints/last/model",
      "run/checkpoints/last/model.pdparams"],
 )  # fmt: skip
-def test_every_spelling_of_resume_finds_the_checkpoint(tmp_path, model, spelling):
+def test_every_spelling_of_resume_finds_the_checkpoint(tmp_path, model, monkeypatch, spelling):
     folder = tmp_path / "run" / "checkpoints"
     save(folder, 1, model)
     checkpoints.link(folder, "last", save(folder, 2, model))
-    found = checkpoints.resolve(str(tmp_path / spelling), tmp_path / "elsewhere", print)
+    monkeypatch.chdir(tmp_path / "run" if spelling == "." else tmp_path)
+    found = checkpoints.resolve(spelling, tmp_path / "elsewhere", print)
     assert found.resolve() == folder / "epoch_0002"
 
 
@@ -198,6 +199,9 @@ def test_a_named_damaged_checkpoint_gives_way_to_the_good_one_beside_it(tmp_path
 def test_nothing_usable_is_the_users_to_mend(tmp_path, model):
     with pytest.raises(UserError, match="nothing there"):
         checkpoints.resolve(str(tmp_path / "typo"), tmp_path, print)
+    for impossible in ("x" * 5000, "null\0byte", "~nobody/run", "/no/such\nfolder"):
+        with pytest.raises(UserError, match="^-resume=.*: nothing there"):
+            checkpoints.resolve(impossible, tmp_path, print)
     damage(save(tmp_path / "only", 1, model) / "state.json", "missing")
     with pytest.raises(UserError, match="damaged"):
         checkpoints.resolve(str(tmp_path / "only"), tmp_path, print)

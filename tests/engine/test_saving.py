@@ -32,7 +32,7 @@ RUN = [
 SECONDS = 60.0  # after which a test that waits has failed
 
 
-def build(output: Path, before_update: Callable[[int], None], *arguments: str) -> Any:
+def build(output: Path, before_update: Callable[[int], None], *arguments: str, train_size: int = 320) -> Any:
     """A training that calls ``before_update`` with the number of updates made."""
 
     class Watched(resolve("task", "classification")):
@@ -40,7 +40,7 @@ def build(output: Path, before_update: Callable[[int], None], *arguments: str) -
             before_update(step.update)
             return super().train_step(model, batch, step)
 
-    return small_runs.build(str(output), *RUN, *arguments, task_class=Watched)
+    return small_runs.build(str(output), *RUN, *arguments, train_size=train_size, task_class=Watched)
 
 
 def content(directory: Path) -> Dict[str, Any]:
@@ -117,7 +117,8 @@ def test_a_write_that_fails_on_the_main_process_is_raised_on_every_rank(tmp_path
 
 
 def test_as_many_epochs_are_kept_as_wanted(tmp_path):
-    build(tmp_path, lambda made: None, "-epochs=5", "SAVE_EVERY_UPDATES", "0", "KEEP_EPOCHS", "3").train()
+    arguments = ["-epochs=5", "SAVE_EVERY_UPDATES", "0", "KEEP_EPOCHS", "3"]
+    build(tmp_path, lambda made: None, *arguments, train_size=32).train()
     names = {path.name for path in (tmp_path / "checkpoints").iterdir() if not path.is_symlink()}
     best = (tmp_path / "checkpoints" / "best").resolve().name
     assert names == {"epoch_0003", "epoch_0004", "epoch_0005", best}

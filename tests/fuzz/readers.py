@@ -36,6 +36,8 @@ _TABLE = [
     Reader("configuration", other_files.make_configuration, other_files.read_configuration, is_text=True),
     Reader("settings of a run", other_files.make_settings, other_files.read_settings, True, least_refused=0.0),
     Reader("events of a run", other_files.make_events, other_files.read_events, True, least_refused=0.0),
+    Reader("checkpoint", other_files.make_checkpoint, other_files.read_checkpoint),
+    Reader("checkpoint's texts", other_files.make_checkpoint_texts, other_files.read_described_checkpoint, True),
     Reader("weights", other_files.make_weights, other_files.read_all_weights, packing=None),
     Reader("weights in archives", other_files.make_archived_weights, other_files.read_all_weights, packing=ZIP),
     Reader("weights of Hugging Face", other_files.make_shards, other_files.read_shards, is_text=True),

@@ -266,6 +266,7 @@ _unfinished: "weakref.WeakSet[Any]" = weakref.WeakSet()
 
 
 def _end_loader_processes() -> None:
+    """What still runs at the end of this process ends with it: Python would ask with SIGTERM, and wait for ever."""
     for batches in list(_unfinished):
         for worker in _workers_of(batches):
             worker.kill()
@@ -339,8 +340,7 @@ class _Watchdog:
         self.batches_due = number
         self.may_leave = True  # a wait ends early once the run is asked to stop
         self.has_left = False  # one has; there are no more batches
-        self._batches = weakref.ref(batches)  # whose end must not wait for that of the thread
-        self._workers, self._seconds = _workers_of(batches), seconds
+        self._batches, self._workers, self._seconds = batches, _workers_of(batches), seconds
         self._lock = threading.Lock()
         self._deadline: Optional[float] = None
         self._is_slow_told = False
@@ -386,10 +386,9 @@ class _Watchdog:
 
     def _leave(self) -> None:
         with self._lock:
-            batches = self._batches()
-            if self._deadline is not None and batches is not None:
+            if self._deadline is not None:
                 self.has_left = True
-                _abandon(batches)
+                _abandon(self._batches)
 
     def _tell_slow(self, deadline: float) -> None:
         """Say once that this rank keeps the others waiting."""

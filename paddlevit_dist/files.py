@@ -13,11 +13,12 @@ import stat
 import sys
 import threading
 from pathlib import Path
-from typing import Any, BinaryIO, Iterator, Union
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, BinaryIO, Iterator, Union
 
 from .errors import UserError
+
+if TYPE_CHECKING:
+    import numpy as np
 
 # What the user can do about an error of the file system. Others than these are not the user's to mend.
 _ADVICE_BY_NAME = {
@@ -173,5 +174,7 @@ def map_array(path: Union[str, os.PathLike]) -> np.ndarray:
     numpy parses the header as Python, and CPython 3.11 fails with "AST constructor recursion depth mismatch" when two
     threads do so at once and one of them is interrupted by garbage collection.
     """
+    import numpy as np  # not above: options and configuration are read without it
+
     with _one_thread:
         return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))

@@ -45,7 +45,9 @@ class _State:
         self.number: Optional[int] = None  # of the first signal that asks to stop
         self.interrupts = 0
         self.saves = 0
+        self.due: Optional[int] = None  # a signal for which an exception is to be raised
         self.raised = False
+        self.holding = 0  # blocks in which none is raised
         self.deadline: Optional[float] = None  # by the monotonic clock
         self.deadline_name = ""
         self.ends_workers = False  # a parent: it ends its workers before itself
@@ -73,8 +75,9 @@ def exit_code(error: KeyboardInterrupt) -> int:
 
 def asked() -> Optional[str]:
     """Why this process is to stop, such as "SIGTERM"; None if it is not."""
-    if _state.number is not None:
-        return name_of(_state.number)
+    first = number()
+    if first is not None:
+        return name_of(first)
     if _state.deadline is not None and time.monotonic() > _state.deadline:
         return _state.deadline_name
     return None
@@ -82,7 +85,7 @@ def asked() -> Optional[str]:
 
 def number() -> Optional[int]:
     """The first signal that has asked this process to stop."""
-    return _state.number
+    return _state.due if _state.number is None else _state.number  # the thread that watches may be late
 
 
 def interrupts() -> int:
@@ -138,9 +141,9 @@ def note_only() -> None:
 def check() -> None:
     """Raise ``Interrupted`` if one is due that could not be raised where the signal came."""
     _try_no_more()
-    if _state.number is not None and not _state.only_notes and not _state.raised:
+    if _state.due is not None and not _state.only_notes and not _state.raised and not _state.holding:
         _state.raised = True
-        raise Interrupted(_state.number)
+        raise Interrupted(_state.due)
 
 
 def stop_after(seconds: float, name: str) -> None:
@@ -179,10 +182,20 @@ def held() -> Iterator[None]:
         yield
         return
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _ALL)
+    if not _in_main_thread():  # where no handler runs
+        try:
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        return
+    _state.holding += 1  # one may have come just before: a fork's callbacks would swallow its exception
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        _state.holding -= 1
+        if _state.due is not None:
+            _raise_outside_imports(sys._getframe())
 
 
 def install() -> None:
@@ -264,6 +277,7 @@ def _handle(number: int, frame: Any) -> None:
     if not _state.is_watched:
         _note(number)
     if number in _STOPPING and not _state.only_notes and not _state.raised:
+        _state.due = number if _state.due is None else _state.due
         _raise_outside_imports(frame)
 
 

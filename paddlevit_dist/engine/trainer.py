@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 from typing import Any, Dict, Optional, Sequence
 
 import paddle
 
+from .. import signals
 from ..checkpoint import store as checkpoints
 from ..checkpoint.load import load_weights
 from ..checkpoint.weights import evaluated_weights
@@ -20,7 +22,7 @@ from ..loading.sampler import EvaluationSampler
 from ..observe.heartbeat import Heartbeat
 from ..observe.progress import Progress
 from ..observe.record import RunRecord
-from ..parallel import is_main, rank, set_batch_norm_momentum, tuning, world_size
+from ..parallel import LeftEarly, is_main, rank, set_batch_norm_momentum, tuning, world_size
 from ..parallel.devices import cpu_cores, default_workers
 from ..printing import without_credentials
 from . import about
@@ -103,8 +105,11 @@ class Trainer:
         for line in differences:
             self.record.say(line)
         writer = self._prediction_writer() if self.config.SAVE_PREDICTIONS else None
-        with self.heartbeat.at("evaluating"):
-            values, line = self._evaluate("evaluation", writer)
+        try:
+            with self.heartbeat.at("evaluating"):
+                values, line = self._evaluate("evaluation", writer)
+        except LeftEarly as left:  # the signal came while code ran in which its exception was lost
+            raise signals.Interrupted(signals.number() or signal.SIGTERM) from left
         for said in writer.finish() if writer else ():
             self.record.say(said)
         self.record.event("evaluation", {"weights": without_credentials(str(source)), **values})

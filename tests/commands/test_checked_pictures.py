@@ -72,5 +72,5 @@ def test_ctrl_c_while_pictures_are_opened(tmp_path):
         time.sleep(0.01)
     os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=10)
-    assert process.returncode == 130 and err.startswith("interrupted") and len(err.splitlines()) == 1
+    assert process.returncode == 75 and err.startswith("stopped: asked to stop (SIGINT)") and len(err.splitlines()) == 1
     assert "opened" not in out and left_behind(process.pid) == []

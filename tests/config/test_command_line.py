@@ -25,6 +25,7 @@ EXAMPLES = {  # a word for each kind of argument
     "NAME": "mnist",
     "PATH": "./some/path",
     "PIXELS": "32",
+    "SECONDS": "90",
     "N": "2",
     "FILE": "update.json",
 }
@@ -75,8 +76,10 @@ def test_paddlevits_flags_are_all_there():
     theirs = (
         "cfg dataset data_path output batch_size batch_size_eval image_size accum_iter pretrained resume last_epoch"
     )
-    ours = "num_classes ngpus epochs stop_after_epoch seed num_workers show_config recompute allow_changes version"
-    ours += " selftest replay"
+    ours = (
+        "num_classes ngpus epochs stop_after_epoch stop_after_seconds seed num_workers show_config recompute "
+        "allow_changes version selftest replay"
+    )
     assert set(FLAGS) == {*theirs.split(), "eval", "amp", *ours.split(), "h"}
 
 

@@ -76,7 +76,7 @@ def left_and_saved(
 
 
 def poisoned_on_the_second_of_two(output: str, at: int) -> Tuple[str, Arrays, Arrays]:
-    """The same with two processes that save by time: announced after update 1, they do it after update 3."""
+    """The same with two processes that save by time: announced after each other update, they save after the next."""
     by_time = ["SAVE_EVERY_UPDATES", "0", "SAVE_EVERY_MINUTES", "1e-9"]
     return left_and_saved(output, *by_time, at=at, of_rank=1, world_size=2)
 

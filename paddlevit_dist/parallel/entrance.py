@@ -15,7 +15,7 @@ import secrets
 import socket
 import sys
 import time
-from typing import Any, List, Optional, Tuple
+from typing import Any, Callable, List, Optional, Tuple
 
 import paddle
 
@@ -32,16 +32,21 @@ Address = Tuple[str, int]
 _met = False
 
 
-def enter(rank: int, size: int) -> None:
+def enter(rank: int, size: int, at_store: Optional[Callable[[], None]] = None) -> None:
     """Join the run at its store, and close it to everybody else. Every rank must call this before it joins the group.
 
+    Args:
+        at_store: called where the store is open and its door too: to make further connections.
     Raises:
         UserError: ranks have different secrets, or some did not come in time.
         ConnectionError: the store cannot be served, or breaks off.
     """
     host, port = _master()
     try:
-        addresses = meet(_open_store(rank), rank, size, _JOIN_SECONDS)
+        store = _open_store(rank)
+        if at_store is not None:
+            at_store()
+        addresses = meet(store, rank, size, _JOIN_SECONDS)
     except (RuntimeError, ValueError, OSError) as error:  # Paddle's, whose first line says what happened
         reason = str(error).strip().split("\n")[0]
         raise ConnectionError(

@@ -136,6 +136,13 @@ def root_cause(ends: List[Dict[str, Any]]) -> Dict[str, Any]:
     return min(independent or ends, key=lambda end: end["time"])
 
 
+def is_echo(error: Exception) -> bool:
+    """Whether Paddle reports with ``error`` that another rank is gone, without saying which."""
+    if isinstance(error, (UserError, ConnectionError)):  # a mistake, or our own message, which names the rank
+        return False
+    return looks_like_a_lost_peer({"kind": EXCEPTION, "message": str(error)})
+
+
 def looks_like_a_lost_peer(end: Dict[str, Any]) -> bool:
     """Whether an end is what a rank reports when another one is gone."""
     if end["kind"] == "killed":

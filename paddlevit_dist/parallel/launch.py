@@ -60,7 +60,7 @@ def launch_workers(
     """
     with signals.installed():
         if plan.launched or plan.processes == 1:
-            _run_in_place(worker, arguments, plan)
+            _run_in_place(worker, arguments, plan, watchdog_seconds)
         else:
             _run_workers(worker, arguments, plan, watchdog_seconds)
 
@@ -89,18 +89,27 @@ def _run_workers(
             _raise(failures.root_cause(failed))
 
 
-def _run_in_place(worker: Callable[..., None], arguments: Tuple[Any, ...], plan: ProcessPlan) -> None:
+def _run_in_place(
+    worker: Callable[..., None], arguments: Tuple[Any, ...], plan: ProcessPlan, watchdog_seconds: Optional[float]
+) -> None:
     import paddle
 
-    from . import world
+    from . import group_watch, world
 
     paddle.disable_signal_handler()  # its SIGTERM dump looks like a crash
     signals.install()
     signals.watch()
-    if plan.launched:
-        _wait_for_rendezvous()
-    world.join_group(plan.uses_gpu, spawned=False)
-    worker(*arguments)
+
+    def join(at_store: Optional[Callable[[], None]] = None) -> None:
+        if plan.launched:
+            _wait_for_rendezvous()
+        world.join_group(plan.uses_gpu, False, at_store)
+
+    if plan.total_processes > 1 and watchdog_seconds is not None:
+        group_watch.run(join, lambda: worker(*arguments), watchdog_seconds)
+    else:
+        join()
+        worker(*arguments)
 
 
 @leftovers.named_semaphores()
@@ -157,7 +166,8 @@ def _worker_entry(
     signals.work_for(parent, rank > 0, functools.partial(_leave, Path(folder), rank))
     secret.use(of_run)
     answer_with_stacks(Path(folder), rank)
-    places.keep(Pages.open(pages), rank)
+    with contextlib.suppress(OSError):  # a system that does not allow it; the watchdog then leaves this rank alone
+        places.keep(Pages.open(pages), rank)
     if sys.platform == "linux":
         # For the loader processes: spawned ones would re-import everything, taking seconds in every evaluation.
         multiprocessing.set_start_method("fork", force=True)
@@ -173,6 +183,7 @@ def _worker_entry(
         with places.waiting_for_ranks():
             _wait_for_rendezvous()
             world.join_group(uses_gpu, spawned=True)
+        places.note("at work")
         worker(*arguments)
         places.note("finished, at the end of its process")
     except BaseException as error:

@@ -1,7 +1,6 @@
 """Where each rank is: a note for every place it reaches, in a page of memory that its parent reads.
 
-A note costs about a microsecond: one write into memory, no lock, no message. Without a parent of ours the notes stay in
-the process, where ``group_watch`` reads them.
+A note costs about a microsecond: one write into memory, no lock, no message.
 """
 
 from __future__ import annotations
@@ -106,10 +105,10 @@ class _Notes:
 _own = _Notes()
 
 
-def keep(pages: Optional[Pages], rank: int) -> None:
-    """Write this process's notes into page ``rank`` from now on."""
+def keep(pages: Pages, number: int) -> None:
+    """Write this process's notes into page ``number`` from now on."""
     _own.process = os.getpid()
-    _own.descriptor, _own.start = (-1, 0) if pages is None else (pages.descriptor, rank * _PAGE_BYTES)
+    _own.descriptor, _own.start = pages.descriptor, number * _PAGE_BYTES
     _own.write()
 
 

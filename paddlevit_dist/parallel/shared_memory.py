@@ -121,8 +121,8 @@ class SharedMemory:
             if timeout is None and now - last_check > self._CHECK_SECONDS:
                 last_check = now
                 self._see_that_they_live(missing)
-            # Whoever waits is held up by a few percent of its wait, not by a third as with pauses that double.
-            time.sleep(min(max(0.00002, (now - started) / 32), 0.01))
+            # Whoever waits is held up by one or two percent of its wait, not by a third as with pauses that double.
+            time.sleep(min(max(0.00002, (now - started) / 64), 0.01))
 
     def _missing(self, ranks: List[int]) -> List[int]:
         return [rank for rank in ranks if self._arrived(rank) < self._meetings]

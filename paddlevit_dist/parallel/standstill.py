@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from typing import Dict, Iterable, List, NamedTuple, Optional
+from typing import Dict, List, NamedTuple, Optional
 
-from .places import Place
+from .places import NOT_STARTED, Place
 
 _MOVED_BYTES = 1 << 20  # read or written: a save or a read of this size is progress, a line of the log is not
 _STOPPED = ("T", "t")
@@ -17,13 +17,16 @@ class Process(NamedTuple):
     state: str  # such as "T (stopped)"; "" if nothing is known
     waits_in: str  # the kernel's function that it sleeps in; "" if nothing is known
     bytes_moved: int  # read and written since it started
+    ticks: int  # of the processor, since it started
 
     @classmethod
     def look(cls, process: int) -> "Process":
+        fields = _text(f"/proc/{process}/stat").rpartition(")")[2].split()  # the third field and those behind it
         return cls(
             _first(f"/proc/{process}/status", "State:"),
             _text(f"/proc/{process}/wchan").strip().strip("0"),
             sum(int(_first(f"/proc/{process}/io", name) or 0) for name in ("rchar:", "wchar:")),
+            int(fields[11]) + int(fields[12]) if len(fields) > 12 else 0,
         )
 
     @property
@@ -42,18 +45,24 @@ class Seen(NamedTuple):
     place: Place
     since: float  # by the watcher's clock: when it was last seen to move
     bytes_moved: int  # by then
+    ticks: int  # likewise
     is_stopped: bool
     is_heard: bool  # False: nothing has come from it for long, whatever its last place is
 
 
 def follow(before: Optional[Seen], place: Place, process: Process, now: float) -> Seen:
-    """What is known of a rank after another look at it. Reading and writing much counts as moving, since a large file
-    takes as long as it takes; waiting for others does not, so that ranks that wait for one another are noticed."""
+    """What is known of a rank after another look at it.
+
+    Reading and writing much counts as moving, since a large file takes as long as it takes. So does computing before
+    the first note, while modules are imported. Neither counts for a rank that waits for others: ranks that wait for
+    one another are to be noticed.
+    """
     moved = before is None or before.place.moves != place.moves or before.place.waits != place.waits
     if before is not None and not moved and not place.waits:
         moved = process.bytes_moved - before.bytes_moved > _MOVED_BYTES
+        moved = moved or (place.text == NOT_STARTED and process.ticks > before.ticks)
     if before is None or moved:
-        return Seen(place, now, process.bytes_moved, process.is_stopped, True)
+        return Seen(place, now, process.bytes_moved, process.ticks, process.is_stopped, True)
     return before._replace(place=place, is_stopped=process.is_stopped)
 
 
@@ -74,10 +83,15 @@ def culprit(seen: Dict[int, Seen], seconds: float, now: float) -> Optional[int]:
     return None
 
 
-def describe(rank: int, seen: Dict[int, Seen], now: float, process: str) -> str:
-    """One line about a rank that stands still. ``process``: what is known of its process, or ""."""
+def describe(rank: int, seen: Dict[int, Seen], now: float, process: str, limit: str = "WATCHDOG_SECONDS") -> str:
+    """One line about a rank that stands still.
+
+    Args:
+        process: what is known of its process, or "".
+        limit: whose patience has ended.
+    """
     known = seen[rank]
-    stood = f"{now - known.since:.0f} s (WATCHDOG_SECONDS)"
+    stood = f"{now - known.since:.0f} s ({limit})"
     about = f"; its process is {process}" if process else ""
     if not known.is_heard:
         return (
@@ -128,8 +142,3 @@ class Clock:
         last, self._last = self._last, time.monotonic()
         self._lost += max(0.0, self._last - last - self._longest_step)
         return self._last - self._lost
-
-
-def unstarted(ranks: Iterable[int], seen: Dict[int, Seen]) -> List[int]:
-    """The ranks of which nothing has been seen."""
-    return [rank for rank in ranks if rank not in seen]

@@ -68,8 +68,8 @@ class Watchdog:
         if not failed or not running or not all(failures.looks_like_a_lost_peer(end) for end in failed):
             return failed
         now = self._look(running)
-        rank = standstill.culprit({rank: self._seen[rank] for rank in running}, _GLOO_SECONDS, now)
-        return failed if rank is None else [*failed, self._end_of(rank, now)]
+        rank = standstill.culprit(self._seen, _GLOO_SECONDS, now)
+        return failed if rank is None else [*failed, self._end_of(rank, now, "an exchange gives up after 30")]
 
     def kill(self, failed: List[Dict[str, Any]]) -> None:
         """End the ranks that stand still: asked politely, they would not hear."""
@@ -82,12 +82,17 @@ class Watchdog:
         self._seen = {
             rank: standstill.follow(self._seen.get(rank), self._pages.read(rank), Process.look(process.pid), now)
             for rank, process in running.items()
+            if self._is_followed(rank)
         }
         return now
 
-    def _end_of(self, rank: int, now: float) -> Dict[str, Any]:
+    def _is_followed(self, rank: int) -> bool:
+        """Whether a rank could open its page, as far as it has come: it does so right after making its other file."""
+        return bool(self._pages.read(rank).process) or not _stack_file(self._folder, rank).exists()
+
+    def _end_of(self, rank: int, now: float, limit: str = "WATCHDOG_SECONDS") -> Dict[str, Any]:
         process = Process.look(self._processes[rank].pid)
-        message = standstill.describe(rank, self._seen, now, str(process))
+        message = standstill.describe(rank, self._seen, now, str(process), limit)
         stacks = "" if process.is_stopped else self._stacks_of(rank)
         kind = failures.STANDSTILL
         return {"kind": kind, "rank": rank, "message": message, "traceback": stacks, "time": time.time()}
@@ -95,7 +100,7 @@ class Watchdog:
     def _stacks_of(self, rank: int) -> str:
         """The Python stacks of a rank; empty if it does not answer, or has not come so far as to be able to."""
         file = _stack_file(self._folder, rank)
-        if not file.exists():
+        if _STACK_SIGNAL is None or not file.exists():
             return ""
         os.kill(self._processes[rank].pid, _STACK_SIGNAL)
         deadline = time.monotonic() + _STACK_SECONDS

@@ -6,6 +6,7 @@ import contextlib
 import io
 import os
 import sys
+from typing import Callable, Optional
 
 import paddle
 import paddle.distributed as dist
@@ -28,13 +29,14 @@ def is_main() -> bool:
     return rank() == 0
 
 
-def join_group(uses_gpu: bool, spawned: bool) -> None:
+def join_group(uses_gpu: bool, spawned: bool, at_store: Optional[Callable[[], None]] = None) -> None:
     """Select this process's device and, if it is one of several, join their group. Every rank must call this.
 
     Args:
         uses_gpu: each process drives one GPU; otherwise the CPU with gloo.
         spawned: this machine's parent process started us. Rendezvous variables that a cluster's shell may have
         exported are then not meant for us and are dropped.
+        at_store: as in ``entrance.enter``.
     """
     paddle.set_device("gpu" if uses_gpu else "cpu")
     if int(os.environ.get("PADDLE_TRAINERS_NUM", "1")) < 2:
@@ -44,7 +46,7 @@ def join_group(uses_gpu: bool, spawned: bool) -> None:
             os.environ.pop(name, None)
     if not uses_gpu:
         os.environ["PADDLE_DISTRI_BACKEND"] = "gloo"
-    entrance.enter(int(os.environ["PADDLE_TRAINER_ID"]), int(os.environ["PADDLE_TRAINERS_NUM"]))
+    entrance.enter(int(os.environ["PADDLE_TRAINER_ID"]), int(os.environ["PADDLE_TRAINERS_NUM"]), at_store)
     messages = io.StringIO()  # Paddle 3 lists its modified flags on every start
     try:
         with contextlib.redirect_stderr(messages):

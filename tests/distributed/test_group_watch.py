@@ -1,0 +1,170 @@
+"""Ranks of several machines: one that is gone, stands still or never comes ends the others, which name it.
+
+The machines are processes of this one, started as Paddle's launcher would, that exchange their messages as machines do.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import Any, List
+
+import pytest
+from support import small_runs
+from support.processes import left_behind, start_command
+
+from paddlevit_dist import Trainer
+from paddlevit_dist.parallel import barrier, launch_workers, places, plan_processes, rank
+from paddlevit_dist.parallel.collectives import network_of_group, use_way_of_messages
+from paddlevit_dist.parallel.places import pages_of
+
+SECONDS = 8
+LIMIT = 120.0  # on a machine that is busy with something else
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def start_rank(number: int, port: int, *words: str, size: int = 2) -> Any:
+    """One rank of ``size`` on a machine of its own, as far as it knows."""
+    endpoints = [f"127.0.0.1:{port + other}" for other in range(size)]
+    variables = {
+        "PADDLE_TRAINER_ID": str(number),
+        "PADDLE_TRAINERS_NUM": str(size),
+        "PADDLE_LOCAL_SIZE": "1",
+        "PADDLE_MASTER": endpoints[0],
+        "PADDLE_TRAINER_ENDPOINTS": ",".join(endpoints),
+        "PADDLE_CURRENT_ENDPOINT": endpoints[number],
+        "GLOO_SOCKET_IFNAME": "lo",
+    }
+    return start_command([sys.executable, __file__, *words], **variables)
+
+
+def train_between_machines(output: str) -> None:
+    use_way_of_messages(network_of_group())
+    trainer: Trainer = small_runs.build(f"{output}/{rank()}", "-epochs=1000", "-batch_size=16", train_size=64)
+    trainer.train()
+
+
+def fail_on_rank_one() -> None:
+    use_way_of_messages(network_of_group())
+    barrier()
+    if rank() == 1:
+        raise ValueError("the sample at hand is broken")
+    barrier()
+
+
+def hang_on_rank_one() -> None:
+    use_way_of_messages(network_of_group())
+    places.note("between two barriers")
+    barrier()
+    if rank() == 1:
+        time.sleep(1000)
+    barrier()
+
+
+def at_place(process: Any, word: str) -> None:
+    """Return once a rank has noted a place that contains ``word``."""
+    deadline = time.monotonic() + LIMIT
+    pages = None
+    while time.monotonic() < deadline and process.poll() is None:
+        pages = pages or pages_of(process.pid)
+        if pages is not None and word in pages.read(0).text:
+            return
+    raise AssertionError(process.communicate(timeout=5))
+
+
+def last_line(process: Any) -> str:
+    """What a rank that must have ended says last."""
+    _, err = process.communicate(timeout=LIMIT)
+    assert process.returncode == 1, err
+    assert left_behind(process.pid) == []
+    return err.strip().splitlines()[-1]
+
+
+def clear_away(processes: List[Any]) -> None:
+    for process in processes:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+@pytest.mark.parametrize(
+    "guilty, number, word",
+    [
+        pytest.param(1, signal.SIGKILL, "in the evaluation", marks=pytest.mark.long),
+        pytest.param(0, signal.SIGKILL, "in the evaluation", marks=pytest.mark.long),
+        pytest.param(0, signal.SIGSTOP, "in its forward pass", marks=pytest.mark.long),
+    ],
+)
+def test_a_machine_that_is_gone_or_stands_still_ends_the_others(tmp_path, guilty, number, word):
+    port = free_port()
+    ranks = [start_rank(each, port, "train", str(tmp_path)) for each in range(2)]
+    try:
+        at_place(ranks[guilty], word)
+        ranks[guilty].send_signal(number)
+        assert last_line(ranks[1 - guilty]).startswith(f"error: rank {guilty} failed: ")
+    finally:
+        clear_away(ranks)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("what, cause", [("fail", "ValueError: the sample at hand"), ("hang", "stood still for ")])
+def test_every_machine_is_told_why_a_rank_failed(what, cause):
+    port = free_port()
+    ranks = [start_rank(each, port, what) for each in range(2)]
+    try:
+        for process in ranks:
+            line = last_line(process)
+            assert cause in line
+            if process is ranks[0] or what == "hang":
+                assert line.startswith("error: rank 1 failed: ")
+    finally:
+        clear_away(ranks)
+
+
+@pytest.mark.long
+def test_a_rank_that_never_comes_is_named_on_all_machines():
+    port = free_port()
+    ranks = [start_rank(each, port, "fail", size=3) for each in range(2)]
+    try:
+        for process in ranks:
+            line = last_line(process)
+            assert line.startswith("error: rank 2 failed: it did not come to 127.0.0.1:"), line
+            assert f"within {SECONDS} s (WATCHDOG_SECONDS)" in line
+    finally:
+        clear_away(ranks)
+
+
+@pytest.mark.long
+def test_a_master_port_that_another_program_has_is_named_on_all_machines():
+    with socket.socket() as stranger:
+        stranger.bind(("127.0.0.1", 0))
+        stranger.listen()
+        port = stranger.getsockname()[1]
+        ranks = [start_rank(each, port, "fail") for each in range(2)]
+        try:
+            for process in ranks:
+                _, err = process.communicate(timeout=LIMIT)
+                assert process.returncode == 2, err
+                (line,) = err.strip().splitlines()
+                assert "another program" in line and f"127.0.0.1:{port}" in line
+                assert line.endswith("choose a free port") or line.endswith("choose a free port for the master")
+        finally:
+            clear_away(ranks)
+
+
+if __name__ == "__main__":
+    from paddlevit_dist.errors import run_and_report
+
+    works = {"train": train_between_machines, "fail": fail_on_rank_one, "hang": hang_on_rank_one}
+    work, rest = works[sys.argv[1]], tuple(sys.argv[2:])
+    Path(rest[0]).mkdir(exist_ok=True) if rest else None
+    sys.exit(run_and_report(lambda: launch_workers(work, rest, plan_processes(-1), watchdog_seconds=SECONDS)))

@@ -1,0 +1,238 @@
+"""A rank that stands still ends the run, which names it, its place, and its stack or its state."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any, List, Optional
+
+import paddle
+import pytest
+from support import small_runs
+from support.processes import Finished, left_behind, session_members, start_command
+from support.runs import DIGITS, MAIN
+
+from paddlevit_dist.parallel import all_reduce_sum, barrier, launch_workers, places, plan_processes, rank
+from paddlevit_dist.parallel.places import Pages, Place, pages_of
+
+SECONDS = 8  # how long a rank may stand still here
+START_LIMIT, END_LIMIT = 90.0, 60.0  # on a machine that is busy with something else
+
+# ---- a real training -----------------------------------------------------------------------------------------------
+
+
+def start_training(output: Path) -> Any:
+    watchdog = ["WATCHDOG_SECONDS", str(SECONDS)]
+    return start_command(
+        [sys.executable, str(MAIN), f"-output={output}", *DIGITS, "-epochs=1000", "-ngpus=2", *watchdog]
+    )
+
+
+def pages_when_there(process: Any) -> Pages:
+    deadline = time.monotonic() + START_LIMIT
+    while time.monotonic() < deadline and process.poll() is None:
+        pages = pages_of(process.pid)
+        if pages is not None:
+            return pages
+    raise AssertionError(process.communicate(timeout=5))
+
+
+def stop_at(process: Any, number: int, word: str) -> Place:
+    """Stop a rank at a place whose note contains ``word``; returns what its page says once it stands."""
+    pages = pages_when_there(process)
+    deadline = time.monotonic() + START_LIMIT
+    while time.monotonic() < deadline and process.poll() is None:
+        place = pages.read(number)
+        if not place.process or word not in place.text:
+            continue
+        os.kill(place.process, signal.SIGSTOP)
+        place = pages.read(number)
+        if word in place.text:
+            return place
+        os.kill(place.process, signal.SIGCONT)  # it was past that place already
+    raise AssertionError(f"rank {number} never was at '{word}': {pages.read(number)}")
+
+
+def ending(process: Any) -> Finished:
+    out, err = process.communicate(timeout=END_LIMIT)
+    assert left_behind(process.pid) == []
+    return Finished(process.returncode, out, err, [])
+
+
+def stands_at(ended: Finished, number: int, words: str) -> None:
+    assert ended.code == 1, ended.err
+    last = ended.err.strip().splitlines()[-1]
+    assert last.startswith(f"error: rank {number} failed: stood still for "), ended.err
+    assert "(WATCHDOG_SECONDS)" in last and words in last
+    assert "T (stopped)" in last
+
+
+@pytest.mark.parametrize(
+    "number, word",
+    [
+        (1, "in its forward pass"),
+        pytest.param(0, "in its backward pass", marks=pytest.mark.long),
+        pytest.param(0, "in the evaluation", marks=pytest.mark.long),
+        pytest.param(1, "in the evaluation", marks=pytest.mark.long),
+        pytest.param(0, "saving epoch", marks=pytest.mark.long),
+        pytest.param(1, "saving epoch", marks=pytest.mark.long),
+    ],
+)
+def test_a_stopped_rank_ends_the_run_with_its_number_and_place(tmp_path, number, word):
+    process = start_training(tmp_path / "run")
+    stop_at(process, number, word)
+    stands_at(ending(process), number, word)
+
+
+def children_with_python(process: Any) -> List[int]:
+    """The workers, in the order in which they were started, as soon as the kernel knows them."""
+    found = []
+    for pid in sorted(session_members(process.pid)):
+        try:
+            words = Path(f"/proc/{pid}/cmdline").read_bytes()
+        except OSError:
+            continue
+        if b"multiprocessing.spawn" in words:
+            found.append(pid)
+    return found
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_rank_that_stops_before_it_has_imported_anything_is_named(tmp_path, number):
+    process = start_training(tmp_path / "run")
+    pages_when_there(process)
+    deadline = time.monotonic() + START_LIMIT
+    while len(children_with_python(process)) < 2:
+        assert time.monotonic() < deadline and process.poll() is None
+    os.kill(children_with_python(process)[number], signal.SIGSTOP)
+    stands_at(ending(process), number, places.NOT_STARTED)
+
+
+# ---- workers that stand still while they could run ---------------------------------------------------------------
+
+
+def hang(how: str) -> None:
+    places.note("between two barriers")
+    for _ in range(3):
+        barrier()
+    if rank() == 1 and how == "holding Python's lock":
+        ctypes.PyDLL(None).sleep(1000)
+    if how == "stopped in an exchange":
+        if rank() == 1:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        all_reduce_sum(paddle.ones([1]))
+    barrier()
+    if rank() == 0 and how == "waiting for one another":
+        wait_for_a_message_that_never_comes()
+    barrier()
+
+
+def wait_for_a_message_that_never_comes() -> None:
+    with places.waiting_for_ranks():
+        time.sleep(1000)
+
+
+def run_hanging(how: str) -> Finished:
+    return ending(start_command([sys.executable, __file__, how]))
+
+
+def test_a_rank_that_hangs_in_c_code_shows_its_stack():
+    ended = run_hanging("holding Python's lock")
+    assert ended.code == 1
+    lines = ended.err.strip().splitlines()
+    assert lines[-1].startswith("error: rank 1 failed: stood still for ") and "between two barriers" in lines[-1]
+    assert any(line.endswith("in hang") for line in lines), ended.err
+
+
+@pytest.mark.long
+def test_ranks_that_wait_for_one_another_are_all_named():
+    ended = run_hanging("waiting for one another")
+    last = ended.err.strip().splitlines()[-1]
+    assert ended.code == 1
+    assert "every rank has waited for the others" in last and "rank 0 " in last and "rank 1 " in last
+    assert "in a barrier" in last
+
+
+@pytest.mark.long
+def test_a_rank_stopped_inside_an_exchange_is_named_once_gloo_gives_up():
+    process = start_command([sys.executable, __file__, "stopped in an exchange", "300"])
+    out, err = process.communicate(timeout=180)
+    assert process.returncode == 1 and left_behind(process.pid) == []
+    last = err.strip().splitlines()[-1]
+    assert last.startswith("error: rank 1 failed: stood still for ") and "T (stopped)" in last, err
+
+
+# ---- slow is not still -------------------------------------------------------------------------------------------
+
+
+class SlowPicture(small_runs.Part):
+    """Rank 1 takes longer over one picture, in the middle of the epoch, than gloo would wait."""
+
+    seconds = 35.0
+
+    def __init__(self, samples: Any, size: int) -> None:
+        super().__init__(samples, size)
+        self.read = 0
+
+    def sample(self, index: int, generator: Any) -> Any:
+        self.read += 1
+        if rank() == 1 and self.read == 100:
+            time.sleep(self.seconds)
+        return super().sample(index, generator)
+
+
+def train_with_a_slow_picture(output: str) -> None:
+    trainer = small_runs.build(output, "-epochs=1", "-batch_size=16")
+    trainer.datasets["train"] = SlowPicture(trainer.datasets["train"], 320)
+    started = time.monotonic()
+    trainer.train()
+    Path(f"{output}.{rank()}").write_text(str(time.monotonic() - started))
+
+
+@pytest.mark.long
+def test_a_picture_slower_than_gloo_and_the_watchdog_only_makes_all_wait(tmp_path):
+    output = tmp_path / "run"
+    process = start_command([sys.executable, __file__, "slow picture", str(output)])
+    out, err = process.communicate(timeout=180)
+    assert process.returncode == 0, err
+    assert all(float(Path(f"{output}.{number}").read_text()) > SlowPicture.seconds for number in range(2))
+    assert "rank 1 has been waiting for a batch for 2" in err and "give up" not in err
+
+
+# ---- what a watcher sees -----------------------------------------------------------------------------------------
+
+
+def test_pages_show_the_last_place_of_each_rank(tmp_path):
+    pages = Pages.create(tmp_path, 3)
+    try:
+        assert [pages.read(number).text for number in range(3)] == [places.NOT_STARTED] * 3
+        pid = os.fork()
+        if pid == 0:
+            places.keep(Pages.open(pages.path), 1)
+            places.note("in a place with a long name " + "ä" * 600)
+            places.note("in a place")
+            with places.at("doing something"), places.waiting_for_ranks():
+                os._exit(0)
+        os.waitpid(pid, 0)
+        place = pages.read(1)
+        assert (place.text, place.waits, place.process) == ("in a place: doing something", True, pid)
+        assert pages.read(2).text == places.NOT_STARTED
+        found: Optional[Pages] = pages_of(os.getpid())
+        assert found is not None and found.read(1) == place
+        found.close()
+    finally:
+        pages.close()
+
+
+if __name__ == "__main__":
+    from paddlevit_dist.errors import run_and_report
+
+    name, *rest = sys.argv[1:]
+    work, words = (train_with_a_slow_picture, tuple(rest)) if name == "slow picture" else (hang, (name,))
+    seconds = float(rest[0]) if rest and work is hang else SECONDS
+    sys.exit(run_and_report(lambda: launch_workers(work, words, plan_processes(2), watchdog_seconds=seconds)))

@@ -1,7 +1,8 @@
 # make demo       train and evaluate a small model end to end       make accept         scored trainings, minutes each
 # make test       the test suite                                    make test-gpu-wheel the tests on paddlepaddle-gpu 2.6.2
 # make test-long  the tests that take minutes                       make format         apply the format
-# make lint       format, lint, import rules and types            make fuzz       1,000 damaged files for each reader
+# make lint       format, lint, import rules and types              make fuzz           1,000 damaged files for each reader
+# make audit      known vulnerabilities of what is installed
 PYTHON ?= python3
 VENV := .venv
 GPU_VENV := .venv-gpu
@@ -12,7 +13,7 @@ PYTEST := -m pytest -q -n auto --maxprocesses 4 --dist worksteal
 # The tests start hundreds of processes: none need compile what another has compiled, whatever the shell says.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-long fuzz lint format accept test-gpu-wheel clean
+.PHONY: demo test test-long fuzz lint format accept test-gpu-wheel audit clean
 .DELETE_ON_ERROR:
 
 $(VENV)/.ready: setup.py tools/install.py
@@ -49,5 +50,10 @@ accept: $(VENV)/.ready
 test-gpu-wheel: $(GPU_VENV)/.ready
 	$(GPU_VENV)/bin/python $(PYTEST) -m "not long"
 
+# In an environment of its own: what audits is not what is audited.
+audit: $(VENV)/.ready
+	test -x $(VENV)-audit/bin/pip-audit || { $(PYTHON) -m venv $(VENV)-audit && $(VENV)-audit/bin/pip install -q pip-audit; }
+	$(VENV)-audit/bin/python tools/audit.py $(VENV)/lib/python3*/site-packages
+
 clean:
-	rm -rf $(VENV) $(GPU_VENV) build *.egg-info
+	rm -rf $(VENV) $(VENV)-audit $(GPU_VENV) build *.egg-info

@@ -235,15 +235,16 @@ def measure_parts(group: Group, way: str, data: Any) -> Dict[str, List[float]]:
     """Seconds of the parts of a gathering; what is left over is mostly copying."""
     from paddle import distributed as dist
 
-    from paddlevit_dist.parallel import collectives
+    from paddlevit_dist.parallel import collectives, secret
 
     rounds_of_parts: List[Dict[str, float]] = []
     for _ in range(ROUNDS):
         parts: Dict[str, float] = {}
         group.ways[NETWORK].wait_for_all()
         with contextlib.ExitStack() as watches:
-            watches.enter_context(stopwatch(collectives.pickle, "dumps", "pickle.dumps", parts))
+            watches.enter_context(stopwatch(collectives.pickle, "dump", "pickle.dump", parts))
             watches.enter_context(stopwatch(collectives.pickle, "loads", "pickle.loads", parts))
+            watches.enter_context(stopwatch(secret, "signature", "signing and verifying", parts))
             watches.enter_context(stopwatch(group.ways[way], "wait_for_all", "waiting for all", parts))
             if way == MEMORY:
                 keep = (group.ways[way], "_keep_long_message", "into memory")

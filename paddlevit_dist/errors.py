@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Callable
 
-from . import environment, printing, signals
+from . import environment, limits, printing, signals
 
 
 class UserError(Exception):
@@ -78,12 +78,18 @@ def run_and_report(function: Callable[[], None], trains: bool = False) -> int:
         print(f"{printing.block(details)}error: {printing.one_line(first)}", file=sys.stderr)
         return error.exit_code
     except Stopped as stop:
-        print(f"stopped: {stop}", file=sys.stderr)
+        print(f"stopped: {printing.one_line(stop)}", file=sys.stderr)
         return stop.exit_code
     except KeyboardInterrupt as error:
         starting = signals.is_training() and not getattr(error, "again", False)
         print(signals.describe(signals.exit_code(error) - 128, starting), file=sys.stderr)
         return signals.STOPPED if starting else signals.exit_code(error)
+    except Exception as error:
+        reason = limits.explain(error)
+        if reason is None:
+            raise
+        print(f"error: {reason}", file=sys.stderr)
+        return UserError.exit_code
     return 0
 
 

@@ -9,10 +9,11 @@ import os
 import re
 import secrets
 import socket
+import stat
 import sys
 import threading
 from pathlib import Path
-from typing import BinaryIO, Iterator, Union
+from typing import Any, BinaryIO, Iterator, Union
 
 import numpy as np
 
@@ -105,6 +106,62 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
     finally:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
+
+
+class NotAFile(OSError):
+    """What a path leads to is not a file; ``strerror`` says what it is."""
+
+
+_KINDS = {
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+def require_regular(path: Any) -> None:
+    """Check that a path, or the link that it is, leads to a plain file, before it is opened: opening a pipe that nobody
+    writes to waits forever, and reading from a device such as /dev/zero never ends.
+
+    Raises:
+        NotAFile: it leads to something else.
+        OSError: it does not exist, may not be looked at, or is a link to itself.
+    """
+    mode = os.stat(path).st_mode
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
+    if not stat.S_ISREG(mode):
+        kind = _KINDS.get(stat.S_IFMT(mode), "something else")
+        raise NotAFile(errno.EINVAL, f"it is {kind}, expected a file: remove or replace it", os.fspath(path))
+
+
+def is_folder(entry: Any) -> bool:
+    """Whether an entry of ``os.scandir`` is a folder or a link to one; a link to itself is none."""
+    try:
+        return bool(entry.is_dir())
+    except OSError:
+        return False
+
+
+def open_regular(path: Any, mode: str = "r", **options: Any) -> Any:
+    """``open`` a file for reading, and refuse anything that is not one.
+
+    Raises:
+        OSError: as ``require_regular`` and ``open``.
+    """
+    require_regular(path)
+    return open(path, mode, **options)
+
+
+def read_regular(path: Any) -> bytes:
+    """The content of a file, as ``Path.read_bytes``; anything else is refused.
+
+    Raises:
+        OSError: as ``require_regular`` and ``open``.
+    """
+    with open_regular(path, "rb") as stream:
+        return stream.read()
 
 
 _one_thread = threading.Lock()

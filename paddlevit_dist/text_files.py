@@ -13,6 +13,8 @@ from typing import Any, Callable, Optional, Union
 
 import yaml
 
+from .files import open_regular
+
 LARGEST_BYTES = (
     1 << 28
 )  # of a text or JSON file; the longest honest ones list a segment for each of some million points
@@ -32,7 +34,7 @@ def read_bytes(path: Place, largest: int = LARGEST_BYTES) -> bytes:
         OSError: it cannot be read.
         ValueError: it is longer than ``largest`` bytes.
     """
-    with open(path, "rb") as stream:
+    with open_regular(path, "rb") as stream:
         content = stream.read(largest + 1)
     if len(content) > largest:
         raise ValueError(f"it has more than {largest:,} bytes, far more than such files need")

@@ -216,12 +216,12 @@ def _opener(pace: _Pace) -> urllib.request.OpenerDirector:
     """Of ``http://`` and ``https://``, and of nothing else."""
 
     class Open(urllib.request.HTTPHandler):
-        def do_open(self, http_class: Any, request: Any, **options: Any) -> Any:
-            return super().do_open(pace.on(http_class), request, **options)
+        def do_open(self, http_class: Any, req: Any, **http_conn_args: Any) -> Any:
+            return super().do_open(pace.on(http_class), req, **http_conn_args)
 
     class Encrypted(urllib.request.HTTPSHandler):
-        def do_open(self, http_class: Any, request: Any, **options: Any) -> Any:
-            return super().do_open(pace.on(http_class), request, **options)
+        def do_open(self, http_class: Any, req: Any, **http_conn_args: Any) -> Any:
+            return super().do_open(pace.on(http_class), req, **http_conn_args)
 
     opener = urllib.request.OpenerDirector()
     for handler in (

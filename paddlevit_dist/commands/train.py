@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import textwrap
 import time
+from pathlib import Path
 from typing import Any, Dict, List
 
 from .. import config as configuration
-from .. import signals
+from .. import limits, signals
+from ..errors import UserError
 from ..printing import one_line
 from . import replay
 
@@ -18,26 +21,46 @@ def run(arguments: List[str]) -> None:
 
     signals.expect(training=not run.values.EVAL and not run.show)
 
-    from ..parallel import tuning
+    from ..parallel import devices, tuning
 
+    devices.require_sound_variables(run.values.NGPUS)
     tuning.restart_with_environment(run.values.NGPUS, run.values.CPU_TUNING)
+    _require_limits(run.values)
+    stale = devices.drop_stale_variables()
     if run.values.REPLAY and not run.show:
         replay.run(run)
         return
 
+    from ..observe.lock import own
+    from ..observe.progress import write_line
+    from ..observe.record import make_folder
+    from ..parallel import plan_processes
+
+    plan = plan_processes(run.values.NGPUS)
+    plan.notices.extend(stale)
+    if run.show:
+        _show(run, plan)
+        return
+    folder = make_folder(run.values.SAVE)
+    with own(folder, write_line, run.values.EVAL, holds=plan.is_main):
+        _carry_out(run, plan, folder)
+
+
+def _carry_out(run: Any, plan: Any, folder: Path) -> None:
+    """Read the datasets and start the workers; this process holds the folder."""
+    from ..checkpoint.store import remove_leftovers
     from ..contracts.task import make_task
     from ..engine.schedule import with_fitting_warmup
     from ..observe.heartbeat import Heartbeat
     from ..observe.history import note_end
     from ..observe.progress import write_line
-    from ..observe.record import cache_folder, prepare_folder, refuse_another_run
-    from ..parallel import launch_workers, plan_processes
+    from ..observe.record import cache_folder, refuse_another_run, require_writable
+    from ..parallel import launch_workers
 
-    plan = plan_processes(run.values.NGPUS)
-    if run.show:
-        _show(run, plan)
-        return
-    folder = prepare_folder(run.values.SAVE)
+    if plan.is_main:
+        require_writable(folder, run.values.EVAL)
+    if plan.is_main and not run.values.EVAL:
+        remove_leftovers(folder / "checkpoints")
     refuse_another_run(folder, run.values)
     task = make_task(run.values)
     splits = ("val",) if run.values.EVAL else ("train", "val")
@@ -50,7 +73,8 @@ def run(arguments: List[str]) -> None:
         launch_workers(worker, arguments, plan, watchdog_seconds=run.values.WATCHDOG_SECONDS)
     except BaseException as error:
         if plan.is_main:
-            note_end(folder, began, error, is_training=not run.values.EVAL)
+            with contextlib.suppress(UserError):  # a log that cannot be written does not hide why the run ended
+                note_end(folder, began, error, is_training=not run.values.EVAL)
         raise
 
 
@@ -63,6 +87,21 @@ def worker(config: Any, task: Any, datasets: Dict[str, Any], notices: List[str])
         trainer.evaluate_only()
     else:
         trainer.train()
+
+
+def _require_limits(config: Any) -> None:
+    """End here, in one line, where Paddle would end in the middle of a run."""
+    from ..parallel.devices import cpu_cores, default_workers, expected_processes
+
+    limits.raise_open_files()
+    processes = expected_processes(config.NGPUS)
+    workers = config.DATA.NUM_WORKERS
+    workers = default_workers(processes, cpu_cores()) if workers is None else workers
+    reason = limits.too_low(processes, workers) or limits.home_problem()
+    if reason is None and processes + workers > 1:
+        reason = limits.semaphore_problem()
+    if reason is not None:
+        raise UserError(reason)
 
 
 def _show(run: Any, plan: Any) -> None:

@@ -3,5 +3,6 @@
 - ``dataset``: samples on disk (``Dataset``) and samples with their transforms (``Samples``)
 - ``model``: a network with its variants, key maps and ordered layers
 - ``task``: what the engine asks of a subject
+- ``sample_checks``: finite numbers, labels in range
 - ``adapter``, ``user_models``: what users registered without these base classes
 """

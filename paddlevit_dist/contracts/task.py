@@ -12,6 +12,7 @@ from ..errors import UserError
 from ..registry import resolve
 from .adapter import adopt_class
 from .dataset import Samples
+from .sample_checks import require_finite
 
 Number = Union[int, float, paddle.Tensor]
 Labelled = Tuple[np.ndarray, str]  # a picture, uint8 (height, width[, 3]), and its caption
@@ -154,6 +155,18 @@ class Task:
     def describe_samples(self, samples: Any) -> str:
         """How many there are, by class where known: what the first lines of a run say about a split."""
         return f"{len(samples):,} {self.sample_name}"
+
+    def check_sample(self, sample: Any) -> None:
+        """Refuse a sample that must not be computed with. Called in the loader process for each sample that is read, in
+        training and in evaluation; whoever calls it adds the sample's index, description and rank to the message.
+
+        By default all floating-point numbers must be finite. A task in whose samples NaN has a meaning, or that has
+        labels, overrides this.
+
+        Raises:
+            BadSample: says what is wrong with it.
+        """
+        require_finite(sample)
 
     def collate(self, samples: Sequence[Any]) -> Dict[str, Any]:
         """A batch, a dictionary of numpy arrays, from a list of samples. Runs in the loader process."""

@@ -15,13 +15,13 @@ from ..contracts.adapter import adopt
 from ..contracts.dataset import Samples
 from ..contracts.task import PredictionWriter, Task
 from ..errors import UserError
-from ..loading.loader import Loader, default_workers
+from ..loading.loader import Loader
 from ..loading.sampler import EvaluationSampler
 from ..observe.heartbeat import Heartbeat
 from ..observe.progress import Progress
 from ..observe.record import RunRecord
 from ..parallel import is_main, rank, set_batch_norm_momentum, tuning, world_size
-from ..parallel.devices import cpu_cores
+from ..parallel.devices import cpu_cores, default_workers
 from ..printing import without_credentials
 from . import about
 from .introduction import first_lines
@@ -161,6 +161,7 @@ class Trainer:
             samples,
             sampler,
             collate,
+            check=self.task.check_sample,
             num_workers=self._num_workers,
             prefetch=data.PREFETCH,
             seed=self.config.SEED,

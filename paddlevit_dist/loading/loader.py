@@ -24,15 +24,18 @@ import numpy as np
 import paddle
 
 from .. import signals
+from ..contracts.sample_checks import BadSample
 from ..errors import UserError
 from ..parallel import LeftEarly, places, rank, tuning, world_size
-from ..parallel.failures import end_process
+from ..parallel.failures import end_process, why_killed
 from ..parallel.launch import die_with_parent
+from ..parallel.semaphores import require_semaphores
 from .sampler import SampleKey, TrainingSampler
 from .shared_arrays import new_prefix, remove_leftovers, require_room, share
 
 _FAILURE = "__failure__"
 _LARGE_BYTES = 32 << 20  # for batches whose creation leaves much unused memory behind: scenes and volumes, not images
+_SEMAPHORES, _SEMAPHORES_PER_WORKER = 8, 3  # of the queues and events that Paddle makes
 _SLOW_SECONDS = 20.0
 
 
@@ -53,16 +56,21 @@ def sample_generator(seed: int, key: SampleKey) -> np.random.Generator:
 class _Readings(paddle.io.Dataset):
     """What a loader process runs: read one sample with its own generator; failures come back as values."""
 
-    def __init__(self, samples: Any, seed: int) -> None:
+    def __init__(self, samples: Any, seed: int, check: Optional[Callable[[Any], None]]) -> None:
         super().__init__()
         self.samples = samples
         self.seed = seed
+        self.check = check
+        self.rank = rank()
 
     def __getitem__(self, key: SampleKey) -> Any:
         try:
-            return self.samples.sample(key.index, sample_generator(self.seed, key))
-        except Exception as error:
-            return _Failure(error, f"sample {key.index} ({self._describe(key.index)})")
+            sample = self.samples.sample(key.index, sample_generator(self.seed, key))
+            if self.check is not None:
+                self.check(sample)
+            return sample
+        except (Exception, SystemExit) as error:  # sys.exit would end this process without a word
+            return _Failure(error, f"sample {key.index} ({self._describe(key.index)})", self.rank)
 
     def _describe(self, index: int) -> str:
         try:
@@ -75,8 +83,11 @@ class _Readings(paddle.io.Dataset):
 
 
 class _Failure:
-    def __init__(self, error: Exception, where: str) -> None:
+    def __init__(self, error: BaseException, where: str, rank_number: int) -> None:
         self.is_user_error = isinstance(error, UserError)
+        if isinstance(error, BadSample):
+            self.message = f"{where}, read by rank {rank_number}: {error}"
+            return
         trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
         self.message = str(error) if self.is_user_error else f"{where}: {type(error).__name__}: {error}\n{trace}"
 
@@ -108,8 +119,8 @@ class _Collate:
             if is_large:
                 tuning.give_back_memory()
             return batch
-        except Exception as error:
-            return _Failure(error, "collating a batch").as_batch()
+        except (Exception, SystemExit) as error:
+            return _Failure(error, "collating a batch", rank()).as_batch()
 
 
 class _Epochs(paddle.io.BatchSampler):
@@ -135,6 +146,7 @@ class Loader:
         sampler: yields lists of ``SampleKey``.
         collate: list of samples -> dictionary; runs in the loader process. Numpy arrays become tensors on the device;
             text and bytes stay on the host as they are, for what a step must know without asking the device.
+        check: raises ``BadSample`` for a sample that must not be used; runs in the loader process.
         num_workers: loader processes; 0 reads in a thread of this process.
         prefetch: batches that each of them has ready or in progress in advance.
         seed: of the run.
@@ -150,6 +162,7 @@ class Loader:
         sampler: Any,
         collate: Callable[[Sequence[Any]], Dict[str, Any]],
         *,
+        check: Optional[Callable[[Any], None]] = None,
         num_workers: int,
         prefetch: int = 2,
         seed: int,
@@ -161,7 +174,7 @@ class Loader:
         self.timeout_seconds = timeout_seconds
         self.may_leave = True
         self.seconds_waited = 0.0  # for data, since it was last set to 0
-        self._readings = _Readings(samples, seed)
+        self._readings = _Readings(samples, seed, check)
         self._prefix = new_prefix() if num_workers else None
         self._collate = _Collate(collate, self._prefix)
 
@@ -189,11 +202,14 @@ class Loader:
         )
         if not len(batch_sampler):
             return
+        if self.num_workers:
+            needed = _SEMAPHORES + _SEMAPHORES_PER_WORKER * self.num_workers
+            require_semaphores(needed, "the queues of the loader processes", "lower DATA.NUM_WORKERS")
         with signals.held(), _unchanged_child_handler():
             batches = iter(loader)
         _unfinished.add(batches)
         is_first = True
-        watchdog = _Watchdog(batches, self.timeout_seconds)
+        watchdog = _Watchdog(batches, self.timeout_seconds, len(batch_sampler))
         try:
             while True:
                 started = time.perf_counter()
@@ -205,6 +221,7 @@ class Loader:
                 self.seconds_waited += time.perf_counter() - started
                 if batch is None:
                     return
+                watchdog.batches_due -= 1
                 if _FAILURE in batch:
                     _raise(batch[_FAILURE])
                 if is_first and self._prefix is not None:
@@ -281,21 +298,28 @@ def _next(batches: Iterator[Any]) -> Optional[Dict[str, Any]]:
     except StopIteration:
         return None
     except (SystemError, RuntimeError) as error:
-        reason = _describe_dead(getattr(batches, "_workers", []))
+        reason = _describe_dead(getattr(batches, "_workers", []), are_due=True)
         if not reason:
             raise
         raise RuntimeError(reason) from error
 
 
-def _describe_dead(workers: Sequence[Any]) -> str:
-    """What ended loader processes prematurely; empty if all are alive."""
-    dead = [f"process {worker.pid} with exit code {worker.exitcode}" for worker in workers if worker.exitcode]
+def _describe_dead(workers: Sequence[Any], are_due: bool) -> str:
+    """What ended loader processes prematurely; empty if all are alive.
+
+    Args:
+        are_due: batches are still to come; without, a process may have ended by itself, with exit code 0.
+    """
+    codes = {worker.pid: worker.exitcode for worker in workers}
+    dead = {pid: code for pid, code in codes.items() if code or (code == 0 and are_due)}
     if not dead:
         return ""
-    return (
-        f"loader {', '.join(dead)} ended while batches were due (a negative code is a signal; -9 often means that the "
-        "system ran out of memory, -7 that /dev/shm is full)"
-    )
+    if not any(dead.values()):
+        meaning = "code 0: the data set's own code, or a library that it uses, has called os._exit"
+    else:
+        meaning = f"a negative code is a signal; -9: {why_killed()}; -7: /dev/shm may be full"
+    named = ", ".join(f"process {pid} with exit code {code}" for pid, code in dead.items())
+    return f"loader {named} ended while batches were due ({meaning})"
 
 
 def _raise(failure: paddle.Tensor) -> None:
@@ -310,7 +334,8 @@ class _Watchdog:
     The waiting thread is inside Paddle's queue and cannot be interrupted, so a second thread watches the clock.
     """
 
-    def __init__(self, batches: Any, seconds: float) -> None:
+    def __init__(self, batches: Any, seconds: float, number: int) -> None:
+        self.batches_due = number
         self.may_leave = True  # a wait ends early once the run is asked to stop
         self.has_left = False  # one has; there are no more batches
         self._batches, self._workers, self._seconds = batches, _workers_of(batches), seconds
@@ -345,7 +370,7 @@ class _Watchdog:
                 if self.has_left:
                     return
                 continue
-            reason = _describe_dead(self._workers)
+            reason = _describe_dead(self._workers, self.batches_due > 0)
             if reason:
                 end_process(reason)
             places.move()  # this watchdog has its own limit; the run's must only see that this process is alive
@@ -384,8 +409,3 @@ def _process_state(pid: int) -> str:
             return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("State"))
     except (OSError, StopIteration):
         return "gone"
-
-
-def default_workers(processes: int, cores: int) -> int:
-    """Loader processes of each training process: its share of the cores minus itself, at most 8."""
-    return max(0, min(8, cores // processes - 1))

@@ -1,7 +1,8 @@
 """Paths and labels of a dataset in one memory-mapped file, so that a process receives a file name and not a list.
 
 Layout, little-endian: header of 128 bytes | paths, one after another | zeros up to a multiple of 8 |
-offsets int64 (entries + 1) | labels int32 (entries) | class names as a JSON list or null.
+offsets int64 (entries + 1) | labels int32 (entries) | class names as a JSON list or null. The last 8 bytes of
+the header are the CRC-32 of the file's name and all that follows the header, and of the header itself.
 
 The file name carries the key of its content. A changed source therefore yields another file, and an index that a
 running process has yet to open never changes under it.
@@ -13,18 +14,21 @@ import json
 import mmap
 import os
 import struct
+import zlib
 from pathlib import Path
-from typing import Any, BinaryIO, Callable, Iterable, List, NamedTuple, Optional, Tuple, Union
+from typing import Any, Callable, Iterable, List, NamedTuple, Optional, Tuple, Union
 
 import numpy as np
 
 from ..errors import UserError
-from ..files import atomic_file
+from ..files import atomic_file, open_regular
+from .checked_files import Summing
 
 MAGIC = b"pathidx\0"
-VERSION = 1
+VERSION = 2  # 1 had no checksums
 HEADER = struct.Struct("<8sQQQQ32s")  # magic, version, entries, bytes of paths, bytes of class names, key
 HEADER_BYTES = 128
+_CHECKSUMS = struct.Struct("<II")  # of the content, of the header before this number
 
 
 class Batch(NamedTuple):
@@ -65,9 +69,10 @@ def ensure_path_index(
         return PathIndex(file, key)
 
 
-def _build(file: Path, key: bytes, batches: Iterable[Batch], class_names: Any) -> None:
-    with atomic_file(file) as out:
-        out.write(bytes(HEADER_BYTES))
+def _build(path: Path, key: bytes, batches: Iterable[Batch], class_names: Any) -> None:
+    with atomic_file(path) as file:
+        file.write(bytes(HEADER_BYTES))
+        out = Summing(file, path.name)
         lengths, labels = _write_paths(out, batches)
         blob_bytes = int(lengths.sum())
         out.write(bytes(-blob_bytes % 8))
@@ -77,11 +82,13 @@ def _build(file: Path, key: bytes, batches: Iterable[Batch], class_names: Any) -
         out.write(labels.astype("<i4", copy=False).data)
         names = json.dumps(class_names() if callable(class_names) else class_names).encode("ascii")
         out.write(names)
-        out.seek(0)
-        out.write(HEADER.pack(MAGIC, VERSION, len(labels), blob_bytes, len(names), key))
+        header = HEADER.pack(MAGIC, VERSION, len(labels), blob_bytes, len(names), key)
+        header = header.ljust(HEADER_BYTES - _CHECKSUMS.size, b"\0") + struct.pack("<I", out.checksum)
+        file.seek(0)
+        file.write(header + struct.pack("<I", zlib.crc32(header)))
 
 
-def _write_paths(out: BinaryIO, batches: Iterable[Batch]) -> Tuple[np.ndarray, np.ndarray]:
+def _write_paths(out: Summing, batches: Iterable[Batch]) -> Tuple[np.ndarray, np.ndarray]:
     lengths, labels = [np.empty(0, np.int64)], [np.empty(0, np.int32)]
     for batch in batches:
         out.write(batch.blob)
@@ -105,7 +112,7 @@ class PathIndex:
     """
 
     def __init__(self, file: Union[str, Path], key: Optional[bytes] = None) -> None:
-        """Map ``file``.
+        """Map ``file``; with ``key``, as where a dataset is opened, all of it is read and compared with its checksum.
 
         Raises:
             UserError: the file is missing, damaged, of another version, or not the one that ``key`` identifies.
@@ -159,7 +166,7 @@ class PathIndex:
 
 def _open(file: str, key: Optional[bytes]) -> _Maps:
     try:
-        with open(file, "rb") as stream:
+        with open_regular(file, "rb") as stream:
             content = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
     except (OSError, ValueError) as error:  # ValueError: an empty file cannot be mapped
         raise UserError(f"index {file} cannot be opened ({error}); start the run again to rebuild it") from error
@@ -168,6 +175,8 @@ def _open(file: str, key: Optional[bytes]) -> _Maps:
     magic, version, entries, blob_bytes, names_bytes, found_key = HEADER.unpack_from(content)
     if magic != MAGIC or version != VERSION:
         raise _damaged(file, f"it is not an index of version {VERSION}")
+    if zlib.crc32(content[: HEADER_BYTES - 4]) != _CHECKSUMS.unpack_from(content, HEADER_BYTES - 8)[1]:
+        raise _damaged(file, "its header does not have its checksum")
     if key is not None and key != found_key:
         raise _damaged(file, "it belongs to another source")
     offsets_at = HEADER_BYTES + blob_bytes + -blob_bytes % 8
@@ -175,6 +184,13 @@ def _open(file: str, key: Optional[bytes]) -> _Maps:
     names_at = labels_at + 4 * entries
     if len(content) != names_at + names_bytes:
         raise _damaged(file, f"expected {names_at + names_bytes} bytes, found {len(content)}")
+    if key is not None:
+        with memoryview(content) as view:
+            if (
+                zlib.crc32(view[HEADER_BYTES:], zlib.crc32(os.fsencode(os.path.basename(file))))
+                != _CHECKSUMS.unpack_from(content, HEADER_BYTES - 8)[0]
+            ):
+                raise _damaged(file, "its content does not have its checksum")
     return _Maps(
         content,
         np.frombuffer(content, "<i8", entries + 1, offsets_at),

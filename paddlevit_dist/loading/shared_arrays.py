@@ -21,8 +21,9 @@ from typing import Any, Iterable, Tuple
 import numpy as np
 
 from ..errors import UserError
+from ..parallel import leftovers
 
-FOLDER = Path("/dev/shm")
+FOLDER = leftovers.SHARED_MEMORY
 _SMALLEST_BYTES = 64 * 1024  # smaller arrays are pickled as they are
 _REMEDY = "lower DATA.NUM_WORKERS or the batch size, or enlarge it (docker run --shm-size=8g)"
 _loaders = itertools.count()
@@ -41,7 +42,7 @@ class SharedArray(np.ndarray):
 def new_prefix() -> str:
     """The beginning of the file names of one loader of this process."""
     # Containers may share /dev/shm but not their process numbers: the namespace keeps them apart.
-    return f"{_namespace()}{os.getpid()}_{next(_loaders)}_"
+    return f"{_namespace()}{os.getpid()}_{next(_loaders)}_{leftovers.token()}_"
 
 
 def share(array: np.ndarray, prefix: str) -> np.ndarray:
@@ -56,12 +57,14 @@ def share(array: np.ndarray, prefix: str) -> np.ndarray:
     """
     if array.nbytes < _SMALLEST_BYTES or not FOLDER.is_dir():
         return array
-    descriptor, path = tempfile.mkstemp(prefix=prefix, dir=FOLDER)
+    path = None
     try:
+        descriptor, path = tempfile.mkstemp(prefix=prefix, dir=FOLDER)
         with os.fdopen(descriptor, "wb") as file:
             file.write(memoryview(np.ascontiguousarray(array)).cast("B"))
     except OSError as error:
-        os.unlink(path)
+        if path is not None:
+            os.unlink(path)
         need = f"a batch of {array.nbytes / 2**20:.0f} MiB ({error.strerror})"
         raise UserError(f"{FOLDER} has no room for {need}: {_REMEDY}") from error
     shared = np.broadcast_to(np.empty((), array.dtype), array.shape).view(SharedArray)
@@ -121,4 +124,4 @@ def remove_leftovers(prefix: str) -> None:
 
 
 def _namespace() -> str:
-    return f"paddlevit_dist_{os.stat('/proc/self/ns/pid').st_ino if os.path.exists('/proc/self/ns/pid') else 0}_"
+    return f"{leftovers.PREFIX}{os.stat('/proc/self/ns/pid').st_ino if os.path.exists('/proc/self/ns/pid') else 0}_"

@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import shlex
+import stat
 import sys
 import time
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any, Dict
 
 from .. import printing
 from ..errors import UserError
+from ..files import why_not_written
 from .progress import write_line
 
 
@@ -42,29 +44,34 @@ class RunRecord:
         if not self.writes:
             return
         # A file name need not be valid text.
-        with open(self.folder / "log.txt", "a", encoding="utf-8", errors="backslashreplace") as log:
-            log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {printing.one_line(text)}\n")
+        self._write("log.txt", f"{time.strftime('%Y-%m-%d %H:%M:%S')} {printing.one_line(text)}\n", "a")
 
     def event(self, kind: str, values: Dict[str, Any]) -> None:
         """Add a line to ``metrics.jsonl``: ``{"kind": ..., "time": seconds since 1970, ...values}``."""
         if not self.writes:
             return
-        with open(self.folder / "metrics.jsonl", "a", encoding="utf-8") as stream:
-            stream.write(json.dumps({"kind": kind, "time": round(time.time(), 3), **values}) + "\n")
+        self._write("metrics.jsonl", json.dumps({"kind": kind, "time": round(time.time(), 3), **values}) + "\n", "a")
 
     def file(self, name: str, content: str) -> None:
         """Write a small text file to the run's folder."""
         if self.writes:
-            (self.folder / name).write_text(content, encoding="utf-8")
+            self._write(name, content)
 
     def start(self, config_text: str, facts: Dict[str, Any], evaluation: bool) -> None:
         """Write ``config.yaml`` and ``run.json`` (``eval_*`` for an evaluation, to leave a training's alone)."""
         if not self.writes:
             return
         prefix = "eval_" if evaluation else ""
-        (self.folder / f"{prefix}config.yaml").write_text(config_text, encoding="utf-8")
-        text = json.dumps({**facts, **surroundings()}, indent=1)
-        (self.folder / f"{prefix}run.json").write_text(text + "\n", encoding="utf-8")
+        self._write(f"{prefix}config.yaml", config_text)
+        self._write(f"{prefix}run.json", json.dumps({**facts, **surroundings()}, indent=1) + "\n")
+
+    def _write(self, name: str, text: str, mode: str = "w") -> None:
+        file = self.folder / name
+        try:
+            with open(file, mode, encoding="utf-8", errors="backslashreplace") as stream:
+                stream.write(text)
+        except OSError as error:
+            raise UserError(f"cannot write {file}: {why_not_written(error)}") from error
 
 
 def surroundings() -> Dict[str, Any]:
@@ -95,25 +102,56 @@ def surroundings() -> Dict[str, Any]:
     }
 
 
+def make_folder(path: str) -> Path:
+    """Create the output folder, and write nothing into it.
+
+    Raises:
+        UserError: it cannot be created.
+    """
+    if path.startswith("~"):  # expandable ones have been expanded
+        raise UserError(
+            f"-output={path} (SAVE): there is no such user; write ./{path} if the folder is to be called so"
+        )
+    try:
+        Path(path).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"-output={path} (SAVE) cannot be written: {error.strerror}; choose another folder") from error
+    return Path(path)
+
+
 def prepare_folder(path: str) -> Path:
     """Create the output folder, or say in one line why it is not writable.
 
     Raises:
         UserError: it cannot be created or written.
     """
-    if path.startswith("~"):  # expandable ones have been expanded
-        raise UserError(
-            f"-output={path} (SAVE): there is no such user; write ./{path} if the folder is to be called so"
-        )
-    folder = Path(path)
+    folder = make_folder(path)
     probe = folder / f".probe_{os.getpid()}"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         probe.write_text("", encoding="utf-8")
         probe.unlink()
     except OSError as error:
         raise UserError(f"-output={path} (SAVE) cannot be written: {error.strerror}; choose another folder") from error
     return folder
+
+
+def require_writable(folder: Path, evaluation: bool) -> None:
+    """See, before any work, that what stands where a run writes its files are files that it may write.
+
+    Raises:
+        UserError: one of them is not; the message names it.
+    """
+    prefix = "eval_" if evaluation else ""
+    for file in (folder / name for name in ("log.txt", "metrics.jsonl", f"{prefix}config.yaml", f"{prefix}run.json")):
+        try:
+            kind = os.stat(file).st_mode
+            if not (stat.S_ISREG(kind) or stat.S_ISCHR(kind) or stat.S_ISDIR(kind)):
+                raise UserError(f"cannot write {file}: it is no file; remove it, or choose another -output")
+            os.close(os.open(file, os.O_WRONLY | os.O_APPEND))
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise UserError(f"cannot write {file}: {why_not_written(error)}") from error
 
 
 def refuse_another_run(folder: Path, config: Any) -> None:

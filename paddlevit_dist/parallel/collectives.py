@@ -9,6 +9,7 @@ otherwise on the group's key-value store (``Network``).
 
 from __future__ import annotations
 
+import io
 import pickle
 from typing import Any, Dict, List, NamedTuple, Optional, Union
 
@@ -18,7 +19,7 @@ import paddle.distributed as dist
 
 from . import places, world
 from .network import Network, Reader
-from .secret import Signed
+from .secret import SIGNATURE_BYTES, Signed
 from .shared_memory import SharedMemory
 
 Board = Union[SharedMemory, Network]
@@ -47,7 +48,7 @@ def broadcast_object(data: Any, source: int = 0) -> Any:
     """Rank ``source``'s ``data`` on every rank. Every rank must call this; other ranks' ``data`` is ignored."""
     if world.world_size() == 1:
         return data
-    message = _pickle(data) if world.rank() == source else b""
+    message = _pickle(data) if world.rank() == source else memoryview(bytearray(SIGNATURE_BYTES))
     return _exchange("broadcast_object", message, lambda got: pickle.loads(got) if len(got) else None)[source]
 
 
@@ -150,8 +151,9 @@ def use_way_of_messages(way: Board) -> None:
 _exchanges = 0
 
 
-def _exchange(purpose: str, message: bytes, read: Reader) -> List[Any]:
-    """``read`` applied to every rank's message, in rank order, once its signature is verified."""
+def _exchange(purpose: str, message: memoryview, read: Reader) -> List[Any]:
+    """``read`` applied to every rank's message, in rank order, once its signature is verified. This rank's begins with
+    room for its own."""
     global _exchanges
     way = way_of_messages()
     _exchanges += 1  # every rank counts alike: a message of another meeting is not valid in this one
@@ -265,5 +267,9 @@ def _check_signatures(signatures: List[list]) -> None:
         raise ValueError(f"reduce_dict needs the same entries on every rank; {what}")
 
 
-def _pickle(data: Any) -> bytes:
-    return pickle.dumps(data, protocol=pickle.HIGHEST_PROTOCOL)
+def _pickle(data: Any) -> memoryview:
+    """The pickle of ``data`` after room for a signature: put before it later, that would copy a large message."""
+    content = io.BytesIO()
+    content.write(bytes(SIGNATURE_BYTES))
+    pickle.dump(data, content, protocol=pickle.HIGHEST_PROTOCOL)
+    return content.getbuffer()

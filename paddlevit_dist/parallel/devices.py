@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import glob
 import os
-from typing import List, NamedTuple, Optional
+from pathlib import Path
+from typing import List, NamedTuple, Optional, Tuple
 
 from ..errors import UserError
 
@@ -26,6 +27,73 @@ class ProcessPlan(NamedTuple):
     def is_main(self) -> bool:
         """Whether this process reports for the run: only one of those started by Paddle's launcher does."""
         return not self.launched or os.environ.get("PADDLE_TRAINER_ID") == "0"
+
+
+# What Paddle's launcher tells each process besides its number.
+_LAUNCHER: Tuple[str, ...] = (
+    "PADDLE_MASTER",
+    "PADDLE_TRAINERS_NUM",
+    "PADDLE_TRAINER_ENDPOINTS",
+    "PADDLE_CURRENT_ENDPOINT",
+)
+_LAUNCHER += ("PADDLE_LOCAL_SIZE", "PADDLE_LOCAL_RANK", "PADDLE_GLOBAL_SIZE", "PADDLE_GLOBAL_RANK", "PADDLE_NNODES")
+
+
+def require_sound_variables(requested: int) -> None:
+    """See that variables which make this process one of several come from a launcher, not from a shell that has kept
+    them from an earlier run: a single process would start in place of several, or wait for a master that is gone.
+
+    Args:
+        requested: the value of NGPUS, -1 or at least 1.
+    Raises:
+        UserError: PADDLE_TRAINER_ID is set, and the variables around it do not fit it.
+    """
+    if not is_launched():
+        return
+    number, total = os.environ["PADDLE_TRAINER_ID"], os.environ.get("PADDLE_TRAINERS_NUM")
+    local = os.environ.get("PADDLE_LOCAL_SIZE", "1")
+    known = [name for name in ("PADDLE_TRAINER_ID", *_LAUNCHER) if name in os.environ]
+    problem = None
+    if total is None:
+        problem = "PADDLE_TRAINERS_NUM is not"
+    elif not (number.isdecimal() and total.isdecimal() and local.isdecimal() and int(number) < int(total)):
+        problem = f"that is not one of PADDLE_TRAINERS_NUM={total} processes, PADDLE_LOCAL_SIZE={local} of them here"
+    elif requested > 1 and total == "1" and not _has_launcher():
+        problem = f"-ngpus={requested} asks for more processes than PADDLE_TRAINERS_NUM={total}"
+    if problem is not None:
+        raise UserError(
+            f"PADDLE_TRAINER_ID={number} is set in this shell, but {problem}; `unset {' '.join(known)}` to start "
+            "the processes here, or use python -m paddle.distributed.launch"
+        )
+
+
+def drop_stale_variables() -> List[str]:
+    """Remove what an earlier launch has left in this shell's environment, unless this process was launched.
+
+    Returns:
+        A notice that names what was removed.
+    """
+    if is_launched():
+        return []
+    dropped = [f"{name}={os.environ.pop(name)}" for name in _LAUNCHER if name in os.environ]
+    if not dropped:
+        return []
+    return [f"ignored, as no launcher has started this run: {', '.join(dropped)} (left in this shell; unset them)"]
+
+
+def _has_launcher() -> bool:
+    """Whether a process above this one is Paddle's launcher."""
+    pid = os.getppid()
+    for _ in range(16):
+        try:
+            words = Path("/proc", str(pid), "cmdline").read_bytes()
+            status = Path("/proc", str(pid), "stat").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return False
+        if b"paddle.distributed.launch" in words or b"paddle/distributed/launch" in words or b"fleetrun" in words:
+            return True
+        pid = int(status.rpartition(")")[2].split()[1])
+    return False
 
 
 def cpu_cores() -> int:
@@ -57,6 +125,22 @@ def expected_gpus() -> int:
     if visible is None or not present:
         return present
     return min(present, len([device for device in visible.split(",") if device.strip() not in ("", "-1")]))
+
+
+def expected_processes(requested: int) -> int:
+    """The likely number of processes on this machine, judging like ``expected_gpus``.
+
+    Args:
+        requested: the value of NGPUS, -1 or at least 1.
+    """
+    if is_launched():
+        return int(os.environ.get("PADDLE_LOCAL_SIZE", "1"))
+    return max(1, expected_gpus()) if requested == -1 else requested
+
+
+def default_workers(processes: int, cores: int) -> int:
+    """Loader processes of each training process: its share of the cores minus itself, at most 8."""
+    return max(0, min(8, cores // processes - 1))
 
 
 def plan_processes(requested: int, gpus: Optional[int] = None) -> ProcessPlan:

@@ -93,13 +93,8 @@ def meet(store: Any, rank: int, size: int, seconds: Optional[float] = None) -> L
     if _met:
         return []
     send_small_messages_at_once()
-    if rank == 0 and secret.of_run() is None:
-        print(
-            f"note: messages between ranks are not signed; set {secret.VARIABLE} or {secret.FILE_VARIABLE} to the same "
-            "secret on all machines",
-            file=sys.stderr,
-            flush=True,
-        )
+    if rank == 0:
+        _tell_what_is_missing()
     own = {"nonce": secrets.token_hex(16), "addresses": _own_addresses()}
     store.add(f"{_PREFIX}fingerprint/{rank}", secret.fingerprint())  # under a name that those with another secret know
     store.set(secret.key_name(f"{_PREFIX}hello/{rank}"), json.dumps(own))
@@ -110,6 +105,22 @@ def meet(store: Any, rank: int, size: int, seconds: Optional[float] = None) -> L
     secret.begin_session([hello["nonce"].encode() for hello in hellos])
     _met = True
     return [(host, port) for hello in hellos for host, port in hello["addresses"]]
+
+
+def _tell_what_is_missing() -> None:
+    note = None
+    if secret.of_run() is None:
+        note = (
+            f"note: messages between ranks are not signed; set {secret.FILE_VARIABLE} or {secret.VARIABLE} to the same "
+            "secret on all machines"
+        )
+    elif secret.VARIABLE in os.environ and "PADDLE_LOCAL_SIZE" in os.environ:  # which only Paddle's launcher sets
+        note = (
+            f"note: Paddle's launcher has written {secret.VARIABLE} to the files of its --log_dir, for others to read; "
+            f"set {secret.FILE_VARIABLE} instead, and choose another secret"
+        )
+    if note is not None:
+        print(note, file=sys.stderr, flush=True)
 
 
 def _wait(store: Any, rank: int, size: int, seconds: Optional[float]) -> None:

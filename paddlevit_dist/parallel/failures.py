@@ -11,7 +11,7 @@ import traceback
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
 
-from .. import printing
+from .. import limits, printing
 from ..errors import Stopped, UserError
 from ..files import atomic_file
 from ..signals import Interrupted
@@ -29,6 +29,7 @@ _LONGEST_WAIT_SECONDS = 20.0
 _SIGNS_OF_A_LOST_PEER = ("gloo", "Connection", "connection", "TCP", "Socket", "socket", "barrier", "NCCL", "timeout")
 
 
+_kills_before = limits.out_of_memory_kills()
 _own_records: Optional[Tuple[Path, int]] = None
 
 
@@ -36,6 +37,17 @@ def keep_records(folder: Path, rank: int) -> None:
     """Set where this process records its end, in case something other than its main thread has to end it."""
     global _own_records
     _own_records = (folder, rank)
+    (folder / f"rank_{rank}.begun").touch()
+
+
+def all_begun(folder: Path, ranks: int) -> bool:
+    """Whether every rank's process has opened all that it was started with."""
+    return all((folder / f"rank_{rank}.begun").exists() for rank in range(ranks))
+
+
+def why_killed() -> str:
+    """What may have sent SIGKILL to a process of this run."""
+    return limits.memory_kill_since(_kills_before) or "the system may have run out of memory: see dmesg"
 
 
 def end_process(message: str) -> None:
@@ -69,8 +81,11 @@ def record_failure(folder: Path, rank: int, error: BaseException) -> None:
     if isinstance(error, Interrupted):
         record_interruption(folder, rank, error.number, error.again)
         return
+    of_limit = limits.explain(error)
     if isinstance(error, UserError):
         kind, message = USER_ERROR, str(error)
+    elif of_limit is not None:
+        kind, message = USER_ERROR, of_limit
     elif isinstance(error, SystemExit):
         kind, message = EXIT, f"sys.exit({error.code!r})"
     else:
@@ -106,7 +121,7 @@ def describe_end(rank: int, exit_code: Optional[int], folder: Path) -> Dict[str,
             name = signal.Signals(-exit_code).name
         except ValueError:
             name = f"signal {-exit_code}"
-        hint = " (the system may have run out of memory: see dmesg)" if -exit_code == signal.SIGKILL else ""
+        hint = f" ({why_killed()})" if -exit_code == signal.SIGKILL else ""
         return {"kind": "killed", "signal": -exit_code, "rank": rank, "message": f"ended by {name}{hint}"}
     return {"kind": EXIT, "rank": rank, "message": f"ended with exit code {exit_code} before its work was complete"}
 

@@ -20,21 +20,22 @@ import os
 import signal
 import socket
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from .. import printing, signals
 from ..errors import Stopped, UserError, WorkerFailure
-from . import failures, places, secret
+from . import failures, leftovers, places, secret
 from .devices import ProcessPlan
 from .places import Pages
+from .semaphores import require_semaphores
 from .watchdog import Watchdog, answer_with_stacks
 
 _GRACE_SECONDS = 3.0  # lets the other ranks end on their own, so that the root cause can be told from its echoes
 _TERMINATE_SECONDS = 5.0
 _STOP_SECONDS = 1800.0  # for the update at hand and a save of the largest models; a watchdog ends what stands still
+_SEMAPHORES_PER_WORKER = 4  # of the queue in which spawn gets a worker's error, and some to spare
 _PR_SET_PDEATHSIG = 1
 
 
@@ -67,7 +68,8 @@ def launch_workers(
 def _run_workers(
     worker: Callable[..., None], arguments: Tuple[Any, ...], plan: ProcessPlan, watchdog_seconds: Optional[float]
 ) -> None:
-    with tempfile.TemporaryDirectory(prefix="paddlevit_dist_ends_") as name:
+    require_semaphores(_SEMAPHORES_PER_WORKER * plan.processes, "the queues of the processes", "lower -ngpus")
+    with leftovers.temporary_folder("ends") as name:
         folder = Path(name)
         signals.supervise()
         pages = Pages.create(folder, plan.processes)
@@ -101,6 +103,7 @@ def _run_in_place(worker: Callable[..., None], arguments: Tuple[Any, ...], plan:
     worker(*arguments)
 
 
+@leftovers.named_semaphores()
 def _start(
     worker: Callable[..., None], arguments: Tuple[Any, ...], plan: ProcessPlan, folder: Path, pages: Pages
 ) -> Any:
@@ -250,9 +253,13 @@ def _wait(processes: List[Any], folder: Path, watchdog: Watchdog) -> List[Dict[s
     failed: List[Dict[str, Any]] = []
     deadline = None
     requests = _Requests(processes)
+    are_named = True
     while running and (deadline is None or time.monotonic() < deadline):
         multiprocessing.connection.wait([process.sentinel for process in running.values()], timeout=0.2)
         requests.pass_on()
+        if are_named and failures.all_begun(folder, len(processes)):
+            leftovers.forget_semaphores()
+            are_named = False
         for rank, process in list(running.items()):
             exit_code, record = process.exitcode, failures.read(folder, rank)
             if exit_code is None and (record is None or record["kind"] == failures.FINISHED):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 import time
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
 import numpy as np
 import paddle
@@ -13,6 +13,7 @@ import paddle.distributed as dist
 from . import entrance, places, world
 from .secret import key_name
 
+Message = Union[bytes, memoryview]
 Reader = Callable[[Any], Any]  # takes a message as a buffer that is only valid during the call
 
 
@@ -106,7 +107,7 @@ class Network:
         per_counter = self._RANKS_PER_COUNTER
         return [r for r in range(self._size) if not arrived.get(r // per_counter, 0) >> (r % per_counter) & 1]
 
-    def exchange(self, message: bytes, read: Reader) -> List[Any]:
+    def exchange(self, message: Message, read: Reader) -> List[Any]:
         """``read`` applied to all ranks' messages, in rank order: one gather of small frames, another for long ones."""
         self.wait_for_all()
         inline_bytes = self._FRAME_BYTES - self._LENGTH.size
@@ -118,7 +119,7 @@ class Network:
         return [read(part[:length]) for part, length in zip(self._gather(message, max(lengths)), lengths)]
 
     @staticmethod
-    def _gather(content: bytes, size: int) -> List[np.ndarray]:
+    def _gather(content: Message, size: int) -> List[np.ndarray]:
         """Every rank's bytes, padded to ``size``, as uint8 arrays ``(size,)``."""
         payload = np.frombuffer(content, dtype=np.uint8)
         if len(content) < size:

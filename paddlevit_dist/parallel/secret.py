@@ -24,6 +24,7 @@ FILE_VARIABLE = "PADDLEVIT_DIST_SECRET_FILE"
 SIGNATURE_BYTES = 32
 _SHORTEST = 16  # characters: a short one could be guessed from a recorded signature
 _LONGEST = 4096
+_SMALL_BYTES = 1 << 16  # copying these costs less than another call
 _HOW = "make one with `openssl rand -hex 32`"
 
 _of_run: Optional[bytes] = None
@@ -51,7 +52,7 @@ def given() -> Optional[bytes]:
     source = VARIABLE
     if path is not None:
         source = f"{FILE_VARIABLE}={path}"
-        text = _content(path)
+        text = _content(os.path.expanduser(path))
     if text is None:
         return None
     if not _SHORTEST <= len(text.strip()) <= _LONGEST:
@@ -126,12 +127,14 @@ def _key() -> Optional[bytes]:
 
 def _mac(kind: str, *parts: Any) -> bytes:
     """HMAC-SHA256 of the parts. The last may have any length; those before it are preceded by theirs."""
-    digest = hmac.new(_key() or b"", kind.encode() + b"\0", hashlib.sha256)
+    head = [kind.encode(), b"\0"]
     for part in parts[:-1]:
-        digest.update(len(part).to_bytes(8, "little"))
-        digest.update(part)
-    for part in parts[-1:]:
-        digest.update(part)
+        head += [len(part).to_bytes(8, "little"), part]
+    last = parts[-1] if parts else b""
+    if len(last) <= _SMALL_BYTES:
+        return hmac.digest(_key() or b"", b"".join([*head, last]), "sha256")
+    digest = hmac.new(_key() or b"", b"".join(head), hashlib.sha256)
+    digest.update(last)
     return digest.digest()
 
 
@@ -149,10 +152,14 @@ class Signed:
         self._own: Any = b""
         self._next = 0
 
-    def signed(self, message: bytes) -> bytes:
-        """The message with its signature before it."""
-        self._own = message
-        return signature(self._purpose, self._number, self._rank, message) + message
+    def signed(self, message: memoryview) -> memoryview:
+        """The message with its signature in the first ``SIGNATURE_BYTES``, which are room for it; without a secret,
+        what follows that room."""
+        self._own = message[SIGNATURE_BYTES:]
+        if _key() is None:
+            return self._own
+        message[:SIGNATURE_BYTES] = signature(self._purpose, self._number, self._rank, self._own)
+        return message
 
     def read(self, received: Any) -> Any:
         """The object of the next rank's message; must be called with the messages in rank order.

@@ -11,7 +11,7 @@ import time
 from typing import Any, List, NamedTuple, Optional
 
 from . import places, world
-from .network import Network, Reader, late
+from .network import Message, Network, Reader, late
 from .secret import key_name
 
 
@@ -139,7 +139,7 @@ class SharedMemory:
         if ended:
             raise ConnectionError(f"rank {self._rank} waits at a barrier for rank(s) {ended}, whose process has ended")
 
-    def exchange(self, message: bytes, read: Reader) -> List[Any]:
+    def exchange(self, message: Message, read: Reader) -> List[Any]:
         """``read`` applied to every rank's message, in rank order."""
         meeting = self._meetings + 1
         place = self._SLOTS_AT + meeting % 2 * self._SLOT_BYTES
@@ -147,7 +147,7 @@ class SharedMemory:
             if len(message) <= self._SLOT_BYTES - self._HEADER.size:
                 where, inline = self._IN_SLOT, message
             else:
-                where, inline = self._keep_long_message(message, until_all_have_read), b""
+                where, inline = self._keep_long_message(message, until_all_have_read), memoryview(b"")
             os.pwrite(self._own, self._HEADER.pack(meeting, len(message), where) + inline, place)
             self.wait_for_all()
             slots = [os.pread(memory.readable, self._SLOT_BYTES, place) for memory in self._memories]
@@ -168,7 +168,7 @@ class SharedMemory:
                 if any(where != self._IN_SLOT for where in places):
                     self.wait_for_all()
 
-    def _keep_long_message(self, message: bytes, until_all_have_read: contextlib.ExitStack) -> int:
+    def _keep_long_message(self, message: Message, until_all_have_read: contextlib.ExitStack) -> int:
         """Put a message into its own memory; return the descriptor, or ``_NO_ROOM``."""
         try:
             memory = _new_memory()

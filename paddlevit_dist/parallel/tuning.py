@@ -76,10 +76,7 @@ def restart_with_environment(requested_processes: int, tuned: bool) -> None:
     """Replace this process, once, with the same command in the environment above. Call before importing Paddle."""
     if _MARK in os.environ:
         return
-    processes = max(1, devices.expected_gpus()) if requested_processes == -1 else requested_processes
-    if devices.is_launched():
-        processes = int(os.environ.get("PADDLE_LOCAL_SIZE", "1"))
-    added = environment(processes, tuned, os.environ)
+    added = environment(devices.expected_processes(requested_processes), tuned, os.environ)
     os.environ.update(added)
     os.environ[_MARK] = ",".join(sorted(added))
     restart()

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable
+import sys
+from pathlib import Path
+from typing import Any, Callable, List, Optional
 
 
 def compiled(plain: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a function of arrays and numbers with numba, for the argument types it is called with.
 
-    The compiled code is cached next to the source for the next process. Call the function once before forking, so that
-    child processes share numba instead of loading it themselves.
+    The compiled code is cached next to the source for the next process; a damaged cache is removed and made again. Call
+    the function once before forking, so that child processes share numba instead of loading it themselves.
 
     The attribute ``dispatcher`` is numba's function; its ``signatures`` list the compiled types.
     """
@@ -24,9 +26,52 @@ def compiled(plain: Callable[..., Any]) -> Callable[..., Any]:
         except RuntimeError:  # no folder to cache the compiled code in
             return numba.njit(nogil=True)(plain)
 
+    @functools.lru_cache(maxsize=None)
+    def compiled_again() -> Optional[Callable[..., Any]]:
+        """The function without what was cached; None if nothing was."""
+        import numba
+
+        cached = _cached_files(compiled_once(), plain)
+        if not cached:
+            return None
+        removed = [_remove(file) for file in cached]
+        print(
+            f"note: the compiled code of {plain.__name__} in {cached[0].parent} cannot be used: compiling it again",
+            file=sys.stderr,
+        )
+        return numba.njit(cache=all(removed), nogil=True)(plain)
+
+    is_damaged: List[bool] = []
+
+    def current() -> Any:
+        return compiled_again() if is_damaged else compiled_once()
+
     @functools.wraps(plain)
     def call(*arguments: Any) -> Any:
-        return compiled_once()(*arguments)
+        try:
+            return current()(*arguments)
+        except Exception:  # a file cut short may fail in any way, and the loops themselves raise nothing
+            if is_damaged or compiled_again() is None:
+                raise
+        is_damaged.append(True)
+        return current()(*arguments)
 
-    call.dispatcher = compiled_once
+    call.dispatcher = current
     return call
+
+
+def _cached_files(dispatcher: Any, plain: Callable[..., Any]) -> List[Path]:
+    """Where numba keeps the index and the code of a function."""
+    folder = getattr(dispatcher.stats, "cache_path", None)
+    line = plain.__code__.co_firstlineno
+    return sorted(Path(folder).glob(f"*.{plain.__name__}-{line}.*.nb[ic]")) if folder else []
+
+
+def _remove(file: Path) -> bool:
+    try:
+        file.unlink()
+    except FileNotFoundError:  # another process was faster
+        return True
+    except OSError:
+        return False
+    return True

@@ -9,10 +9,11 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 import numpy as np
 
 from ..contracts.dataset import Samples, dataset_class
+from ..contracts.sample_checks import require_finite, require_labels
 from ..contracts.task import Task
 from ..errors import UserError
 from .data.samples import PointSample, join
-from .data.scene import AS_GIVEN, CENTRED
+from .data.scene import AS_GIVEN, CENTRED, IGNORED
 from .data.scenes import SceneDataset
 from .sparse import PlanSpec, build_plan
 
@@ -71,6 +72,11 @@ class SceneTask(Task):
             return []
         self._tells_unit = False
         return [f"note: {notice}: {_UNIT_ADVICE}"]
+
+    def check_sample(self, sample: PointSample) -> None:
+        require_labels(sample.scene.semantic, self.num_classes, IGNORED, "class")
+        for view in sample.views:
+            require_finite(view.features, "features")
 
     def collate(self, samples: Sequence[PointSample]) -> Dict[str, Any]:
         """``join`` the samples, with the network's plan in place of the coordinates.

@@ -11,6 +11,7 @@ import paddle
 import paddle.nn.functional as F
 
 from ..contracts.dataset import dataset_class
+from ..contracts.sample_checks import require_finite
 from ..contracts.task import EvaluationStep, Step, Task, Term
 from ..errors import UserError
 from ..models import create_model
@@ -93,6 +94,9 @@ class LandmarkDetection(Task):
         if window is not None and window[0] >= window[1]:
             raise UserError(f"VOLUMES.INTENSITY_WINDOW {list(window)}: expected the smaller number first")
         return window
+
+    def check_sample(self, sample: Dict[str, np.ndarray]) -> None:
+        require_finite({name: value for name, value in sample.items() if name != "points"})  # NaN: one is missing
 
     def collate(self, samples: Sequence[Dict[str, np.ndarray]]) -> Dict[str, np.ndarray]:
         """Crops as they are; whole volumes zero-padded to the largest, and their ``sizes`` (batch, 3)."""

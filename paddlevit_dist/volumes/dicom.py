@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 import numpy as np
 
 from ..errors import UserError
+from ..files import is_folder, open_regular
 from .dicom_lengths import find_wrong_length
 from .limits import PACKED, check_fits
 
@@ -65,7 +66,7 @@ def open_series(folder: str, itk: Any) -> Series:
     slices = [found for found in (_read_slice(file, itk) for file in files_in(folder)) if found is not None]
     if not slices:
         with os.scandir(folder) as entries:
-            inner = sorted(entry.name for entry in entries if entry.is_dir())
+            inner = sorted(entry.name for entry in entries if is_folder(entry))
         raise UserError(
             f"{folder} holds no DICOM slices{f', only folders ({inner[0]}, ...)' if inner else ''}; expected the files "
             "of one series in the folder itself"
@@ -128,7 +129,7 @@ def _tag(reader: Any, tag: str) -> str:
 
 def _has_preamble(file: str) -> bool:
     try:
-        with open(file, "rb") as content:
+        with open_regular(file, "rb") as content:
             return content.read(132)[128:] == b"DICM"
     except OSError as error:
         raise UserError(f"{file} cannot be read: {error.strerror}; repair or remove it") from error

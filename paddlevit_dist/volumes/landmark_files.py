@@ -86,7 +86,7 @@ def read(file: str) -> Listed:
     try:
         text = read_text(file, "utf-8-sig")
     except OSError as error:
-        raise UserError(f"{file} cannot be read: {error}") from error
+        raise UserError(f"{file} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise UserError(f"{file} is not UTF-8 text; save it as UTF-8") from error
     except ValueError as error:

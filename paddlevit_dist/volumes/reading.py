@@ -14,6 +14,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 import numpy as np
 
 from ..errors import UserError
+from ..files import require_regular
 from . import dicom, landmark_files
 from .geometry import Geometry, affine_from, checked, spatial
 from .itk_headers import is_packed, is_text, named_files, require_beside, require_plain
@@ -143,8 +144,12 @@ def _open(file: str) -> _Opened:
     if os.path.isdir(file):
         return _understood(file, lambda: _open_folder(file))
     reader = _READERS[_suffix(file)]
-    if not os.path.isfile(file):
-        raise UserError(f"{file}: no such file")
+    try:
+        require_regular(file)
+    except FileNotFoundError:
+        raise UserError(f"{file}: no such file") from None
+    except OSError as error:
+        raise UserError(f"{file} cannot be read: {error.strerror}") from error
     return _understood(file, lambda: reader(file))
 
 

@@ -7,6 +7,7 @@ from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 import numpy as np
 
 from ..contracts.dataset import Samples
+from ..contracts.sample_checks import BadSample
 from ..errors import UserError
 from .dataset import VolumeDataset
 from .geometry import rotation
@@ -81,6 +82,9 @@ class VolumeSamples(Samples):
             voxels x, y, z to millimetres, and ``index``.
         """
         decoded, points = self.dataset.read(index)
+        infinite = np.isinf(points).any(axis=-1)
+        if infinite.any():
+            raise BadSample(f"landmark {infinite.argmax()} (from 0) has an infinite coordinate: correct or remove it")
         low, high = self.window or decoded.window
         if self.crop_size is None:
             volume = (decoded.array.astype(np.float32) - low) / (high - low)

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import os
 from pathlib import Path
-from typing import NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, NamedTuple, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
-from ..files import atomic_file
+from ..errors import UserError
+from ..loading.checked_files import Damaged, checked_file, read_checked, verify, write_array
 from .geometry import Geometry, canonical, resample, resampled_shape
 from .limits import MAX_VOXELS, check_voxels
 from .reading import parts_of, read_volume
 
 # 1 kept MetaImage and NRRD volumes along their own axes, turned by 180 degrees about z; 2 took NIfTI's metres and
-# microns for millimetres
-_VERSION = 3
+# microns for millimetres; 3 had no checksums
+_VERSION = 4
 _SMALL = ("uint8", "int8", "uint16", "int16", "bool")  # kept as is; others become float32
 _PERCENTILES = (0.5, 99.5)
 _SAMPLED_VOXELS = 1 << 20  # enough to place the percentiles
@@ -52,19 +52,27 @@ class DecodedStore:
         self.folder = folder
         self.max_voxels = max_voxels
         self.spacing = None if spacing is None else [float(length) for length in spacing]
+        self._verified: Set[str] = set()  # by this process
+
+    def __getstate__(self) -> Dict[str, Any]:
+        return {**self.__dict__, "_verified": set()}
 
     def get(self, file: str) -> Decoded:
-        """The volume of a file, decoded now if it is new or has changed.
+        """The volume of a file, decoded now if it is new or has changed, or if its decoded copy is damaged, at whose
+        checksum each process looks once.
 
         Raises:
             UserError: see ``read_volume``; or the folder cannot be written.
         """
         stem = self.folder / self._key(file)
         facts, array = stem.with_suffix(".json"), stem.with_suffix(".npy")
-        if not facts.exists():  # written last
+        if stem.name not in self._verified and not _belong_together(facts, array):
             self._decode(file, facts, array)
-        stored = json.loads(facts.read_text(encoding="utf-8"))
-        voxels = np.load(array, mmap_mode="r", allow_pickle=False)
+        self._verified.add(stem.name)
+        try:
+            stored, voxels = json.loads(read_checked(facts)), np.load(array, mmap_mode="r", allow_pickle=False)
+        except (Damaged, OSError, ValueError) as error:  # since this process has looked at it
+            raise UserError(f"the decoded copy of {file} in {self.folder} was damaged: start the run again") from error
         low, high = stored["window"]
         return Decoded(voxels, Geometry(voxels.shape, np.array(stored["affine"])), (low, high))
 
@@ -85,13 +93,18 @@ class DecodedStore:
         if voxels.dtype.name not in _SMALL:
             voxels = voxels.astype(np.float32)
         self.folder.mkdir(parents=True, exist_ok=True)
-        content = io.BytesIO()
-        np.save(content, np.ascontiguousarray(voxels))
-        with atomic_file(target) as out:
-            out.write(content.getbuffer())
+        checksum = write_array(target, np.ascontiguousarray(voxels))
         stored = {"file": os.path.abspath(file), "affine": affine.tolist(), "window": percentile_window(voxels)}
-        with atomic_file(facts) as out:
-            out.write(json.dumps(stored).encode("utf-8"))
+        with checked_file(facts) as out:
+            out.write(json.dumps({**stored, "checksum": checksum}).encode("utf-8"))
+
+
+def _belong_together(facts: Path, array: Path) -> bool:
+    """Whether both are intact, and the facts are those of this array."""
+    try:
+        return bool(json.loads(read_checked(facts))["checksum"] == verify(array))
+    except Damaged:  # a right checksum is that of what this program has written
+        return False
 
 
 def percentile_window(voxels: np.ndarray) -> Tuple[float, float]:

@@ -1,7 +1,8 @@
 """One rank of a run whose ranks are started separately, as a launcher on several machines does.
 
 python one_rank.py FOLDER: joins as the environment says and writes what it gathered to ``FOLDER/gathered_RANK.json``.
-``--open`` joins as a user's own program does: the store's door stays open, and rank 0 waits for ``FOLDER/go``.
+``--open`` joins as a user's own program does: the store's door stays open.
+``--wait``: once it has joined, rank 0 creates ``FOLDER/joined`` and waits for ``FOLDER/go``.
 ``--evil`` does so too, after creating ``FOLDER/came``; what it sends creates ``FOLDER/executed`` when it is unpickled.
 ``--evil --polite`` joins as a rank does.
 """
@@ -34,6 +35,7 @@ def join(folder: Path, own_program: bool, evil: bool) -> None:
     paddle.disable_signal_handler()
     if evil and "--polite" in sys.argv:
         world.join_group(uses_gpu=False, spawned=False)
+        paddlevit_dist.barrier()
         paddlevit_dist.all_gather(Evil(folder))
     elif evil:
         import paddle.distributed as dist
@@ -42,19 +44,20 @@ def join(folder: Path, own_program: bool, evil: bool) -> None:
         paddle.base.core.create_or_get_global_tcp_store()
         (folder / "came").touch()
         dist.init_parallel_env()
+        paddlevit_dist.barrier()
         paddlevit_dist.all_gather(Evil(folder))
     elif own_program:
         import paddle.distributed as dist
 
         paddle.set_device("cpu")
         dist.init_parallel_env()
-        paddlevit_dist.barrier()
-        if dist.get_rank() == 0:
-            (folder / "joined").touch()
-            while not (folder / "go").exists():
-                time.sleep(0.01)
     else:
         world.join_group(uses_gpu=False, spawned=False)
+    paddlevit_dist.barrier()
+    if "--wait" in sys.argv and paddlevit_dist.rank() == 0:
+        (folder / "joined").touch()
+        while not (folder / "go").exists():
+            time.sleep(0.01)
     gathered = paddlevit_dist.all_gather(f"rank {paddlevit_dist.rank()}")
     total = paddlevit_dist.reduce_dict({"n": paddlevit_dist.rank() + 1}, average=False)["n"]
     Path(folder, f"gathered_{paddlevit_dist.rank()}.json").write_text(json.dumps([gathered, total]), encoding="utf-8")

@@ -26,7 +26,9 @@ LAUNCH = ["-m", "paddle.distributed.launch", "--nproc_per_node", "2"]
 def test_collectives_in_a_users_own_program(launch, tmp_path):
     logs = ["--log_dir", str(tmp_path)] if launch else []
     run = [sys.executable, *launch, *logs, PROGRAM, str(tmp_path)]
-    succeeded(run_command(run, timeout=60, PADDLE_DISTRI_BACKEND="gloo"))
+    ended = succeeded(run_command(run, timeout=60, PADDLE_DISTRI_BACKEND="gloo"))
+    said = ended.err + "".join(log.read_text() for log in tmp_path.glob("workerlog.*"))
+    assert said.count("note: messages between ranks are not signed") == 1, "rank 0 says it once"
     seen = [json.loads((tmp_path / f"seen_{rank}.json").read_text()) for rank in range(2)]
     assert all(of_rank["delayed before"] > 0 for of_rank in seen), "Paddle itself sends at once: nothing is to be done"
     for of_rank in seen:

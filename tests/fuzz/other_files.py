@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import pickle
 import shutil
@@ -10,9 +11,11 @@ from pathlib import Path
 import numpy as np
 
 from paddlevit_dist import config
+from paddlevit_dist.checkpoint import store
 from paddlevit_dist.checkpoint.safetensors_files import write_safetensors
 from paddlevit_dist.checkpoint.weights import read_weights
 from paddlevit_dist.engine.about import earlier_settings
+from paddlevit_dist.errors import UserError
 from paddlevit_dist.observe.history import supersede
 
 _FILES = Path(__file__).resolve().parents[1] / "checkpoint" / "files"
@@ -82,6 +85,56 @@ def read_weights_of(file):
 def read_all_weights(folder):
     for file in sorted(folder.iterdir()):
         read_weights_of(file)
+
+
+def _describe_all(place):
+    """A manifest that fits the files as they are, damaged or not."""
+    files = {
+        file.name: {"bytes": file.stat().st_size, "sha256": hashlib.sha256(file.read_bytes()).hexdigest()}
+        for file in place.iterdir()
+        if file.name not in ("manifest.json", "evaluation.json")
+    }
+    (place / "manifest.json").write_text(json.dumps({"format": 1, "files": files}))
+
+
+def make_checkpoint(folder):
+    place = folder / "checkpoints" / "epoch_0003"
+    place.mkdir(parents=True)
+    (place / "model.pdparams").write_bytes(pickle.dumps(_STATE, 4))
+    np.savez(place / "optimizer.npz", moment=np.zeros(3, np.float32))
+    best = {"name": "acc@1", "value": 0.5, "epoch": 2}
+    state = {
+        "position": {"epoch": 3, "consumed": 0, "update": 12},
+        "extra": {"best": best, "scaler": {}, "global_batch_size": 8, "evaluation_due": False, "seed": 0},
+    }
+    (place / "state.json").write_text(json.dumps(state))
+    (place / "evaluation.json").write_text(json.dumps({"best": {**best, "epoch": 3}}))
+    (place / "about.yaml").write_text(
+        "task: x\nmodel: vit\ninput: {}\ndata: {train: {classes: [a, b]}}\nsettings: {}\n"
+    )
+    _describe_all(place)
+    return sorted(place.iterdir())
+
+
+def make_checkpoint_texts(folder):
+    return [file for file in make_checkpoint(folder) if file.suffix in (".json", ".yaml")]
+
+
+def read_checkpoint(folder):
+    """As -resume=auto does."""
+    found = store.newest_good(folder / "checkpoints", lambda line: None)
+    if found is None:
+        raise UserError("all are damaged")
+    state = store.read(found)
+    assert isinstance(store.read_about(str(found)), dict) and state.position["epoch"] == 3
+    assert all(isinstance(array, np.ndarray) for array in state.optimizer.values())
+    read_weights_of(found / "model.pdparams")
+
+
+def read_described_checkpoint(folder):
+    """The same, as somebody would write it who knows that there is a manifest."""
+    _describe_all(folder / "checkpoints" / "epoch_0003")
+    read_checkpoint(folder)
 
 
 def make_shards(folder):

@@ -83,7 +83,7 @@ def make_idx_gz(folder):
 
 
 def _read_dataset(kind, folder, split="val"):
-    (folder / "cache").mkdir()
+    (folder / "cache").mkdir(exist_ok=True)
     dataset = kind(str(folder), split, folder / "cache")
     for index in range(min(len(dataset), 50)):
         image, label = dataset.read(index)
@@ -212,10 +212,13 @@ def make_pictures(folder):
         ("k.sgi", {}),
         ("l.tiff", {"compression": "tiff_deflate"}),
         ("m.jp2", {}),
-        ("n.icns", {}),
         ("o.dds", {}),
     ):
         image.save(folder / name, **more)
+    out = io.BytesIO()
+    image.resize((128, 128)).save(out, "PNG")
+    icon = b"ic07" + struct.pack(">I", 8 + len(out.getvalue())) + out.getvalue()
+    (folder / "n.icns").write_bytes(b"icns" + struct.pack(">I", 8 + len(icon)) + icon)  # Pillow writes each size
     image.convert("P").save(folder / "p.png", bits=4)
     image.convert("L").convert("I;16").save(folder / "q.png")
     return sorted(folder.iterdir())

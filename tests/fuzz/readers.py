@@ -32,10 +32,23 @@ class Reader(NamedTuple):
     refusals: Tuple[type, ...] = (UserError,)
 
 
+def _cache_of(make: Callable[[Path], List[Path]], read: Callable[[Path], object]) -> Callable[[Path], List[Path]]:
+    """Makes what is cached of ``make``'s files, which is then damaged in their place."""
+
+    def made(folder: Path) -> List[Path]:
+        make(folder)
+        read(folder)
+        return [path for path in sorted((folder / "cache").rglob("*")) if path.is_file()]
+
+    return made
+
+
 _TABLE = [
     Reader("configuration", other_files.make_configuration, other_files.read_configuration, is_text=True),
     Reader("settings of a run", other_files.make_settings, other_files.read_settings, True, least_refused=0.0),
     Reader("events of a run", other_files.make_events, other_files.read_events, True, least_refused=0.0),
+    Reader("checkpoint", other_files.make_checkpoint, other_files.read_checkpoint),
+    Reader("checkpoint's texts", other_files.make_checkpoint_texts, other_files.read_described_checkpoint, True),
     Reader("weights", other_files.make_weights, other_files.read_all_weights, packing=None),
     Reader("weights in archives", other_files.make_archived_weights, other_files.read_all_weights, packing=ZIP),
     Reader("weights of Hugging Face", other_files.make_shards, other_files.read_shards, is_text=True),
@@ -70,6 +83,16 @@ _TABLE = [
     Reader("DICOM", volumes.make_series, volumes.read),
     Reader("volumes with landmarks", volumes.make_data, volumes.read_data),
     Reader("landmarks", volumes.make_landmarks, volumes.read_landmarks, is_text=True),
+    # Caches are never refused: what is damaged is made again.
+    Reader("cache of tar", _cache_of(pictures.make_tar, pictures.read_tar), pictures.read_tar, least_refused=0.0),
+    Reader("cache of IDX", _cache_of(pictures.make_idx_gz, pictures.read_idx), pictures.read_idx, least_refused=0.0),
+    Reader(
+        "cache of CIFAR",
+        _cache_of(pictures.make_cifar_archive, pictures.read_cifar),
+        pictures.read_cifar,
+        least_refused=0.0,
+    ),
+    Reader("cache of volumes", _cache_of(volumes.make_data, volumes.read_data), volumes.read_data, least_refused=0.0),
 ]
 
 READERS: Dict[str, Reader] = {reader.name: reader for reader in _TABLE}

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from paddlevit_dist.errors import UserError
-from paddlevit_dist.loading.loader import Loader, SampleFailure, default_workers
+from paddlevit_dist.loading.loader import Loader, SampleFailure
 from paddlevit_dist.loading.sampler import EvaluationSampler, TrainingSampler
+from paddlevit_dist.parallel.devices import default_workers
 
 
 class Numbers:

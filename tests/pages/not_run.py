@@ -37,6 +37,7 @@ NOT_RUN = {
     "make test-long": ITSELF,
     "make accept": HOURS,
     "make test-gpu-wheel": DOWNLOAD,
+    "make audit": DOWNLOAD,
 }
 
 # Pages whose commands another test runs, or that are about programs of hours.

@@ -34,13 +34,17 @@ class Trap:
 
 
 def sent(data, purpose="all_gather", number=3, rank=1) -> bytes:
-    return secret.Signed(purpose, number, rank, pickle.loads).signed(pickle.dumps(data))
+    return bytes(secret.Signed(purpose, number, rank, pickle.loads).signed(with_room(data)))
+
+
+def with_room(data) -> memoryview:
+    return memoryview(bytearray(secret.SIGNATURE_BYTES) + pickle.dumps(data))
 
 
 def received(message: bytes, purpose="all_gather", number=3):
     """What rank 0 makes of a message that arrives as rank 1's."""
     reader = secret.Signed(purpose, number, 0, pickle.loads)
-    reader.signed(pickle.dumps("own"))
+    reader.signed(with_room("own"))
     assert reader.read(b"what went out and came back does not matter") == "own"
     return reader.read(message)
 

@@ -19,6 +19,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
 
@@ -151,7 +152,8 @@ def copy_worker(path: str, arguments: List[str], handles: List[int]) -> int:
 
 
 def _has_one_thread() -> bool:
-    return len(os.listdir("/proc/self/task")) == 1
+    """Python's own threads aside: they only wait, holding nothing, such as the one that keeps the output folder."""
+    return len(os.listdir("/proc/self/task")) == threading.active_count()
 
 
 _spawn = multiprocessing.util.spawnv_passfds

@@ -12,6 +12,7 @@ import paddle
 import paddle.nn.functional as F
 
 from ...contracts.dataset import Samples
+from ...contracts.sample_checks import require_finite, require_label
 from ...contracts.task import EvaluationStep, ExportParts, Step, Task, Term
 from ...contracts.user_models import contract_of
 from ...errors import UserError
@@ -23,6 +24,7 @@ from ..data.image_dataset import ImageDataset
 from ..data.inspection import Inspection
 from ..data.left_out import printable
 from ..data.quarantine import QUARANTINE_FILE, Replacements, write_quarantine
+from ..data.reading import check_labels
 from ..models.options import configured_options
 from ..transforms.crops import EvaluationTransform, GlyphTransform, TrainingTransform, build_transform
 from ..transforms.decoding_opencv import FastReader, FastTransform
@@ -109,6 +111,8 @@ class Classification(Task):
         data = self.config.DATA
         dataset, notes = open_pictures(self.config, split, cache_folder)
         self._check_classes(dataset)
+        if dataset.labels is not None:
+            check_labels(np.asarray(dataset.labels), dataset.num_classes, f"dataset {data.DATASET}", dataset.describe)
         notes += self._inspection.look(dataset, split, dataset.num_classes)
         is_training = split == "train"
         transform = build_transform(
@@ -203,6 +207,10 @@ class Classification(Task):
                 f"dataset {self.config.DATA.DATASET} has labels 0 to {dataset.num_classes - 1} but MODEL.NUM_CLASSES "
                 f"(-num_classes) is {self.num_classes}; set it to {dataset.num_classes} or leave it out"
             )
+
+    def check_sample(self, sample: Any) -> None:
+        require_finite(sample[0], "picture")
+        require_label(sample[1], self.num_classes)
 
     def collate(self, samples: Sequence[Any]) -> Dict[str, np.ndarray]:
         images, labels, *erased = zip(*samples)

@@ -15,7 +15,8 @@ from PIL import Image
 
 from ...checkpoint.unpickling import restricted_load
 from ...errors import UserError
-from ...files import atomic_file, map_array
+from ...files import map_array, read_regular
+from ...loading.checked_files import Damaged, map_verified, write_array
 from .image_dataset import ImageDataset
 from .reading import check_labels, check_split
 from .unpacked import DAMAGE, TooLarge, open_unpacked, too_large
@@ -105,7 +106,7 @@ def _from_folder(source: Source, names: List[str], where_to_get: str) -> Iterato
             raise UserError(f"{source.path} has no {name}; get the whole archive again from {where_to_get}")
         if os.path.getsize(source.path / name) > _LARGEST_BATCH_BYTES:
             raise _not_published(f"{source.path}{os.sep}{name}", "it is far too long", where_to_get)
-        yield name, (source.path / name).read_bytes()
+        yield name, read_regular(source.path / name)
 
 
 def _from_archive(source: Source, names: List[str], where_to_get: str) -> Iterator[Tuple[str, bytes]]:
@@ -241,17 +242,17 @@ class _Cifar(ImageDataset):
 
     def _is_intact(self) -> bool:
         try:
-            return self._mapped().dtype == RECORD
-        except (OSError, ValueError, EOFError):
+            records = map_verified(self.file)
+        except Damaged:
             return False
+        return records.dtype == RECORD
 
     def _convert(self, source: Source, file: Path) -> None:
         batches = list(read_batches(source, self.split, self.label_key, _HOME))
         records = np.concatenate(batches)
         check_labels(records["label"], self.num_classes, self.name, lambda index: f"sample {index} of {source.path}")
         self._records = None
-        with atomic_file(file) as out:
-            np.save(out, records, allow_pickle=False)
+        write_array(file, records)
 
     def _existing(self, data_path: Optional[str]) -> Path:
         first = self.publications[0]

@@ -11,6 +11,7 @@ from typing import FrozenSet, Iterator, List, NamedTuple, Optional, Sequence, Tu
 from tqdm import tqdm
 
 from ...errors import UserError
+from ...files import is_folder
 from ...loading.path_index import Batch, PathIndex, ensure_path_index, make_batch
 from .formats import hint_of, is_hidden, readable_suffixes, suffix_of
 from .image_dataset import IndexedImages, name_folders
@@ -95,7 +96,7 @@ def list_classes(root: str, folder: str) -> List[str]:
     """
     path = os.path.join(root, folder) if folder else root
     with _naming(path), os.scandir(path) as entries:
-        names = sorted(entry.name for entry in entries if not is_hidden(os.fsencode(entry.name)) and entry.is_dir())
+        names = sorted(entry.name for entry in entries if not is_hidden(os.fsencode(entry.name)) and is_folder(entry))
     if not names:
         raise UserError(f"{path} has no class folders; expected its pictures in one sub-folder per class")
     return names
@@ -118,7 +119,7 @@ def _count_beside(left_out: LeftOut) -> None:
         for entry in entries:
             suffix = suffix_of(entry.name)
             is_picture = suffix in suffixes or hint_of(suffix.decode("ascii")) is not None
-            if is_picture and not is_hidden(entry.name) and not entry.is_dir():
+            if is_picture and not is_hidden(entry.name) and not is_folder(entry):
                 left_out.add_beside(entry.path)
 
 
@@ -144,7 +145,7 @@ def _pictures_below(top: bytes, relative_top: bytes, left_out: LeftOut) -> Itera
                     name = entry.name
                     if is_hidden(name):
                         continue
-                    if entry.is_dir():
+                    if is_folder(entry):
                         folders.append((entry.path, relative + b"/" + name, parents))
                     elif name[name.rfind(b".") :].lower() in suffixes:
                         yield relative + b"/" + name

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Callable, List, NamedTuple, Optional, Tuple
 
 from ...errors import UserError
+from ...files import is_folder
 from ...text_files import read_json
 from .cifar import Cifar10, Cifar100, find_source
 from .class_folders import VAL_FOLDERS
@@ -115,9 +116,9 @@ def _has_picture(folder: str, deepest: int) -> bool:
         suffix = suffix_of(os.fsencode(entry.name))
         if entry.name.lower().endswith(_DICOM_SUFFIXES):  # slices of a volume
             continue
-        if (suffix in readable_suffixes() or hint_of(suffix.decode("ascii"))) and not entry.is_dir():
+        if (suffix in readable_suffixes() or hint_of(suffix.decode("ascii"))) and not is_folder(entry):
             return True
-    return deepest > 0 and any(_has_picture(entry.path, deepest - 1) for entry in names if entry.is_dir())
+    return deepest > 0 and any(_has_picture(entry.path, deepest - 1) for entry in names if is_folder(entry))
 
 
 def _tars(root: str, shown: str, or_packed: bool) -> Optional[Guess]:
@@ -210,7 +211,7 @@ def _volumes(root: str, shown: str) -> Optional[Guess]:
 
 def _is_series(*folder: str) -> bool:
     """Whether the first file in a folder is a slice of a DICOM series, by its suffix or first bytes."""
-    files = [entry for entry in _entries(os.path.join(*folder)) if entry.is_file()]
+    files = [entry for entry in _entries(os.path.join(*folder)) if os.path.isfile(entry.path)]
     if not files:
         return False
     first = min(files, key=lambda entry: entry.name)
@@ -249,7 +250,7 @@ def _refuse_several(found: List[Guess]) -> None:
 
 
 def _sub_folders(folder: str) -> List[str]:
-    return sorted(entry.name for entry in _entries(folder) if entry.is_dir())
+    return sorted(entry.name for entry in _entries(folder) if is_folder(entry))
 
 
 def _entries(folder: str) -> List[os.DirEntry]:

@@ -15,7 +15,8 @@ import numpy as np
 from PIL import Image
 
 from ...errors import UserError
-from ...files import atomic_file
+from ...files import open_regular, require_regular
+from ...loading.checked_files import TRAILER_BYTES, Damaged, checked_file, verify
 from .image_dataset import ImageDataset
 from .reading import check_labels, check_split, existing_folder
 
@@ -51,7 +52,7 @@ class IdxFile:
             if not _is_intact(plain, rank):
                 _decompress(source, plain, rank)
         self.plain = str(plain)
-        self.shape = _checked_shape(plain, rank, self.source)
+        self.shape = _checked_shape(plain, rank, self.source, 0 if plain == source else TRAILER_BYTES)
 
     def __getstate__(self) -> Any:
         return {**self.__dict__, "_values": None}
@@ -69,12 +70,12 @@ def _header_bytes(rank: int) -> int:
     return 4 + 4 * rank
 
 
-def _checked_shape(plain: Path, rank: int, source: str) -> Tuple[int, ...]:
+def _checked_shape(plain: Path, rank: int, source: str, trailer_bytes: int = 0) -> Tuple[int, ...]:
     """Shape declared in the header of ``plain``; errors name ``source``."""
     try:
-        with open(plain, "rb") as file:
+        with open_regular(plain, "rb") as file:
             header = file.read(_header_bytes(rank))
-        found = os.path.getsize(plain)
+        found = os.path.getsize(plain) - trailer_bytes
     except OSError as error:
         raise UserError(f"{source} cannot be read: {error.strerror}") from error
     if len(header) < _header_bytes(rank):
@@ -105,8 +106,9 @@ def _announced_bytes(header: bytes, rank: int) -> int:
 
 def _is_intact(plain: Path, rank: int) -> bool:
     try:
-        _checked_shape(plain, rank, str(plain))
-    except UserError:
+        verify(plain)
+        _checked_shape(plain, rank, str(plain), TRAILER_BYTES)
+    except (UserError, Damaged):
         return False
     return True
 
@@ -125,7 +127,7 @@ def _status(source: Path) -> os.stat_result:
 
 
 def _decompress(source: Path, target: Path, rank: int) -> None:
-    with _open_compressed(source) as compressed, atomic_file(target) as out:
+    with _open_compressed(source) as compressed, checked_file(target) as out:
         beginning = b""
         try:
             # read1 returns what precedes the damage, so that the error can quote the bytes found.
@@ -157,6 +159,7 @@ def _check_announced(source: Path, beginning: bytes, rank: int) -> None:
 
 def _open_compressed(source: Path) -> gzip.GzipFile:
     try:
+        require_regular(source)
         return gzip.open(source, "rb")
     except OSError as error:
         raise UserError(f"{source} cannot be read: {error.strerror}") from error
@@ -246,7 +249,7 @@ class _IdxImages(ImageDataset):
         published = _file_name(self.split, part)
         dotted = published.replace("-idx", ".idx")
         for candidate in (published, dotted, f"{published}.gz", f"{dotted}.gz"):
-            if (folder / candidate).exists():
+            if os.path.lexists(folder / candidate):
                 return folder / candidate
         raise UserError(
             f"{folder} has no {published} or {published}.gz; dataset {self.name} expects a folder {self._layout()}"

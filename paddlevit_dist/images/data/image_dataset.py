@@ -120,7 +120,7 @@ def read_class_names(root: str) -> Optional[List[str]]:
         UserError: it cannot be read, is empty, or has a blank line or a duplicate name.
     """
     path = os.path.join(root, FILE)
-    if not os.path.exists(path):
+    if not os.path.lexists(path):
         return None
     try:
         names = [line.strip() for line in read_text(path, "utf-8-sig").rstrip().splitlines()]

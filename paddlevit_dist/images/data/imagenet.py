@@ -11,6 +11,7 @@ from typing import Iterator, List, Optional
 import numpy as np
 
 from ...errors import UserError
+from ...files import open_regular
 from ...loading.path_index import Batch, PathIndex, ensure_path_index, make_batch
 from .class_folders import index_class_folders, list_classes
 from .image_dataset import IndexedImages, name_folders, read_class_names
@@ -34,7 +35,7 @@ def index_path_list(
     """
     key = hashlib.sha256(f"path list, {num_classes} classes {class_names}\n".encode())
     try:
-        with open(list_file, "rb") as stream:
+        with open_regular(list_file, "rb") as stream:
             for chunk in iter(lambda: stream.read(1 << 20), b""):
                 key.update(chunk)
     except OSError as error:
@@ -47,7 +48,7 @@ def index_path_list(
 
 def _batches(list_file: Path, num_classes: int) -> Iterator[Batch]:
     try:
-        with open(list_file, "rb") as stream:
+        with open_regular(list_file, "rb") as stream:
             if stream.read(3) != _BYTE_ORDER_MARK:
                 stream.seek(0)
             first_line = 1
@@ -123,7 +124,7 @@ class ImageNet2012(IndexedImages):
         root = existing_folder(data_path, "imagenet2012", self.layout)
         name = f"imagenet2012-{split}"
         left_out: Optional[LeftOut] = None  # lists and the development kit name every image
-        if any(os.path.exists(os.path.join(root, list_name)) for list_name in LISTS.values()):
+        if any(os.path.lexists(os.path.join(root, list_name)) for list_name in LISTS.values()):
             list_file = Path(root, LISTS[split])
             names = read_class_names(root)
             num_classes = len(names) if names else NUM_CLASSES_OF_LISTS

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Dict, List, Optional
 
 from ...errors import UserError
+from ...files import read_regular
 from ...text_files import read_bytes
 from .mat_file import read_structures
 from .unpacked import DAMAGE, TooLarge, open_unpacked
@@ -46,7 +47,7 @@ def listed_labels(root: str, split: str) -> Optional[Dict[bytes, int]]:
 
 def _from_list(path: Path) -> Dict[bytes, int]:
     labels: Dict[bytes, int] = {}
-    for number, line in enumerate(path.read_bytes().splitlines(), 1):
+    for number, line in enumerate(read_regular(path).splitlines(), 1):
         fields = line.strip().rsplit(None, 1)
         if not fields:
             continue

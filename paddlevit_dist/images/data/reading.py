@@ -12,6 +12,7 @@ import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from ...errors import UserError
+from ...files import NotAFile, require_regular
 from .formats import HEAD_BYTES, HEIF_HINT, picture_kind, readable_formats
 
 # Pillow warns on stderr, once per process, about odd but readable files; unreadable ones raise an error here.
@@ -64,7 +65,8 @@ def read_file(path: str) -> bytes:
 
 
 def _open_at_once(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK)  # opening a pipe among the images would block forever
+    require_regular(path)
+    return os.open(path, flags)
 
 
 def decode_image(encoded: bytes, path: str, mode: str, reading: Reading = Reading()) -> Image.Image:  # noqa: B008
@@ -168,6 +170,8 @@ def _missing_reader(encoded: bytes) -> Optional[str]:
 def _reason(error: BaseException) -> str:
     if isinstance(error, UnidentifiedImageError):
         return "not a picture in a format that Pillow knows"
+    if isinstance(error, NotAFile):
+        return error.strerror
     if isinstance(error, OSError) and error.errno is not None:
         return os.strerror(error.errno)
     return " ".join(str(error).split()) or type(error).__name__

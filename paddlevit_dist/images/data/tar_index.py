@@ -15,7 +15,8 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 import numpy as np
 
 from ...errors import UserError
-from ...files import atomic_file, map_array
+from ...files import atomic_file, map_array, read_regular, require_regular
+from ...loading.checked_files import Damaged, map_verified, write_array
 from ...loading.path_index import Batch, ensure_path_index, make_batch
 from ...text_files import read_json
 from .formats import readable_suffixes
@@ -52,8 +53,7 @@ class TarIndex:
             training = TarIndex(root, "train", cache_folder) if training_shards else None
             labels = _resolve_classes(found, root, shards, training, classes)
             classes["left_out"] = found.left_out.as_json()
-            with atomic_file(Path(self._locations_file)) as out:
-                np.save(out, found.locations, allow_pickle=False)
+            write_array(Path(self._locations_file), found.locations)
             return _with_labels(found.batches, labels)
 
         self._samples = ensure_path_index(cache_folder, f"tar-{split}", key, build, lambda: classes)
@@ -110,8 +110,8 @@ class TarIndex:
 
     def _locations_fit(self) -> bool:
         try:
-            self.location(0)
-        except (OSError, ValueError, EOFError, IndexError):
+            self._locations = map_verified(self._locations_file)
+        except Damaged:
             return False
         return self._locations.shape == (len(self), 3)
 
@@ -120,11 +120,16 @@ def _key(root: str, split: str, shards: List[str], training_shards: List[str]) -
     # Which members are images depends on what Pillow opens here; 2 is the version of what the index says.
     key = hashlib.sha256(f"tar 2 {split} {sorted(readable_suffixes())}\n".encode())
     for shard in [*shards, *training_shards]:
-        status = os.stat(os.path.join(root, shard))
+        path = os.path.join(root, shard)
+        try:
+            require_regular(path)
+            status = os.stat(path)
+        except OSError as error:
+            raise UserError(f"{path} cannot be read: {error.strerror}") from error
         key.update(f"{shard}\0{status.st_size}\0{status.st_mtime_ns}\n".encode("utf-8", "surrogateescape"))
     for path in (os.path.join(root, CLASSES_FILE), *label_files(root, "train"), *label_files(root, split)):
         if os.path.isfile(path):
-            key.update(os.path.basename(path).encode() + hashlib.sha256(Path(path).read_bytes()).digest())
+            key.update(os.path.basename(path).encode() + hashlib.sha256(read_regular(path)).digest())
     return key.digest()
 
 

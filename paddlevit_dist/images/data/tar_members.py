@@ -11,6 +11,7 @@ import os
 from typing import Dict, Iterator, NamedTuple, Optional, Tuple
 
 from ...errors import UserError
+from ...files import require_regular
 
 BLOCK_BYTES = 512
 _REGULAR = b"0\0" + b"7"  # type flags of plain files; "7" is a contiguous one
@@ -49,6 +50,7 @@ class TarFile:
         """
         self.path = path
         try:
+            require_regular(path)
             self._file = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
         except OSError as error:
             raise UserError(f"{path} cannot be read: {error.strerror}") from error

@@ -13,6 +13,8 @@ import zlib
 from pathlib import Path
 from typing import Any, Iterator, Union
 
+from ...files import open_regular
+
 #: what a damaged archive raises, besides OSError
 DAMAGE = (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError)
 _OPENERS = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
@@ -50,7 +52,7 @@ def open_unpacked(path: Union[str, Path], largest: int) -> Iterator[_Bounded]:
         OSError, EOFError, zlib.error, lzma.LZMAError: it cannot be read, or is damaged.
         TooLarge: there are more than ``largest`` bytes in it; raised when the first byte beyond is read.
     """
-    with open(path, "rb") as packed:
+    with open_regular(path, "rb") as packed:
         beginning = packed.read(6)
         packed.seek(0, os.SEEK_SET)
         opener = next((opener for magic, opener in _OPENERS.items() if beginning.startswith(magic)), None)

@@ -17,7 +17,7 @@ from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 import numpy as np
 
 from ...errors import UserError
-from ...files import atomic_file
+from ...files import atomic_file, read_regular
 
 _TYPES = {
     "char": "i1",
@@ -76,7 +76,7 @@ def read_vertices(path: Union[str, Path]) -> Dict[str, np.ndarray]:
         UserError: the file cannot be read, is damaged, or has no vertices.
     """
     try:
-        content = Path(path).read_bytes()
+        content = read_regular(path)
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror or error}") from error
     try:

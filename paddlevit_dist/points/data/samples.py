@@ -12,11 +12,14 @@ from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple
 import numpy as np
 
 from ...contracts.dataset import Samples
+from ...contracts.sample_checks import BadSample, require_finite
 from .augment import Step, apply
 from .elastic import elastic_distortion
 from .scene import IGNORED, Scene
 from .scenes import SceneDataset
 from .voxels import first_occurrences, voxel_means
+
+_LARGEST_INSTANCE = (1 << 24) - 1
 
 
 class View(NamedTuple):
@@ -65,7 +68,12 @@ class SceneSamples(Samples):
         return self.dataset.describe(index)
 
     def sample(self, index: int, generator: np.random.Generator) -> PointSample:
-        return self.sample_of(self.dataset.read(index), generator)
+        scene = self.dataset.read(index)
+        # Before coordinates become voxels, and instances rows of a table.
+        require_finite(scene)
+        if len(scene.instance) and scene.instance.max() > _LARGEST_INSTANCE:
+            raise BadSample(f"instance {scene.instance.max()} is out of range, expected 0 to {_LARGEST_INSTANCE}")
+        return self.sample_of(scene, generator)
 
     def sample_of(self, scene: Scene, generator: np.random.Generator) -> PointSample:
         """The sample of an arbitrary scene; all randomness comes from ``generator``."""

@@ -22,7 +22,7 @@ from typing import List, NamedTuple, Optional, Tuple, Union
 import numpy as np
 
 from ...errors import UserError
-from ...files import atomic_file
+from ...files import atomic_file, open_regular
 from ...text_files import read_json
 from .scene import IGNORED, Scene
 
@@ -150,7 +150,7 @@ def read_header(path: Union[str, Path]) -> SceneHeader:
         UserError: the file is missing, cut off, damaged, or of another version.
     """
     try:
-        with open(path, "rb") as stream:
+        with open_regular(path, "rb") as stream:
             return _parsed(stream.read(HEADER_BYTES), os.fstat(stream.fileno()).st_size, str(path))
     except (OSError, ValueError) as error:  # ValueError: a null character in its name
         raise _unreadable(path, error) from error
@@ -167,7 +167,7 @@ def read_scene(path: Union[str, Path], name: str, verify: bool = True) -> Scene:
         UserError: as ``read_header``, or the checksum of the arrays does not match.
     """
     try:
-        with open(path, "rb") as stream:
+        with open_regular(path, "rb") as stream:
             content = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
     except OSError as error:
         raise _unreadable(path, error) from error
@@ -299,7 +299,7 @@ def read_lines(path: Union[str, Path]) -> Optional[List[str]]:
         UserError: it exists but cannot be read.
     """
     try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as stream:
+        with open_regular(path, encoding="utf-8", errors="surrogateescape") as stream:
             return [line.strip() for line in stream if line.strip()]
     except FileNotFoundError:
         return None

@@ -12,6 +12,7 @@ import numpy as np
 
 from ...checkpoint.unpickling import restricted_load
 from ...errors import UserError
+from ...files import open_regular
 from ..data.scannet_classes import CLASS_NAMES
 from ..data.scene import AS_GIVEN, CENTRED, IGNORED, Scene
 from .coordinates import as_given, coarse_steps
@@ -114,7 +115,7 @@ def load_arrays(path: str) -> List[np.ndarray]:
 
 
 def _load(path: str) -> Any:
-    with open(path, "rb") as stream:
+    with open_regular(path, "rb") as stream:
         if zipfile.is_zipfile(stream):
             with zipfile.ZipFile(stream) as archive:
                 return restricted_load(_pickle_of(archive, path))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Tuple
 
 from ...errors import UserError
-from ...files import atomic_file
+from ...files import atomic_file, require_regular
 from ...loading.prepare_workers import check_stop, work
 from ...text_files import read_json
 from ..data.scene_store import (
@@ -138,6 +138,11 @@ def _write_record(output: Path, record: Dict[str, Any]) -> None:
 
 def _key(reader: Any, source: Source) -> bytes:
     """SHA-256 of what a scene depends on: the kind of data, the settings, and its files with size and mtime."""
+    for file in source.files:
+        try:
+            require_regular(file)
+        except OSError as error:
+            raise UserError(f"{file} cannot be read: {error.strerror}") from error
     states = [os.stat(file) for file in source.files]
     files = [(file, state.st_size, state.st_mtime_ns) for file, state in zip(source.files, states)]
     return hashlib.sha256(repr((VERSION, reader.kind, reader.settings, files, source.labelled)).encode()).digest()

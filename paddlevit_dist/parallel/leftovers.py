@@ -1,0 +1,95 @@
+"""Names of what a run keeps outside its output folder, so that a later start can remove what a killed one left.
+
+A run that owns its output folder has a token, which its workers and loader processes inherit. It is part of the name of
+every shared array, semaphore and temporary folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import multiprocessing.util
+import os
+import re
+import secrets
+import shutil
+import sys
+import tempfile
+from multiprocessing.synchronize import SemLock
+from pathlib import Path
+from typing import Any, Iterator, List
+
+_MARK = "PADDLEVIT_DIST_RUN"
+_TOKEN = re.compile("[0-9a-f]{16}")
+SHARED_MEMORY = Path("/dev/shm")
+PREFIX = "paddlevit_dist_"
+
+
+def new_token() -> str:
+    """Give this run a token, which the processes that it starts inherit."""
+    os.environ[_MARK] = secrets.token_hex(8)
+    return os.environ[_MARK]
+
+
+def token() -> str:
+    """This run's token; 16 zeros for a program that has taken no output folder."""
+    known = os.environ.get(_MARK, "")
+    return known if _TOKEN.fullmatch(known) else "0" * 16
+
+
+def temporary_folder(kind: str) -> "tempfile.TemporaryDirectory[str]":
+    """A folder for the time of the run, such as ``/tmp/paddlevit_dist_ends_0123456789abcdef_xxxxxxxx``."""
+    return tempfile.TemporaryDirectory(prefix=f"{PREFIX}{kind}_{token()}_")
+
+
+@contextlib.contextmanager
+def named_semaphores() -> Iterator[None]:
+    """Semaphores that this process makes meanwhile have the run's token in their names.
+
+    The processes that ``multiprocessing`` spawns open them by name; its own names are random.
+    """
+    config = getattr(multiprocessing.current_process(), "_config", {})
+    before = config.get("semprefix")
+    if sys.platform == "linux" and before is not None:
+        config["semprefix"] = f"/{PREFIX}{token()}"
+    try:
+        yield
+    finally:
+        if before is not None:
+            config["semprefix"] = before
+
+
+def forget_semaphores() -> None:
+    """Remove the names of the run's semaphores, once every process that needs one has opened it: no kill then leaves
+    any behind, and they work on until the last of these processes ends."""
+    prefix = f"/{PREFIX}{token()}"
+    for removal in list(getattr(multiprocessing.util, "_finalizer_registry", {}).values()):
+        arguments: Any = getattr(removal, "_args", None)
+        is_semaphore = getattr(removal, "_callback", None) is getattr(SemLock, "_cleanup", removal)
+        if is_semaphore and arguments and str(arguments[0]).startswith(prefix):
+            removal()  # what would happen at the end of this process
+
+
+def remove(dead: str, temporary: str) -> List[str]:
+    """Remove what a run that has ended left in shared memory and in the folder for temporary files.
+
+    Args:
+        dead: its token.
+        temporary: the folder for temporary files that it used.
+    Returns:
+        The paths that are gone.
+    """
+    if not _TOKEN.fullmatch(dead) or dead in (token(), "0" * 16):
+        return []
+    places = [(SHARED_MEMORY, f"{PREFIX}*_{dead}_*"), (SHARED_MEMORY, f"sem.{PREFIX}{dead}-*")]
+    places.append((Path(temporary), f"{PREFIX}*_{dead}_*"))
+    removed = []
+    for folder, pattern in places:
+        for path in folder.glob(pattern):
+            with contextlib.suppress(OSError):  # another user's, or gone
+                if path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path)
+                else:
+                    path.unlink()
+                removed.append(str(path))
+    return removed

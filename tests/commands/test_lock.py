@@ -1,0 +1,193 @@
+"""One run at a time in an output folder, also after a kill and between machines, and what a killed run leaves."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from support.processes import run_main, start_command
+from support.runs import DIGITS, MAIN, refused, well
+
+from paddlevit_dist.errors import UserError
+from paddlevit_dist.observe.lock import FILE, OutputLock
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc and /dev/shm")
+QUICK = {"beat_seconds": 0.2, "stale_seconds": 1.0}
+HOLD = (
+    "import os, sys, time; from pathlib import Path; from paddlevit_dist.observe.lock import OutputLock\n"
+    "OutputLock(Path(sys.argv[1]), print, beat_seconds=0.1).acquire()\n"
+)
+FORK_AND_WAIT = HOLD + "child = os.fork()\nif child: print(child, flush=True)\ntime.sleep(100)\n"
+
+
+@pytest.fixture
+def take():
+    """Locks folders, and gives them back at the end."""
+    locks = []
+
+    def taken(folder: Path, **options) -> OutputLock:
+        locks.append(OutputLock(folder, lambda line: None, **options))
+        locks[-1].acquire()
+        return locks[-1]
+
+    yield taken
+    for lock in locks:
+        lock.release()
+
+
+def written_by_another_machine(folder: Path, **changes) -> Path:
+    """A lock file as it stands in a shared folder."""
+    lock = OutputLock(folder, print)
+    lock.acquire()
+    content = json.loads((folder / FILE).read_text())
+    lock.release()
+    content.update(host="other-host", boot="another boot", token="fedcba9876543210", pid=4711, **changes)
+    (folder / FILE).write_text(json.dumps(content))
+    return folder / FILE
+
+
+def names_of(token: str) -> list:
+    """What the run with this token has outside its output folder."""
+    places = (Path("/dev/shm"), Path(tempfile.gettempdir()))
+    return [str(path) for place in places for path in place.glob(f"*paddlevit_dist_*{token}*")]
+
+
+def wait_until(condition, seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_after_a_kill_the_next_start_gets_the_folder_at_once_and_removes_what_was_left(tmp_path):
+    words = [*DIGITS, f"-output={tmp_path}", "-ngpus=2", "-num_workers=1", "-epochs=400", "-resume=auto"]
+    stale = "127.0.0.1:9"  # the master of an earlier launch, of which the shell has kept the address
+    first = start_command([sys.executable, str(MAIN), *words], PADDLE_MASTER=stale)
+    try:
+        lines = []
+        deadline = threading.Timer(50.0, os.killpg, (first.pid, signal.SIGKILL))  # waiting for that one takes 60 s
+        deadline.start()
+        for line in first.stdout:
+            lines.append(line)
+            if line.startswith("epoch 2"):
+                break
+        deadline.cancel()
+        assert any(line.startswith("ignored") and f"PADDLE_MASTER={stale}" in line for line in lines)
+        token = json.loads((tmp_path / FILE).read_text())["token"]
+        message = refused(*words)
+        assert f"process {first.pid} on {os.uname().nodename}" in message and "another -output" in message
+        assert not [name for name in names_of(token) if "sem." in name]  # none to be left by any kill
+        assert first.poll() is None
+    finally:
+        os.killpg(first.pid, signal.SIGKILL)
+        first.communicate()
+    assert any("ends" in name for name in names_of(token))
+    Path("/dev/shm", f"sem.paddlevit_dist_{token}-abcdefgh").touch()  # of a start that was killed half-way
+    half_written = tmp_path / f"metrics.jsonl.{first.pid}.0123abcd.tmp"
+    half_written.touch()
+    hidden = tmp_path / "checkpoints" / f".epoch_0009.{first.pid}"  # of a save
+    hidden.mkdir()
+    began = time.monotonic()
+    well(run_main(*words[:-4], "-batch_size=128", "-epochs=400", "-resume=auto", "TRAIN.STOP_AFTER_EPOCH", "1"))
+    assert time.monotonic() - began < 60  # not the 120 s of another machine
+    assert names_of(token) == []
+    assert not half_written.exists() and not hidden.exists() and not (tmp_path / FILE).exists()
+
+
+def test_a_running_one_is_named_unless_only_the_configuration_is_shown(tmp_path, take):
+    take(tmp_path)
+    before = sorted(tmp_path.iterdir())
+    for words, advice in ((["-eval", "-resume=auto"], "for this evaluation"), ([], "for this training")):
+        message = refused(f"-output={tmp_path}", *DIGITS, *words)
+        assert f"-output={tmp_path} (SAVE) is in use by process {os.getpid()} on" in message
+        assert advice in message
+    assert sorted(tmp_path.iterdir()) == before
+    assert run_main(f"-output={tmp_path}", *DIGITS, "-show_config").code == 0
+
+
+def test_a_forked_process_does_not_keep_the_lock(tmp_path, take):
+    holder = subprocess.Popen([sys.executable, "-c", FORK_AND_WAIT, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    child = int(holder.stdout.readline())
+    try:
+        with pytest.raises(UserError, match=f"process {holder.pid} on"):
+            take(tmp_path)
+        holder.kill()
+        holder.wait()
+        began = time.monotonic()
+        take(tmp_path)
+        assert time.monotonic() - began < 5
+        os.kill(child, 0)  # it lives, and had the file open
+    finally:
+        os.kill(child, signal.SIGKILL)
+
+
+def test_another_machines_run_counts_while_it_gives_signs_of_life(tmp_path, take):
+    file = written_by_another_machine(tmp_path, command="train \x1b[31mred\nerror: no")
+    ended = threading.Event()
+
+    def give_signs() -> None:
+        while not ended.wait(0.1):
+            os.utime(file)
+
+    other = threading.Thread(target=give_signs)
+    other.start()
+    try:
+        with pytest.raises(UserError) as refusal:
+            take(tmp_path, **QUICK)
+    finally:
+        ended.set()
+        other.join()
+    assert "process 4711 on other-host" in str(refusal.value)
+    assert str(refusal.value).isprintable()  # a file may say anything
+
+
+@pytest.mark.parametrize("clock_is_off_by", [0.0, -86400.0, 86400.0], ids=["equal", "a day behind", "a day ahead"])
+def test_another_machines_run_is_dead_once_it_gives_none_whatever_its_clock_says(clock_is_off_by, tmp_path, take):
+    file = written_by_another_machine(tmp_path)
+    os.utime(file, (time.time() + clock_is_off_by,) * 2)
+    lock = take(tmp_path, **QUICK)
+    assert lock.previous.token == "fedcba9876543210"
+    assert json.loads(file.read_text())["pid"] == os.getpid()
+
+
+def test_a_run_whose_folder_another_machine_has_taken_ends(tmp_path):
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD + "print('has it', flush=True); time.sleep(60)", str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert holder.stdout.readline() == "has it\n"
+    content = json.loads((tmp_path / FILE).read_text())
+    other = tmp_path / "other"
+    other.write_text(json.dumps({**content, "host": "other-host", "token": "fedcba9876543210"}))
+    os.replace(other, tmp_path / FILE)
+    said = holder.communicate(timeout=50)[1]
+    assert holder.returncode == 1
+    assert f"{tmp_path} was taken over by process {holder.pid} on other-host" in said
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[1]", b"[" * 50_000, b'{"host": 1}', b"\xff\x00"], ids=range(6))
+def test_a_lock_file_without_a_holder_is_no_obstacle(content, tmp_path, take):
+    (tmp_path / FILE).write_bytes(content)
+    take(tmp_path)
+    assert json.loads((tmp_path / FILE).read_text())["pid"] == os.getpid()
+
+
+def test_what_is_no_file_is_named(tmp_path, take):
+    (tmp_path / FILE).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UserError, match=f"{FILE} is not a file.*remove it"):
+        take(tmp_path)
+    assert not (tmp_path / "elsewhere").exists()
+    (tmp_path / FILE).unlink()
+    os.mkfifo(tmp_path / FILE)
+    with pytest.raises(UserError, match=f"{FILE} is not a file; remove it"):
+        take(tmp_path)

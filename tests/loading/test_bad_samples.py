@@ -1,0 +1,268 @@
+"""Samples that must not be computed with are named where they are read, in training and in evaluation."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+import numpy as np
+import pytest
+from support.processes import ROOT, run_command
+from support.runs import DIGITS, refusal
+from support.small_runs import Part, build
+
+from paddlevit_dist import config, registry
+from paddlevit_dist.contracts.sample_checks import BadSample, require_finite, require_label, require_labels
+from paddlevit_dist.contracts.task import Task
+from paddlevit_dist.engine import steps
+from paddlevit_dist.errors import UserError
+from paddlevit_dist.images.data.image_dataset import ImageDataset
+from paddlevit_dist.loading.loader import Loader, SampleFailure
+from paddlevit_dist.loading.sampler import EvaluationSampler
+from paddlevit_dist.registry import resolve
+
+ROOMS = ["-dataset=synthetic_rooms", "POINTS.ROOMS.TRAIN", "3", "POINTS.ROOMS.VAL", "3"]
+ROOMS += ["POINTS.ROOMS.SPACING_M", "0.15", "DATA.VOXEL_SIZE_M", "0.2", "-num_workers=0"]
+SEMANTIC = ["TASK", "semantic_segmentation", "MODEL.NAME", "minkunet_tutorial", *ROOMS]
+INSTANCES = ["TASK", "pointgroup", "MODEL.NAME", "pointgroup", *ROOMS]
+VOLUMES = [f"-cfg={ROOT / 'configs' / 'landmark_unet3d.yaml'}"]
+LARGEST = 2**63 - 1
+
+
+class Changed(Part):
+    """Samples of which number 5 is changed on its way."""
+
+    def __init__(self, samples, size, change):
+        super().__init__(samples, size)
+        self.change = change
+
+    def sample(self, index, generator):
+        sample = super().sample(index, generator)
+        return self.change(sample) if index == 5 else sample
+
+
+class ChangedDataset:
+    """The same for what a dataset reads, before it is augmented and cut."""
+
+    def __init__(self, dataset, change):
+        self.dataset, self.change = dataset, change
+
+    def __len__(self):
+        return 3
+
+    def read(self, index):
+        sample = self.dataset.read(index)
+        return self.change(sample) if index == 2 else sample
+
+    def describe(self, index):
+        return self.dataset.describe(index)
+
+
+def labelled(label):
+    return lambda sample: (sample[0], label, *sample[2:])
+
+
+def with_value(value):
+    def change(sample):
+        image = sample[0].astype(np.float32)
+        image[0, 3, 4] = value
+        return (image, *sample[1:])
+
+    return change
+
+
+@pytest.mark.parametrize("label", [-1, 10, LARGEST, float("nan")])
+@pytest.mark.parametrize("split", ["train", "val"])
+def test_a_label_that_is_no_class_names_sample_and_rank(tmp_path, split, label):
+    message = refused_by_run(tmp_path, split, labelled(label))
+    shown = "expected the whole number" if label != label else f"label {int(label)} is out of range"
+    assert shown in message
+
+
+@pytest.mark.parametrize("value", [np.nan, -np.inf])
+@pytest.mark.parametrize("split", ["train", "val"])
+def test_a_picture_that_is_not_finite_names_sample_and_rank(tmp_path, split, value):
+    message = refused_by_run(tmp_path, split, with_value(value))
+    assert f"picture[0, 3, 4] is {value}" in message
+
+
+def refused_by_run(tmp_path, split, change):
+    """The message of a training or an evaluation with one changed sample."""
+    trainer = build(str(tmp_path / "out"), "-epochs=1", "-batch_size=8", train_size=16, val_size=16)
+    sampler = EvaluationSampler(trainer.datasets[split], 8, rank=0, world_size=1)
+    samples = Changed(trainer.datasets[split], 16, change)
+    with pytest.raises(UserError) as caught:
+        if split == "val":
+            loader = Loader(
+                samples, sampler, trainer.task.collate, check=trainer.task.check_sample, num_workers=0, seed=0
+            )
+            steps.evaluate(trainer.task, trainer.model, loader)
+        else:
+            trainer.datasets["train"] = samples
+            trainer.train()
+    message = str(caught.value)
+    assert re.match(r"sample 5 \(sample \d+ of .*digits\.npz\), read by rank 0: ", message), message
+    return message
+
+
+def read_all(words, split, change, num_workers=0):
+    """Read all samples of a split of which one is changed, and return the message."""
+    values = config.load(words).values
+    task = resolve("task", values.TASK)(values)
+    samples = task.build_dataset(split, None)
+    object.__setattr__(samples, "dataset", ChangedDataset(samples.dataset, change))
+    sampler = EvaluationSampler(samples, 1, rank=0, world_size=1)
+    loader = Loader(samples, sampler, task.collate, check=task.check_sample, num_workers=num_workers, seed=0)
+    with pytest.raises(UserError) as caught:
+        list(loader)
+    assert str(caught.value).startswith("sample 2 ("), caught.value
+    return str(caught.value)
+
+
+class Exposing(ImageDataset):
+    """Pictures of three classes with the labels 0, 1 and -1."""
+
+    num_classes, class_names, labels = 3, ["a", "b", "c"], np.array([0, 1, -1])
+
+    def __init__(self, data_path, split, cache_folder):
+        self.split = split
+
+    def __len__(self):
+        return 3
+
+    def describe(self, index):
+        return f"{self.split} photo {index}"
+
+
+def test_labels_that_a_dataset_exposes_are_checked_when_it_is_opened(tmp_path):
+    registry.register_dataset("exposing", Exposing)
+    try:
+        values = config.load(["-dataset=exposing", "-num_classes=3"]).values
+        with pytest.raises(UserError, match="^val photo 2 has label -1, but dataset exposing has 3 classes"):
+            resolve("task", values.TASK)(values).build_dataset("val", tmp_path)
+    finally:
+        del registry.DATASETS["exposing"]
+
+
+def in_scene(field, value, row=7):
+    def change(scene):
+        array = np.array(getattr(scene, field), np.int64 if isinstance(value, int) else np.float32)
+        array[row] = value
+        return scene._replace(**{field: array})
+
+    return change
+
+
+@pytest.mark.parametrize("words", [SEMANTIC, INSTANCES], ids=["semantic", "instances"])
+@pytest.mark.parametrize("split", ["train", "val"])
+def test_bad_points_are_named(words, split):
+    assert "xyz[7, 0] is nan" in read_all(words, split, in_scene("xyz", np.nan))
+    assert "rgb[7, 0] is inf" in read_all(words, split, in_scene("rgb", np.inf))
+    for label in (-1, 20, LARGEST):
+        assert f"has class {label}, which is out of range" in read_all(words, split, in_scene("semantic", label, ...))
+    assert f"instance {LARGEST} is out of range" in read_all(words, split, in_scene("instance", LARGEST))
+
+
+def test_a_bad_volume_is_named():
+    def not_finite(read):
+        decoded, points = read
+        return decoded._replace(array=np.full(decoded.array.shape, np.nan, np.float32)), points
+
+    def infinite(read):
+        return read[0], np.where(np.arange(3) == 1, np.inf, read[1])
+
+    for split in ("train", "val"):
+        assert "volume[0, 0, 0, 0] is nan" in read_all(VOLUMES, split, not_finite)
+        assert "has an infinite coordinate" in read_all(VOLUMES, split, infinite)
+
+
+def test_the_default_check_looks_into_what_users_return():
+    task = Task(None)
+    task.check_sample({"a": [1.0, (2, "text", None)], "b": np.arange(3), "c": np.zeros((0, 2))})
+    for sample, named in (
+        ({"a": [1.0, float("nan")]}, "a.part 1 is nan"),
+        ((np.ones(3), {"x": np.array([1.0, np.inf])}), r"part 1.x\[1\] is inf"),
+        (np.float16("-inf"), "a number is -inf"),
+    ):
+        with pytest.raises(BadSample, match=named):
+            task.check_sample(sample)
+
+
+def test_numbers_that_are_fine_pass():
+    require_finite(np.array([np.finfo(np.float32).max, -np.finfo(np.float32).max] * 2, np.float32))
+    for label in (0, 9, np.uint8(9), True, 3.0, np.array(4), np.array([4])):
+        require_label(label, 10)
+    require_label(np.full(10, 0.1), 10)  # shares of the classes
+    require_label(LARGEST, None)
+    require_labels(np.array([0, 4, -100]), 5, -100, "class")
+
+
+PROGRAM = """
+import os, sys
+import numpy as np
+from paddlevit_dist.loading.loader import Loader
+from paddlevit_dist.loading.sampler import EvaluationSampler
+
+class Leaving:
+    def __len__(self):
+        return 64
+    def sample(self, index, generator):
+        if index == 9:
+            os._exit(0)
+        return index
+    def describe(self, index):
+        return f"number {index}"
+
+samples = Leaving()
+loader = Loader(samples, EvaluationSampler(samples, 2, rank=0, world_size=1),
+                lambda readings: {"n": np.array(readings)}, num_workers=2, seed=0)
+for batch in loader:
+    pass
+print("all read")
+"""
+
+
+def test_a_loader_process_that_leaves_with_code_0_ends_the_run():
+    ended = run_command([sys.executable, "-c", PROGRAM], timeout=120)
+    assert ended.code != 0 and "all read" not in ended.out
+    assert re.search(r"loader process \d+ with exit code 0 ended while batches were due", ended.err), ended.err
+
+
+def test_a_pass_that_ends_well_is_not_taken_for_one():
+    ended = run_command([sys.executable, "-c", PROGRAM.replace("index == 9", "index == 99")], timeout=120)
+    assert (ended.code, ended.out) == (0, "all read\n"), ended.err
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_sys_exit_in_a_data_set_is_told_with_its_sample(num_workers):
+    class Leaving(Changed):
+        def describe(self, index):
+            return f"number {index}"
+
+    samples = Leaving(Numbers(), 8, lambda sample: sys.exit(0))
+    sampler = EvaluationSampler(samples, 2, rank=0, world_size=1)
+    loader = Loader(samples, sampler, lambda numbers: {"n": np.array(numbers)}, num_workers=num_workers, seed=0)
+    with pytest.raises(SampleFailure, match=r"sample 5 \(number 5\): SystemExit: 0"):
+        list(loader)
+
+
+class Numbers:
+    def __len__(self):
+        return 8
+
+    def sample(self, index, generator):
+        return index
+
+
+def test_a_full_shared_memory_is_named(tmp_path):
+    """In a mount namespace of its own, with a /dev/shm of a few pages."""
+    run = "mount -t tmpfs -o size={} tmpfs /dev/shm && {} && exec {} {} -output={} {}"
+    if run_command(["unshare", "-m", "true"], timeout=60).code:
+        pytest.skip("this system allows no mount of its own")
+    words = " ".join(f"'{word}'" for word in DIGITS if word != "-num_workers=0")
+    fill = "head -c 4096 /dev/zero > /dev/shm/x"
+    for more, expected in (("-num_workers=2", "the queues of the loader"), ("-ngpus=2", "the queues of the processes")):
+        main = f"{sys.executable} {ROOT / 'main_multi_gpu.py'}"
+        script = run.format(4096, fill, main, words, tmp_path / more, more)
+        ended = run_command(["unshare", "-m", "sh", "-c", script], timeout=120)
+        assert f"/dev/shm is full: it has no room for {expected}" in refusal(ended)

@@ -8,7 +8,6 @@ Anything read at process start, above all the environment, is the server's: see 
 from __future__ import annotations
 
 import atexit
-import contextlib
 import gc
 import multiprocessing.util
 import os
@@ -139,10 +138,11 @@ def copy_worker(path: str, arguments: List[str], handles: List[int]) -> int:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):  # as after an exec
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, signal.SIG_DFL)
+        nothing = os.open(os.devnull, os.O_RDWR)
         for handle in map(int, os.listdir("/proc/self/fd")):
             if handle > 2 and handle not in handles:
-                with contextlib.suppress(OSError):  # the list's own
-                    os.close(handle)
+                # Not closed: objects of the parent that are collected later would close what has its number by then.
+                os.dup2(nothing, handle, inheritable=False)
         sys.argv = arguments[-2:]
         exec(arguments[-2])  # it ends with sys.exit
     except SystemExit as end:

@@ -140,7 +140,7 @@ def copy_worker(path: str, arguments: List[str], handles: List[int]) -> int:
                 signal.signal(number, signal.SIG_DFL)
         nothing = os.open(os.devnull, os.O_RDWR)
         for handle in map(int, os.listdir("/proc/self/fd")):
-            if handle > 2 and handle not in handles:
+            if handle > 2 and handle not in (nothing, *handles):
                 # Not closed: objects of the parent that are collected later would close what has its number by then.
                 os.dup2(nothing, handle, inheritable=False)
         sys.argv = arguments[-2:]

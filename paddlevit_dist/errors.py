@@ -79,11 +79,14 @@ def run_and_report(function: Callable[[], None], trains: bool = False) -> int:
         return error.exit_code
     except Stopped as stop:
         print(f"stopped: {printing.one_line(stop)}", file=sys.stderr)
+        signals.end_beside_threads(stop.exit_code)
         return stop.exit_code
     except KeyboardInterrupt as error:
         starting = signals.is_training() and not getattr(error, "again", False)
         print(signals.describe(signals.exit_code(error) - 128, starting), file=sys.stderr)
-        return signals.STOPPED if starting else signals.exit_code(error)
+        code = signals.STOPPED if starting else signals.exit_code(error)
+        signals.end_beside_threads(code)
+        return code
     except Exception as error:
         reason = limits.explain(error)
         if reason is None:

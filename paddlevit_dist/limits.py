@@ -69,9 +69,11 @@ def semaphore_problem() -> Optional[str]:
     try:
         multiprocessing.get_context().Lock()
     except OSError as error:
+        if error.errno == errno.ENOSPC:
+            return None  # what does not fit is told by ``semaphores``, which knows how many are needed for what
         return (
-            f"/dev/shm cannot be written: {error.strerror}; processes need it to work together: make it writable and "
-            "free space in it, or use -ngpus=1 -num_workers=0"
+            f"/dev/shm cannot be written: {error.strerror}; processes need it to work together: make it "
+            "writable, or use -ngpus=1 -num_workers=0"
         )
     return None
 

@@ -11,13 +11,14 @@ import os
 import signal
 import sys
 import time
-from typing import Any, Callable, Iterator, Optional, Set
+from typing import Any, Callable, Iterator, List, Optional, Set
 
 _STOPPING = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 _SAVING = getattr(signal, "SIGUSR1", None)
 _ALL = [*_STOPPING, *([_SAVING] if _SAVING else [])]
 _IMPORT_POLL_SECONDS = 0.02
 _STUCK_SECONDS = 10.0  # for a start that is inside a library, where no handler runs
+_LAST_SECONDS = 1.0  # for a thread that only needs to notice that nobody wants its result
 _STARTED = "PADDLEVIT_DIST_STARTED"  # process and time; outlives the replacement of a process
 
 
@@ -164,6 +165,22 @@ def work_for(parent: int, passes_saves: bool, leave: Callable[[int, bool], None]
     _state.parent = parent
     _state.passes_saves = passes_saves
     _state.leave = leave
+
+
+def leave_running(thread: Any) -> None:
+    """Note a thread that nobody waits for: while it runs, Python cannot end in an orderly way, as libraries abort the
+    process when their threads are ended inside them."""
+    _left_running.append(thread)
+
+
+def end_beside_threads(code: int) -> None:
+    """End this process with ``code`` if a thread is left running; its streams are flushed."""
+    for thread in _left_running:
+        thread.join(_LAST_SECONDS)
+        if thread.is_alive():
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
 
 
 # ---- handlers ------------------------------------------------------------------------------------------------------
@@ -402,5 +419,6 @@ def _begin_child() -> None:
 _ignored: Set[int] = set()
 _loaded = time.time()
 _state = _State()
+_left_running: List[Any] = []
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_begin_child)

@@ -285,7 +285,8 @@ def _abandon(batches: Any) -> None:
     if queue is not None:
         queue.close()
     if not _workers_of(batches):
-        batches._thread = None  # a daemon, which nobody need wait for
+        signals.leave_running(batches._thread)  # in native code, or in a sample that takes its time
+        batches._thread = None
 
 
 def _workers_of(batches: Any) -> Sequence[Any]:

@@ -108,7 +108,7 @@ def test_a_bad_training_picture_stops_or_is_told_where_the_next_one_replaces_it(
 
 def test_a_pipe_among_the_pictures_is_named_and_not_waited_for(root):
     os.mkfifo(root / "val" / "ant" / "x.jpg")
-    with pytest.raises(UserError, match=r"x\.jpg cannot be read as an image: the file is empty"):
+    with pytest.raises(UserError, match=r"x\.jpg cannot be read as an image: it is a named pipe"):
         looked(folders, root)
 
 

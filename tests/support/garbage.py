@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import socket
@@ -19,7 +20,8 @@ def _request(command: int, key: bytes = _KEY, rest: bytes = b"") -> bytes:
 def _sending(content: bytes) -> Callable[[str, int], List[socket.socket]]:
     def send(host: str, port: int) -> List[socket.socket]:
         connection = socket.create_connection((host, port), timeout=1.0)
-        connection.sendall(content)
+        with contextlib.suppress(ConnectionError):  # it may be shown out before it has said everything
+            connection.sendall(content)
         return [connection]
 
     return send

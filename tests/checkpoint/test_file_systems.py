@@ -110,6 +110,7 @@ def test_a_limit_of_file_sizes_is_named(tmp_path):
 MOUNT = ["unshare", "--user", "--map-root-user", "--mount"]
 
 
+@pytest.mark.long
 @pytest.mark.skipif(
     shutil.which("unshare") is None or subprocess.run([*MOUNT, "true"], capture_output=True).returncode != 0,
     reason="this user may not mount a small file system",

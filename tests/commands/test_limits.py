@@ -107,6 +107,7 @@ def test_a_folder_in_the_place_of_a_file_of_the_run_is_named(name, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
+@pytest.mark.long
 def test_a_pipe_or_a_full_disk_in_its_place_is_named(tmp_path):
     os.mkfifo(tmp_path / "run.json")
     assert f"cannot write {tmp_path / 'run.json'}: it is no file" in refused(f"-output={tmp_path}", *DIGITS)
@@ -131,6 +132,7 @@ LOOP = (
 )
 
 
+@pytest.mark.long
 def test_a_compiled_loop_whose_cache_was_cut_short_is_compiled_again(tmp_path):
     (tmp_path / "loops.py").write_text(LOOP)
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{tmp_path}"}

@@ -67,6 +67,7 @@ def wait_until(condition, seconds: float = 60.0) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.long
 def test_after_a_kill_the_next_start_gets_the_folder_at_once_and_removes_what_was_left(tmp_path):
     words = [*DIGITS, f"-output={tmp_path}", "-ngpus=2", "-num_workers=1", "-epochs=400", "-resume=auto"]
     stale = "127.0.0.1:9"  # the master of an earlier launch, of which the shell has kept the address

@@ -70,6 +70,7 @@ def test_two_processes_then_one_with_accumulation_then_two_equal_one_that_was_no
         np.testing.assert_allclose(found[name], expected[name], atol=2e-5, err_msg=name)
 
 
+@pytest.mark.long
 def test_all_ranks_leave_an_evaluation_when_one_is_asked(tmp_path):
     output = tmp_path / "run"
     target, arguments = "distributed.stopped_runs:evaluate", ["-epochs=1", "-batch_size=16"]

@@ -115,6 +115,7 @@ def test_strangers_who_come_first_are_neither_believed_nor_waited_for(ranks):
         connection.close()
 
 
+@pytest.mark.long
 def test_different_secrets_are_told_in_one_line_on_each_machine(ranks):
     ended = finish(ranks.start(0, **SECRET), ranks.start(1, PADDLEVIT_DIST_SECRET="another secret of tests"))
     assert [code for code, _ in ended] == [2, 2]

@@ -141,6 +141,7 @@ def run_hanging(how: str) -> Finished:
     return ending(start_command([sys.executable, __file__, how]))
 
 
+@pytest.mark.long
 def test_a_rank_that_hangs_in_c_code_shows_its_stack():
     ended = run_hanging("holding Python's lock")
     assert ended.code == 1

@@ -254,6 +254,7 @@ class Numbers:
         return index
 
 
+@pytest.mark.long
 def test_a_full_shared_memory_is_named(tmp_path):
     """In a mount namespace of its own, with a /dev/shm of a few pages."""
     run = "mount -t tmpfs -o size={} tmpfs /dev/shm && {} && exec {} {} -output={} {}"

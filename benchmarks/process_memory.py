@@ -40,6 +40,19 @@ def memory_of(leaders: Sequence[int]) -> Memory:
     return Memory(pss, uss)
 
 
+def own_memory_of(leaders: Sequence[int]) -> int:
+    """Bytes that the sessions of these processes have to themselves, shared among their processes or not. Libraries do
+    not count: how much of them is a process's share depends on which other programs have loaded them."""
+    total = 0
+    for pid in members_of(leaders):
+        with contextlib.suppress(OSError):  # it has ended
+            for line in Path("/proc", pid, "smaps_rollup").read_text().splitlines():
+                name, _, value = line.partition(":")
+                if name in ("Pss_Anon", "Pss_Shmem"):
+                    total += 1024 * int(value.split()[0])
+    return total
+
+
 def members_of(leaders: Sequence[int]) -> List[str]:
     """The processes of these sessions."""
     members = []

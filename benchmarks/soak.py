@@ -29,7 +29,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tu
 
 import numpy as np
 import rounds
-from process_memory import members_of, memory_of
+from process_memory import members_of, own_memory_of
 from rounds import ROOT
 
 from paddlevit_dist import register_dataset
@@ -215,7 +215,7 @@ class Sample(NamedTuple):
     """What the processes of a run hold, ``at`` seconds after the beginning.
 
     Attributes:
-        memory_bytes: proportional set size of all processes.
+        memory_bytes: of all processes, without libraries.
         shared_bytes: of the files in /dev/shm.
         shared_files: their number.
         descriptors: open files of all processes.
@@ -238,7 +238,7 @@ def measure(run: Run, began: float, seconds: float) -> Sample:
             with contextlib.suppress(OSError):
                 descriptors += len(os.listdir(f"/proc/{pid}/fd"))
         sizes = [_bytes(file) for file in SHM.iterdir()]
-        looks.append((memory_of([run.process.pid]).pss, sum(sizes), len(sizes), descriptors))
+        looks.append((own_memory_of([run.process.pid]), sum(sizes), len(sizes), descriptors))
         time.sleep(0.5)
     medians = np.median(np.array(looks or [(0.0,) * 4]), axis=0)
     return Sample(time.monotonic() - began, *(float(value) for value in medians))

@@ -280,7 +280,7 @@ class Training:
             leaves = stops.wanted()
         except LeftEarly:
             leaves = True
-        # A slow first batch is waited for here: gloo gives up after 30 s inside a step.
+        # A slow first batch is waited for here, where all ranks can still leave together.
         if stops.leave_together(leaves):
             raise LeftEarly
         self.loader.may_leave = world_size() == 1

@@ -181,10 +181,11 @@ def _damage(run: Run, generator: random.Random) -> None:
 
 
 def _fill_the_disk(run: Run, generator: random.Random) -> None:
-    """No file of the ranks may grow beyond 16 kB, as if the disk were full."""
+    """No file of the ranks may grow beyond 64 kB, as if the disk were full. What ranks exchange messages through is a
+    file to the kernel, too, but smaller."""
     for pid in run.workers():
         with contextlib.suppress(ProcessLookupError):
-            resource.prlimit(pid, resource.RLIMIT_FSIZE, (16_384, resource.RLIM_INFINITY))
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, (65_536, resource.RLIM_INFINITY))
 
 
 def _parent_of(run: Run) -> List[int]:
@@ -204,7 +205,7 @@ FAULTS: Dict[str, Fault] = {
     "SIGSTOP of a rank": Fault(_signal_one(signal.SIGSTOP, Run.workers), (1,)),
     "SIGSTOP of a rank for 5 s": Fault(_pause_a_rank, ()),
     "damaged newest checkpoint": Fault(_damage, KILLED),
-    "full disk": Fault(_fill_the_disk, (1, 2)),
+    "full disk": Fault(_fill_the_disk, (2,)),
 }
 
 
@@ -229,7 +230,7 @@ class Sample(NamedTuple):
 
 
 def measure(run: Run, began: float, seconds: float) -> Sample:
-    """Medians over some seconds: single looks meet batches that come and go."""
+    """Medians over some seconds, as single looks meet batches that come and go; of open files the least number."""
     looks: List[Tuple[float, ...]] = []
     until = time.monotonic() + seconds
     while time.monotonic() < until and run.process.poll() is None:
@@ -240,8 +241,9 @@ def measure(run: Run, began: float, seconds: float) -> Sample:
         sizes = [_bytes(file) for file in SHM.iterdir()]
         looks.append((own_memory_of([run.process.pid]), sum(sizes), len(sizes), descriptors))
         time.sleep(0.5)
-    medians = np.median(np.array(looks or [(0.0,) * 4]), axis=0)
-    return Sample(time.monotonic() - began, *(float(value) for value in medians))
+    found = np.array(looks or [(0.0,) * 4])
+    found[:, 3] = found[:, 3].min()  # an evaluation opens a dozen files for as long as it takes
+    return Sample(time.monotonic() - began, *(float(value) for value in np.median(found, axis=0)))
 
 
 def _bytes(file: Path) -> int:

@@ -8,6 +8,7 @@ rounding of those that are nearly zero into whole steps.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import math
@@ -124,16 +125,15 @@ def run_way(config: Any, task: Task, samples: Any, folder: str, rounds_otherwise
     values: Arrays = {}
     differing: Optional[str] = None
     per_epoch = training.updates_per_epoch
-    batches: Any = training.loader.epochs(1, -(-UPDATES // per_epoch))
     model.train()
-    for update, group in enumerate(accumulation_groups(batches, config.TRAIN.ACCUM_ITER, UPDATES)):
-        terms = updater(group, Step(1 + update // per_epoch, update, UPDATES), config.TRAIN.BASE_LR)
-        updater.count_last()
-        values.update(_losses(terms, update + 1))
-        if update == 0:
-            values.update(gradients)
-        differing = differing or _differing_ranks(model, update + 1)
-    batches.close()
+    with contextlib.closing(training.loader.epochs(1, -(-UPDATES // per_epoch))) as batches:
+        for update, group in enumerate(accumulation_groups(batches, config.TRAIN.ACCUM_ITER, UPDATES)):
+            terms = updater(group, Step(1 + update // per_epoch, update, UPDATES), config.TRAIN.BASE_LR)
+            updater.count_last()
+            values.update(_losses(terms, update + 1))
+            if update == 0:
+                values.update(gradients)
+            differing = differing or _differing_ranks(model, update + 1)
     if is_main():
         values.update(_changes(model, before))
         notes: Dict[str, Any] = {"differing": differing, "has_batch_norm": has_batch_norm(model)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from pathlib import Path
@@ -207,16 +208,17 @@ class Training:
             if not self._is_saved(first - 1):
                 self._save_epoch(first - 1, evaluation_due=True)
             values, line = self._evaluate_epoch(first - 1)
-        batches = self.loader.epochs(first, self.last_epoch, consumed)
-        for epoch in range(first, self.last_epoch + 1):
-            self._train_epoch(epoch, batches)
-            is_evaluated = self._evaluates(epoch)
-            if is_evaluated or self._keeps(epoch):
-                self._save_epoch(epoch, evaluation_due=is_evaluated)
-            if self.stops.are_at(self.schedule.update):
-                self._stop()
-            if is_evaluated:
-                values, line = self._evaluate_epoch(epoch)
+        # Closed before an exception leaves: its threads must not run when the process ends.
+        with contextlib.closing(self.loader.epochs(first, self.last_epoch, consumed)) as batches:
+            for epoch in range(first, self.last_epoch + 1):
+                self._train_epoch(epoch, batches)
+                is_evaluated = self._evaluates(epoch)
+                if is_evaluated or self._keeps(epoch):
+                    self._save_epoch(epoch, evaluation_due=is_evaluated)
+                if self.stops.are_at(self.schedule.update):
+                    self._stop()
+                if is_evaluated:
+                    values, line = self._evaluate_epoch(epoch)
         self.heartbeat.at("writing the last checkpoint")
         self.checkpointer.finish()
         if values:
@@ -278,7 +280,7 @@ class Training:
             leaves = stops.wanted()
         except LeftEarly:
             leaves = True
-        # A slow first batch is waited for here: gloo gives up after 30 s inside a step.
+        # A slow first batch is waited for here, where all ranks can still leave together.
         if stops.leave_together(leaves):
             raise LeftEarly
         self.loader.may_leave = world_size() == 1

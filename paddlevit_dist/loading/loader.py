@@ -18,7 +18,7 @@ import threading
 import time
 import traceback
 import weakref
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
+from typing import Any, Callable, Dict, Generator, Iterator, List, Optional, Sequence
 
 import numpy as np
 import paddle
@@ -185,7 +185,7 @@ class Loader:
         """One pass over the sampler."""
         yield from self._batches(self.sampler)
 
-    def epochs(self, first: int, last: int, consumed: int = 0) -> Iterator[Dict[str, Any]]:
+    def epochs(self, first: int, last: int, consumed: int = 0) -> Generator[Dict[str, Any], None, None]:
         """All micro-batches of the epochs ``first`` to ``last``, the first one after ``consumed`` samples."""
         yield from self._batches(_Epochs(self.sampler, first, last, consumed))
 

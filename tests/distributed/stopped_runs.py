@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from pathlib import Path
 from typing import Any, Callable
@@ -11,7 +12,7 @@ from typing import Any, Callable
 from support import small_runs
 
 import paddlevit_dist
-from paddlevit_dist import signals
+from paddlevit_dist import errors, signals
 from paddlevit_dist.registry import resolve
 
 ORDERLY = (
@@ -80,6 +81,17 @@ def interrupt_twice(output: str, everyone: bool) -> None:
         time.sleep(300)
 
     small_runs.build(output, *ORDERLY, "-epochs=2", "-batch_size=16", train_size=160, task_class=acting(act)).train()
+
+
+def threads_after_a_stop(output: str) -> list:
+    """Names of the threads that have none of their own name, once a stop before the first update has been noticed."""
+    try:
+        arguments = ["-batch_size=32", "-num_workers=0", "-stop_after_seconds=0.001"]
+        small_runs.build(output, *ORDERLY, *arguments, train_size=160).train()
+    except errors.Stopped:
+        signals.end_beside_threads(99)
+        return [thread.name for thread in threading.enumerate() if thread.name.startswith("Thread-")]
+    raise AssertionError("it was not stopped")
 
 
 def wait_until(happens: Callable[[], Any], seconds: float = 60.0) -> None:

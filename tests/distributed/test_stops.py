@@ -105,6 +105,12 @@ def test_before_the_first_update_nothing_is_saved(tmp_path):
     assert not (tmp_path / "run" / "checkpoints").exists()
 
 
+def test_a_stop_leaves_no_thread_inside_paddle(tmp_path):
+    """Python's end would abort the process, now and then."""
+    ended = run_workers("distributed.stopped_runs:threads_after_a_stop", str(tmp_path / "run"), processes=1)
+    assert (ended.code, ended.results) == (0, [[]]), ended.err
+
+
 # ---- starts --------------------------------------------------------------------------------------------------------
 
 START = "import os, signal, sys, time; from paddlevit_dist import environment, errors, signals; "

@@ -34,15 +34,15 @@ def test_a_million_entries_are_a_file_name_to_pickle_and_quick_to_find(tmp_path)
     assert len(pickled) <= 1000
     wanted = np.random.default_rng(0).integers(0, ENTRIES, 3000).tolist()
 
-    start = time.perf_counter()
+    start = time.process_time()  # not the clock's, as other programs take turns
     opened = pickle.loads(pickled)
     assert len(opened) == ENTRIES
-    ready = time.perf_counter()
+    ready = time.process_time()
     found = [(opened.path(number), opened.label(number)) for number in wanted]
-    end = time.perf_counter()
+    end = time.process_time()
 
     assert found == [(path_of(number), number // 1300) for number in wanted]
-    assert ready - start < 0.1  # measured: below 1 ms; the bounds leave room for a busy machine
+    assert ready - start < 0.1  # measured: below 1 ms
     assert (end - ready) / len(wanted) < 100e-6  # measured: 2 to 3 µs
 
 

@@ -32,7 +32,7 @@ def environment(processes: int = 2) -> dict:
     """The tuned environment of a run with one thread per process, whatever the machine has."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("PADDLE_", "MASTER_", "FLAGS_", "OMP_"))}
     clean.pop("PADDLEVIT_DIST_ENVIRONMENT", None)
-    added = tuning.environment(processes, True, clean)
+    added = tuning.environment(processes, True, {**clean, "OMP_NUM_THREADS": "1"})
     threads = {"FLAGS_paddle_num_threads": "1", "OMP_NUM_THREADS": "1", "PYTHONFAULTHANDLER": "1"}
     python_path = os.pathsep.join([str(ROOT), str(ROOT / "tests"), clean.get("PYTHONPATH", "")])
     return {**clean, **added, **threads, "PYTHONPATH": python_path, "PADDLEVIT_DIST_ENVIRONMENT": "test"}

@@ -32,6 +32,7 @@ def run(arguments: List[str]) -> None:
     cpu = tuning.processor()
     _line("processor", f"{cpu['model'] or 'unknown'}, {devices.cpu_cores()} core(s) usable")
     _line("tuning", " ".join(f"{name}={value}" for name, value in tuning.settings().items()))
+    tuning.check_copies()
     check = tuning.check_product()
     _line("product", f"{check['gigaflops']} GFLOP/s, relative error {check['relative_error']:.1e} against float64")
     _describe_gpus(paddle)

@@ -75,7 +75,10 @@ class Trainer:
 
     def _start_record(self) -> None:
         """Write configuration and run record: only once the run is sure to continue, so as not to replace another's."""
-        tuned = tuning.check_product() if self.record.writes and self.config.CPU_TUNING else None
+        tuned = None
+        if self.record.writes and self.config.CPU_TUNING:
+            tuned = tuning.check_product()
+            tuning.check_copies()
         facts = {
             "processes": world_size(),
             "device": paddle.get_device().split(":")[0],

@@ -118,7 +118,7 @@ def count_gpus() -> int:
 def expected_gpus() -> int:
     """The likely number of GPUs, judging only by the environment and the driver's device files, without Paddle.
 
-    Only the thread count, which must be known before Paddle is imported, relies on it.
+    Only what must be set before Paddle is imported relies on it: the thread count, and copies in place of views.
     """
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     present = len(glob.glob("/dev/nvidia[0-9]*"))

@@ -1,5 +1,5 @@
 """Point clouds: ``data``, ``sparse`` (tensors, convolution, MinkUNet), ``segmentation`` and ``instances`` (the tasks),
-``scene_task`` (shared by both), ``prepare``, ``settings``, ``compiled`` (numba loops)."""
+``scene_task`` (shared by both), ``prepare``, ``settings``."""
 
 from __future__ import annotations
 

@@ -127,9 +127,7 @@ def test_shared_memory_that_cannot_be_written_is_named(tmp_path):
     assert "/dev/shm cannot be written: Read-only file system" in message and "-ngpus=1 -num_workers=0" in message
 
 
-LOOP = (
-    "from paddlevit_dist.points.compiled import compiled\n\n\n@compiled\ndef doubled(number):\n    return 2 * number\n"
-)
+LOOP = "from paddlevit_dist.compiled import compiled\n\n\n@compiled\ndef doubled(number):\n    return 2 * number\n"
 
 
 @pytest.mark.long

@@ -37,7 +37,35 @@ def test_the_users_own_settings_are_respected():
 
 def test_switched_off_leaves_kernels_and_malloc_alone():
     added = tuning.environment(1, False, {})
-    assert not [name for name in added if name.startswith(("MALLOC", "MKL"))]
+    assert not [name for name in added if name.startswith(("MALLOC", "MKL", "FLAGS_use_stride"))]
+
+
+def test_views_are_switched_off_on_cpus_only(monkeypatch):
+    monkeypatch.setattr(devices, "expected_gpus", lambda: 0)
+    assert tuning.environment(1, True, {})["FLAGS_use_stride_kernel"] == "0"
+    assert "FLAGS_use_stride_kernel" not in tuning.environment(1, True, {"FLAGS_use_stride_kernel": "1"})
+    monkeypatch.setattr(devices, "expected_gpus", lambda: 1)
+    assert "FLAGS_use_stride_kernel" not in tuning.environment(1, True, {})
+
+
+@pytest.mark.parametrize("version, is_known", [("2.5.2", False), ("2.6.2", True), ("3.3.1", True), ("4.0.0", False)])
+def test_views_are_switched_off_in_the_versions_that_are_known(monkeypatch, version, is_known):
+    monkeypatch.setattr(devices, "expected_gpus", lambda: 0)
+    monkeypatch.setattr(tuning.metadata, "version", lambda package: version)
+    assert tuning.has_slow_views() is is_known
+
+
+def test_copies_hold_the_right_values():
+    tuning.check_copies()
+
+
+def test_a_wrong_copy_stops_the_run(monkeypatch):
+    import paddle
+
+    right = paddle.Tensor.transpose
+    monkeypatch.setattr(paddle.Tensor, "transpose", lambda tensor, axes: right(tensor, axes) + 1)
+    with pytest.raises(RuntimeError, match="wrong transpose .*CPU_TUNING"):
+        tuning.check_copies()
 
 
 def test_processes_share_the_cores():

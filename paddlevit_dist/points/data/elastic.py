@@ -6,7 +6,7 @@ from typing import Tuple
 
 import numpy as np
 
-from ..compiled import compiled
+from ...compiled import compiled
 
 
 def elastic_distortion(

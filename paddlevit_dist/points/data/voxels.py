@@ -11,8 +11,8 @@ from typing import Any, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
+from ...compiled import compiled
 from ...errors import UserError
-from ..compiled import compiled
 from .scene import IGNORED
 
 _KEY_BITS = 62  # of an int64, leaving a spare bit for sums

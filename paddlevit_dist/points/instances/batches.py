@@ -10,7 +10,7 @@ from typing import Any, Dict, List, NamedTuple, Sequence
 import numpy as np
 import paddle
 
-from ..compiled import compiled
+from ...compiled import compiled
 from ..data.scene import IGNORED
 from ..data.voxels import first_occurrences
 from .input import InstanceSample

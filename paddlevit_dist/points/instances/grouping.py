@@ -10,8 +10,8 @@ from typing import NamedTuple, Tuple
 
 import numpy as np
 
+from ...compiled import compiled
 from ...errors import UserError
-from ..compiled import compiled
 
 REACH = 2  # cells that the radius can span along one axis
 _FARTHEST_M = 1e3  # maximum distance from the origin of a point in a cluster

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..compiled import compiled
+from ...compiled import compiled
 from ..data.scene import IGNORED
 
 

@@ -7,8 +7,8 @@ from typing import Dict, Iterator, List, NamedTuple, Tuple
 
 import numpy as np
 
+from ...compiled import compiled
 from ...errors import UserError
-from ..compiled import compiled
 
 _SMALLEST_MARGIN = 256
 

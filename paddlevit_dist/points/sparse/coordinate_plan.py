@@ -13,7 +13,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 
-from ..compiled import compiled
+from ...compiled import compiled
 from .coordinate_levels import CoordinateLevels, Level
 
 PAIRS, HEADER = "plan_pairs", "plan_header"  # names of the arrays of a packed plan in a batch

@@ -17,6 +17,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import paddle
 
+from ...parallel import tuning
 from .kernel_map import Direction, KernelMap, Pairs
 
 _CPU_BLOCK_ROWS = 8192  # 2 MB at 64 channels: the output rows stay in the L2 cache over all offsets
@@ -186,12 +187,12 @@ def _share(run: Callable[[Sequence[List[Pairs]]], Any], blocks: List[List[Pairs]
     parts = [blocks[number::threads] for number in range(threads)]
 
     def run_apart(part: List[List[Pairs]]) -> Any:
-        with paddle.no_grad():  # the flag is thread-local
+        with paddle.no_grad(), tuning.one_thread_here():  # both are thread-local
             return run(part)
 
     executor = _executor(threads - 1, os.getpid())
     others = [executor.submit(run_apart, part) for part in parts[1:]]
-    return [run(parts[0]), *(other.result() for other in others)]
+    return [run_apart(parts[0]), *(other.result() for other in others)]
 
 
 @functools.lru_cache(maxsize=None)

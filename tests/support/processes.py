@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, List, NamedTuple, Optional
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from paddlevit_dist.parallel import tuning
 
@@ -53,6 +53,16 @@ def run_workers(target: str, *arguments: Any, processes: int = 2, timeout: float
             if path.exists()
         ]
     return ended._replace(results=results)
+
+
+def run_together(calls: Dict[str, Tuple[str, tuple]], processes: int = 2, timeout: float = 120.0) -> Dict[str, list]:
+    """Call several functions (name of the call -> target and arguments), one after the other, in one group.
+
+    Returns:
+        What each returned on each rank, by the name of its call.
+    """
+    ended = succeeded(run_workers("support.many_calls:call_all", calls, processes=processes, timeout=timeout))
+    return {name: [of_rank[name] for of_rank in ended.results] for name in calls}
 
 
 def run_main(*arguments: str, timeout: float = 120.0, **variables: str) -> Finished:

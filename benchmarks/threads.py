@@ -71,8 +71,8 @@ class Group:
     def join(self) -> None:
         """Wait until it is ready."""
         for number in self._numbers:
-            turn = self._files.enter_context(open(self._folder / f"turn_{number}", "w"))
-            reply = self._files.enter_context(open(self._folder / f"reply_{number}"))
+            turn = self._files.enter_context((self._folder / f"turn_{number}").open("w"))
+            reply = self._files.enter_context((self._folder / f"reply_{number}").open())
             self._turns.append(turn)
             self._replies.append(reply)
 

@@ -217,7 +217,14 @@ _RUN = (
         "O1: products and convolutions in half precision; O2: all but norms, sums and the like",
         choices=("O1", "O2"),
     ),
-    Key("TO_STATIC", False, "bool", "compile the model's passes with paddle.jit.to_static, in training and evaluation"),
+    Key(
+        "TO_STATIC",
+        False,
+        "switch",
+        "compile the model's passes with paddle.jit.to_static, in training and evaluation; auto: in training, where a "
+        "trial on the first batch gives the same bits in less time",
+        choices=(False, True, "auto"),
+    ),
     Key("NGPUS", -1, "int", "devices (without a GPU: processes); -1: all visible ones", Range(low=1, also=(-1,))),
     Key(
         "WATCHDOG_SECONDS",
@@ -273,7 +280,7 @@ def _check(given: Given) -> list[str]:
         raise UserError(
             f"{given['SAVE_PREDICTIONS']}: predictions are written by an evaluation; add -eval or leave it out"
         )
-    if values.TO_STATIC and values.TRAIN.RECOMPUTE:
+    if values.TO_STATIC is True and values.TRAIN.RECOMPUTE:
         raise UserError(
             f"{given['TO_STATIC']} and {given['TRAIN.RECOMPUTE']}: a compiled model keeps what its backward pass "
             "needs; keep one"

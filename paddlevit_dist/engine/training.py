@@ -38,7 +38,8 @@ from .finite import SkippedUpdates
 from .introduction import describe_training
 from .model_ema import ModelEma
 from .optimizer import OptimizerState, build_optimizer, freeze
-from .precision import Precision, compile_passes
+from .passes import PassesTrial, compile_model
+from .precision import Precision
 from .remaining import Pace, RemainingTime
 from .resumption import Resumption
 from .schedule import Schedule, schedule_of
@@ -120,6 +121,7 @@ class Training:
             gradient_clip=train.GRAD_CLIP,
             skipped=self.skipped,
         )
+        self.passes = PassesTrial(config, task, model, self.precision, config.SEED)
         evaluations = sum(self._evaluates(epoch) for epoch in range(self.sampler.epoch, self.last_epoch + 1))
         self.remaining = RemainingTime(
             self.last_epoch * self.updates_per_epoch - self.sampler.updates_made,
@@ -241,6 +243,9 @@ class Training:
                     self.heartbeat.at(f"in epoch {epoch}, {made} of {self.updates_per_epoch} updates done")
                 step = Step(epoch, self.schedule.update, self.schedule.total_updates)
                 learning_rate = self.schedule.learning_rate
+                chosen = self.passes.decide(group[0], step)
+                if chosen is not None:
+                    self.record.say(chosen)
                 for terms in self.updater(group, step, learning_rate):
                     meters.add(terms, self.updater.finite)
                 if self.ema is not None:
@@ -424,19 +429,6 @@ def require_finite(values: Dict[str, float], when: str) -> None:
             f"'{bad[0]}' is {values[bad[0]]} {when}: training has diverged; lower TRAIN.BASE_LR, set "
             "TRAIN.GRAD_CLIP or a longer warm-up, and -resume=auto from the last checkpoint"
         )
-
-
-def compile_model(config: Any, task: Task, model: paddle.nn.Layer) -> None:
-    """Compile the model's passes where TO_STATIC asks for it.
-
-    Raises:
-        UserError: the task's models cannot be compiled.
-    """
-    if not config.TO_STATIC:
-        return
-    if not task.compiles:
-        raise UserError(f"TO_STATIC: task {config.TASK} cannot be compiled; leave it out")
-    compile_passes(model)
 
 
 def _format(values: Dict[str, float]) -> str:

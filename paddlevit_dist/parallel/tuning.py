@@ -92,6 +92,7 @@ def environment(processes: int, tuned: bool, current: Mapping[str, str]) -> Dict
         wanted["OMP_NUM_THREADS"] = threads
     elif tuned and "OMP_NUM_THREADS" not in current and not devices.expected_gpus():
         wanted[_THREADS] = threads
+        wanted["KMP_BLOCKTIME"] = "0"  # ms that a thread without work spins, in the way of loader processes
         wanted["OPENBLAS_NUM_THREADS"] = "1"  # NumPy's: loader processes, of which each would take all cores
     if tuned:
         if platform.libc_ver()[0] == "glibc":
@@ -167,7 +168,7 @@ def give_back_memory() -> None:
 
 def settings() -> Dict[str, str]:
     """The tuning variables in effect in this process, and which of them we set."""
-    names = ["FLAGS_paddle_num_threads", "OMP_NUM_THREADS", "MKL_DEBUG_CPU_TYPE", _COPIES, *_MALLOC]
+    names = ["FLAGS_paddle_num_threads", "OMP_NUM_THREADS", "KMP_BLOCKTIME", "MKL_DEBUG_CPU_TYPE", _COPIES, *_MALLOC]
     in_force = {name: os.environ[name] for name in names if name in os.environ}
     in_force["set_by_us"] = os.environ.get(_MARK, "")
     return in_force

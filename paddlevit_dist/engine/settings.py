@@ -103,6 +103,14 @@ _TRAIN = (
         optional=True,
     ),
     Key(
+        "TRAIN.BUCKET_MEGABYTES",
+        25,
+        "int",
+        "several devices: gradients travel together until they are this many MiB; fewer overlap more of the backward "
+        "pass, more are cheaper to send",
+        AT_LEAST_1,
+    ),
+    Key(
         "TRAIN.FIND_UNUSED_PARAMETERS",
         False,
         "bool",

@@ -114,7 +114,7 @@ class Training:
         self._update_saved = self.schedule.update  # the last one that a checkpoint holds, or that is not worth one
         self.updater = Updater(
             task,
-            data_parallel(model, self.batch_norm, train.FIND_UNUSED_PARAMETERS),
+            data_parallel(model, self.batch_norm, train.FIND_UNUSED_PARAMETERS, train.BUCKET_MEGABYTES),
             self.optimizer,
             self.precision,
             seed=config.SEED,

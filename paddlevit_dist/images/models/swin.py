@@ -6,6 +6,7 @@ Parameter names are timm's; Linear weights are (in, out) as Paddle stores them.
 
 from __future__ import annotations
 
+import functools
 from typing import Any, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
@@ -15,6 +16,7 @@ from paddle.nn import functional as F
 
 from ...contracts.model import Model
 from . import key_names
+from .attention import attend
 from .layers import DropPath, MatrixProduct, Mlp, PatchEmbedding, TruncatedNormal, head_dim, linear, rates_of_stages
 from .resampling import resize_relative_position_bias
 from .variants import SWIN
@@ -107,19 +109,19 @@ class WindowAttention(nn.Layer):
     def forward(self, x, mask: Optional[paddle.Tensor]):
         """Attend in windows (batch * windows, tokens, dim), ``mask`` (windows, tokens, tokens) is added."""
         tokens, heads = self.window[0] * self.window[1], self.num_heads
-        qkv = self.qkv(x).reshape([-1, tokens, 3 * heads, self.head_dim]).transpose([0, 2, 1, 3])
-        q, k, v = qkv.split(3, axis=1)  # each (batch * windows, heads, tokens, head_dim)
+        qkv = self.qkv(x).reshape([-1, tokens, 3 * heads, self.head_dim])
+        return self.dropout(self.proj(attend(self, qkv, before=functools.partial(self._biased, mask=mask))))
+
+    def _biased(self, attention, mask: Optional[paddle.Tensor]):
+        tokens, heads = attention.shape[-1], self.num_heads
         bias = paddle.gather(self.relative_position_bias_table, self.relative_position_index)  # (tokens ** 2, heads)
         bias = bias.transpose([1, 0]).reshape([1, heads, tokens, tokens])
-        attention = self.query_key(q * self.scale, k) + bias.astype(q.dtype)
+        attention = attention + bias.astype(attention.dtype)
         if mask is not None:
             attention = attention.reshape([-1, mask.shape[0], heads, tokens, tokens])
-            attention = attention + mask.astype(q.dtype).unsqueeze(1)
+            attention = attention + mask.astype(attention.dtype).unsqueeze(1)
             attention = attention.reshape([-1, heads, tokens, tokens])
-        attention = self.attention_dropout(nn.functional.softmax(attention, axis=-1))
-        x = self.attention_value(attention, v)  # (batch * windows, heads, tokens, head_dim)
-        x = x.transpose([0, 2, 1, 3]).reshape([-1, tokens, heads * self.head_dim])
-        return self.dropout(self.proj(x))
+        return attention
 
 
 class SwinBlock(nn.Layer):

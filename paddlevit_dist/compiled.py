@@ -8,23 +8,26 @@ from pathlib import Path
 from typing import Any, Callable, List, Optional
 
 
-def compiled(plain: Callable[..., Any]) -> Callable[..., Any]:
+def compiled(plain: Optional[Callable[..., Any]] = None, **options: Any) -> Callable[..., Any]:
     """Compile a function of arrays and numbers with numba, for the argument types it is called with.
 
     The compiled code is cached next to the source for the next process; a damaged cache is removed and made again. Call
     the function once before forking, so that child processes share numba instead of loading it themselves.
 
-    The attribute ``dispatcher`` is numba's function; its ``signatures`` list the compiled types.
+    The attribute ``dispatcher`` is numba's function; its ``signatures`` list the compiled types. As a decorator with
+    arguments, ``options`` are numba's, for example ``fastmath``.
     """
+    if plain is None:
+        return functools.partial(compiled, **options)
 
     @functools.lru_cache(maxsize=None)
     def compiled_once() -> Callable[..., Any]:
         import numba
 
         try:
-            return numba.njit(cache=True, nogil=True)(plain)
+            return numba.njit(cache=True, nogil=True, **options)(plain)
         except RuntimeError:  # no folder to cache the compiled code in
-            return numba.njit(nogil=True)(plain)
+            return numba.njit(nogil=True, **options)(plain)
 
     @functools.lru_cache(maxsize=None)
     def compiled_again() -> Optional[Callable[..., Any]]:
@@ -39,7 +42,7 @@ def compiled(plain: Callable[..., Any]) -> Callable[..., Any]:
             f"note: the compiled code of {plain.__name__} in {cached[0].parent} cannot be used: compiling it again",
             file=sys.stderr,
         )
-        return numba.njit(cache=all(removed), nogil=True)(plain)
+        return numba.njit(cache=all(removed), nogil=True, **options)(plain)
 
     is_damaged: List[bool] = []
 

@@ -50,7 +50,8 @@ def test_gradients_with_dropout_are_the_same_to_the_bit(name):
     blocks = blocks_of(name, model)
     passes = []
     for block in blocks:
-        for inner in block.sublayers():
+        # Not of layers with weights: those compute as Paddle's do while a hook looks at them.
+        for inner in [inner for inner in block.sublayers() if not inner.parameters()]:
             inner.register_forward_post_hook(lambda layer, x, y: passes.append(id(layer)))
     gradients(model)
     once = len(passes)

@@ -9,6 +9,7 @@ import paddle
 from paddle import nn
 
 from ...errors import UserError
+from ..kernels.layers import Linear, gelu, is_fast_mlp, mlp
 
 
 def as_pair(size: Union[int, Tuple[int, int]]) -> Tuple[int, int]:
@@ -38,10 +39,10 @@ class TruncatedNormal(nn.initializer.Initializer):
             var.set_value(var * (self.standard_deviation / self._AFTER_THE_CUT))
 
 
-def linear(in_features: int, out_features: int, bias: bool = True, standard_deviation: float = 0.02) -> nn.Linear:
+def linear(in_features: int, out_features: int, bias: bool = True, standard_deviation: float = 0.02) -> Linear:
     """Linear layer with truncated normal weights (.02 unless given) and zero bias."""
     bias_attr = paddle.ParamAttr(initializer=nn.initializer.Constant(0.0)) if bias else False
-    return nn.Linear(
+    return Linear(
         in_features,
         out_features,
         weight_attr=paddle.ParamAttr(initializer=TruncatedNormal(standard_deviation)),
@@ -128,7 +129,9 @@ class Mlp(nn.Layer):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x):
-        x = self.dropout(nn.functional.gelu(self.fc1(x)))  # (..., hidden_dim)
+        if not (self.training and self.dropout.p) and is_fast_mlp(x, self.fc1, self.fc2):
+            return mlp(x, self.fc1, self.fc2)
+        x = self.dropout(gelu(self.fc1(x)))  # (..., hidden_dim)
         return self.dropout(self.fc2(x))  # (..., dim)
 
 

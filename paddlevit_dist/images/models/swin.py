@@ -14,6 +14,7 @@ from paddle import nn
 from paddle.nn import functional as F
 
 from ...contracts.model import Model
+from ..kernels.layers import LayerNorm
 from . import key_names
 from .layers import DropPath, MatrixProduct, Mlp, PatchEmbedding, TruncatedNormal, head_dim, linear, rates_of_stages
 from .resampling import resize_relative_position_bias
@@ -138,9 +139,9 @@ class SwinBlock(nn.Layer):
         window = tuple(min(side, window_size) for side in grid)
         shift = tuple(window_size // 2 if is_shifted and side > window_size else 0 for side in grid)
         self.grid, self.window, self.shift = grid, window, shift
-        self.norm1 = nn.LayerNorm(dim, epsilon=_EPSILON)
+        self.norm1 = LayerNorm(dim, epsilon=_EPSILON)
         self.attn = WindowAttention(dim, window, **attention)
-        self.norm2 = nn.LayerNorm(dim, epsilon=_EPSILON)
+        self.norm2 = LayerNorm(dim, epsilon=_EPSILON)
         self.mlp = Mlp(dim, int(dim * mlp_ratio), attention["dropout"])
         self.drop_path = DropPath(drop_path)
         mask = paddle.to_tensor(attention_mask(grid, window, shift)) if any(shift) else None
@@ -167,7 +168,7 @@ class PatchMerging(nn.Layer):
         super().__init__()
         self.dim = dim
         self.grid = grid
-        self.norm = nn.LayerNorm(4 * dim, epsilon=_EPSILON)
+        self.norm = LayerNorm(4 * dim, epsilon=_EPSILON)
         self.reduction = linear(4 * dim, 2 * dim, bias=False)
 
     def forward(self, x):
@@ -210,7 +211,7 @@ class NormalisedPatches(PatchEmbedding):
     def __init__(self, image_size: Union[int, Size], patch_size: int, in_channels: int, embed_dim: int):
         super().__init__(image_size, patch_size, in_channels, embed_dim)
         self.embed_dim = embed_dim
-        self.norm = nn.LayerNorm(embed_dim, epsilon=_EPSILON)
+        self.norm = LayerNorm(embed_dim, epsilon=_EPSILON)
 
     def forward(self, x):
         # Not super().forward(): Paddle 2.6 cannot export it.
@@ -281,7 +282,7 @@ class SwinTransformer(Model):
         self.feature_strides = tuple(patch_size * 2**index for index in range(len(depths)))
         self.feature_channels = tuple(embed_dim * 2**index for index in range(len(depths)))
         self.embed_dim = self.feature_channels[-1]
-        self.norm = nn.LayerNorm(self.embed_dim, epsilon=_EPSILON)
+        self.norm = LayerNorm(self.embed_dim, epsilon=_EPSILON)
         self.head = nn.LayerDict()
         self.reset_classifier(num_classes)
 

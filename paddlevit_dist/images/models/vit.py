@@ -13,6 +13,7 @@ from paddle import nn
 
 from ...contracts.model import Model
 from ...errors import UserError
+from ..kernels.layers import LayerNorm
 from . import key_names
 from .layers import DropPath, MatrixProduct, Mlp, PatchEmbedding, TruncatedNormal, drop_path_rates, linear
 from .resampling import resize_position_embedding
@@ -53,9 +54,9 @@ class Block(nn.Layer):
 
     def __init__(self, dim: int, mlp_dim: int, dropout: float, drop_path: float, **attention: Any):
         super().__init__()
-        self.norm1 = nn.LayerNorm(dim, epsilon=1e-6)
+        self.norm1 = LayerNorm(dim, epsilon=1e-6)
         self.attn = Attention(dim, dropout=dropout, **attention)
-        self.norm2 = nn.LayerNorm(dim, epsilon=1e-6)
+        self.norm2 = LayerNorm(dim, epsilon=1e-6)
         self.mlp = Mlp(dim, mlp_dim, dropout)
         self.drop_path = DropPath(drop_path)
 
@@ -127,7 +128,7 @@ class VisionTransformer(Model):
                 for rate in drop_path_rates(drop_path, depth)
             ]
         )
-        self.norm = nn.LayerNorm(embed_dim, epsilon=1e-6)
+        self.norm = LayerNorm(embed_dim, epsilon=1e-6)
         self.feature_blocks = sorted({depth * quarter // 4 for quarter in (1, 2, 3, 4)} - {0})  # from 1
         self.feature_strides = (patch_size,) * len(self.feature_blocks)
         self.feature_channels = (embed_dim,) * len(self.feature_blocks)

@@ -9,11 +9,17 @@ def main() -> None:
     train.run(sys.argv[1:])
 
 
+if __name__ == "__mp_main__":  # in a worker, which imports Paddle next
+    from paddlevit_dist import late_imports
+
+    late_imports.install()
+
 if __name__ == "__main__":
     try:
-        from paddlevit_dist import signals
+        from paddlevit_dist import late_imports, signals
 
         signals.hold()
+        late_imports.install()
     except KeyboardInterrupt:  # in the very first moment
         print("interrupted", file=sys.stderr)
         sys.exit(130 if "-eval" in sys.argv else 75)

@@ -230,7 +230,7 @@ class Sample(NamedTuple):
 
 
 def measure(run: Run, began: float, seconds: float) -> Sample:
-    """Medians over some seconds: single looks meet batches that come and go."""
+    """Medians over some seconds, as single looks meet batches that come and go; of open files the least number."""
     looks: List[Tuple[float, ...]] = []
     until = time.monotonic() + seconds
     while time.monotonic() < until and run.process.poll() is None:
@@ -241,8 +241,9 @@ def measure(run: Run, began: float, seconds: float) -> Sample:
         sizes = [_bytes(file) for file in SHM.iterdir()]
         looks.append((own_memory_of([run.process.pid]), sum(sizes), len(sizes), descriptors))
         time.sleep(0.5)
-    medians = np.median(np.array(looks or [(0.0,) * 4]), axis=0)
-    return Sample(time.monotonic() - began, *(float(value) for value in medians))
+    found = np.array(looks or [(0.0,) * 4])
+    found[:, 3] = found[:, 3].min()  # an evaluation opens a dozen files for as long as it takes
+    return Sample(time.monotonic() - began, *(float(value) for value in np.median(found, axis=0)))
 
 
 def _bytes(file: Path) -> int:

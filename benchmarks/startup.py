@@ -2,9 +2,10 @@
 
     python benchmarks/startup.py
 
-The peer of the first part starts itself with ``paddle.distributed.spawn`` and builds the same model, data and
-optimizer by hand, in an environment that already has the tuning which our entry has to give itself. The peer of the
-second part keeps Python lists of paths and labels in its dataset.
+The peer of the first part is a script of its own (``startup_by_hand.py``): it starts itself with
+``paddle.distributed.spawn`` and builds the same model, data and optimizer by hand, with the same number of loader
+processes (none) and in an environment that already has the tuning which our entry has to give itself. The peer of the
+second part keeps Python lists of paths and labels in its dataset. The first part alone: ``--first-step``.
 """
 
 from __future__ import annotations
@@ -29,7 +30,6 @@ RECIPE = ROOT / "configs" / "vit_digits.yaml"
 ROUNDS = 7
 STEP_TIMEOUT_SECONDS = 60
 SIZES = (1_000, 100_000, 1_281_167)
-FIRST_STEP = "first_step"
 
 
 def start_ours(processes: int, folder: Path) -> float:
@@ -48,8 +48,8 @@ def start_ours(processes: int, folder: Path) -> float:
 
 def start_by_hand(processes: int, folder: Path) -> float:
     """Seconds until the peer's first rank writes down the time of its first step."""
-    noted = folder / FIRST_STEP
-    command = [sys.executable, __file__, "--by-hand", str(processes), str(folder)]
+    noted = folder / "first_step"
+    command = [sys.executable, str(Path(__file__).with_name("startup_by_hand.py")), str(processes), str(noted)]
 
     def first_step() -> Optional[float]:
         text = noted.read_text(encoding="utf-8") if noted.exists() else ""
@@ -78,53 +78,6 @@ def _seconds_until(
         finally:
             rounds.end(process)
     raise SystemExit(f"{' '.join(command)} made no training step\n{output.read_text(encoding='utf-8')[-3000:]}")
-
-
-def by_hand(processes: int, folder: str) -> None:
-    """The peer: the fewest lines that start the same training."""
-    if processes == 1:
-        train_by_hand(folder)
-        return
-    from paddle import distributed as dist
-
-    dist.spawn(train_by_hand, args=(folder,), nprocs=processes, backend="gloo")
-
-
-def train_by_hand(folder: str) -> None:
-    """One rank of the peer: one step, then the time in a file."""
-    import numpy as np
-    import paddle
-    from paddle import distributed as dist
-
-    from paddlevit_dist.images.data.digits import Digits
-    from paddlevit_dist.images.transforms.crops import GlyphTransform
-    from paddlevit_dist.models import create_model
-
-    class Readings(paddle.io.Dataset):
-        pictures, transform, generator = Digits(None, "train", None), GlyphTransform(16, True), np.random.default_rng(0)
-
-        def __getitem__(self, index: int) -> Any:
-            picture, label = self.pictures.read(index)
-            return self.transform(picture, self.generator), label
-
-        def __len__(self) -> int:
-            return len(self.pictures)
-
-    model = create_model("vit", 10, 16, patch_size=4, embed_dim=96, depth=4, num_heads=4, mlp_ratio=2.0, in_channels=1)
-    sampler = paddle.io.DistributedBatchSampler(Readings(), 32, shuffle=True, drop_last=True)
-    wrapped = model
-    if dist.ParallelEnv().nranks > 1:
-        dist.init_parallel_env()
-        wrapped = paddle.DataParallel(model)
-    optimizer = paddle.optimizer.AdamW(2e-3, parameters=model.parameters(), weight_decay=0.05)
-    for images, labels in paddle.io.DataLoader(Readings(), batch_sampler=sampler, num_workers=0):
-        logits = wrapped(images.astype("float32") / 127.5 - 1.0)  # (batch, classes)
-        paddle.nn.functional.cross_entropy(logits, labels).backward()
-        paddle.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        if dist.get_rank() == 0:
-            Path(folder, FIRST_STEP).write_text(f"{time.time()}\n", encoding="utf-8")
-        return
 
 
 class ListsOfSamples:
@@ -251,13 +204,13 @@ def show_handed(handed: Dict[int, Dict[str, Handed]]) -> Dict[str, float]:
 
 
 def main() -> None:
-    if "--by-hand" in sys.argv:
-        by_hand(int(sys.argv[-2]), sys.argv[-1])
-        return
     tuning.restart_with_environment(1, True)
     rounds.print_machine()
     with tempfile.TemporaryDirectory(prefix="benchmark_") as folder:
         result = show_first_step(measure_first_step(Path(folder)))
+    if "--first-step" in sys.argv:
+        rounds.print_result(result)
+        return
     handed = {}
     for samples in SIZES:
         with tempfile.TemporaryDirectory(prefix="benchmark_") as folder:

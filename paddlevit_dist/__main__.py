@@ -8,9 +8,10 @@ import sys
 import warnings
 from typing import List
 
-from . import signals
+from . import late_imports, signals
 
 signals.hold()
+late_imports.install()
 
 from .errors import UserError, run_and_report  # noqa: E402
 from .registry import closest  # noqa: E402

@@ -11,6 +11,8 @@ from typing import Any, Callable, List, Optional
 def compiled(plain: Optional[Callable[..., Any]] = None, **options: Any) -> Callable[..., Any]:
     """Compile a function of arrays and numbers with numba, for the argument types it is called with.
 
+    A decorator, also with ``options`` for ``numba.njit`` in brackets.
+
     The compiled code is cached next to the source for the next process; a damaged cache is removed and made again. Call
     the function once before forking, so that child processes share numba instead of loading it themselves.
 

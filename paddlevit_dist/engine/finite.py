@@ -3,11 +3,10 @@ counts."""
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Iterable, List, Optional, Protocol, Union
+from typing import Any, Callable, Dict, Iterable, Optional, Protocol, Union
 
 import paddle
 
-from .. import paddle_versions
 from ..contracts.task import Step
 from ..errors import UserError
 
@@ -32,15 +31,6 @@ class Kept:
                 chosen = finite.reshape([1] * len(tensor.shape)).expand(tensor.shape)
                 earlier = paddle.where(chosen, tensor, earlier)
             paddle.assign(earlier, output=tensor)
-
-
-def gradient_norm(parameters: List[paddle.Tensor], largest: Optional[float]) -> paddle.Tensor:
-    """The global norm of the gradients, float32 with one element; above ``largest`` they are scaled down to it."""
-    if largest:
-        # The optimizer's own clipping would take each parameter group by itself.
-        return paddle.nn.utils.clip_grad_norm_(parameters, largest)
-    squares = [paddle_versions.squared_norm(p.grad) for p in parameters if p.grad is not None]
-    return paddle.add_n(squares).sqrt() if squares else paddle.zeros([1])
 
 
 def read_later(flag: Flag) -> Callable[[], bool]:

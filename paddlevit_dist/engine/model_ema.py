@@ -8,6 +8,8 @@ from typing import Dict, Iterator, Union
 import numpy as np
 import paddle
 
+from . import one_pass
+
 
 class ModelEma:
     """After every update: ``average = decay * average + (1 - decay) * weights`` (Polyak and Juditsky, 1992).
@@ -29,6 +31,7 @@ class ModelEma:
     def restart(self) -> None:
         """Start again from the model's current weights."""
         self._averages = {name: tensor.detach().clone() for name, tensor in self.model.state_dict().items()}
+        self._is_worthwhile = one_pass.is_worthwhile(list(self._averages.values()))
 
     @paddle.no_grad()
     def update(self, finite: Union[bool, paddle.Tensor] = True) -> None:
@@ -40,9 +43,11 @@ class ModelEma:
         """
         if finite is False:
             return
+        pairs = [(self._averages[name], tensor) for name, tensor in self.model.state_dict().items()]
+        if finite is True and self._is_worthwhile:
+            pairs = one_pass.approach(pairs, 1.0 - self.decay)
         share = None if finite is True else finite.astype("float32") * (1.0 - self.decay)
-        for name, tensor in self.model.state_dict().items():
-            average = self._averages[name]
+        for average, tensor in pairs:
             if average.dtype in (paddle.float32, paddle.float64):
                 # In place, as a - (1 - d) (a - w): one product less than the formula above.
                 change = average - tensor

@@ -12,6 +12,7 @@ from .. import paddle_versions
 from ..contracts.user_models import contract_of
 from ..errors import UserError
 from ..registry import closest
+from .one_pass import OnePassAdam, OnePassAdamW, OnePassMomentum
 
 _SEPARATOR = "/"
 
@@ -132,7 +133,7 @@ def build_optimizer(
     """The optimizer that TRAIN.OPTIMIZER names, over the groups of ``model``'s parameters.
 
     Args:
-        settings: the TRAIN.OPTIMIZER node: NAME (AdamW, Adam, SGD), EPS, BETAS, MOMENTUM, DAMPENING.
+        settings: the TRAIN.OPTIMIZER node: NAME (AdamW, Adam, SGD), EPS, BETAS, MOMENTUM, DAMPENING, FUSED.
         groups: see ``Task.parameter_groups``; None for ``decay_groups``. A group's ``learning_rate`` is a factor.
         layer_decay: see ``layer_decay_groups``; None for the same rate everywhere.
         weight_decay: decoupled for AdamW (Loshchilov and Hutter, arXiv 1711.05101), an L2 term in the gradient else.
@@ -141,28 +142,26 @@ def build_optimizer(
     groups = decay_groups(model, weight_decay) if groups is None else groups
     if layer_decay is not None and layer_decay != 1.0:
         groups = layer_decay_groups(groups, contract_of(model).layer_groups(), layer_decay)
-    paddle_groups = []
+    paddle_groups, decays = [], {}
     for group in groups:
+        decays.update({parameters[name].name: group["weight_decay"] for name in group["names"]})
         entry = {"params": [parameters[name] for name in group["names"]], "weight_decay": group["weight_decay"]}
         if "learning_rate" in group:
             entry["learning_rate"] = group["learning_rate"]
         paddle_groups.append(entry)
+    is_fused = settings.get("FUSED", True)
+    options = {"learning_rate": 0.0, "parameters": paddle_groups, "weight_decay": weight_decay}
     if settings.NAME == "SGD":
-        options = {"momentum": settings.MOMENTUM, "parameters": paddle_groups, "weight_decay": weight_decay}
+        options["momentum"] = settings.MOMENTUM
         dampening = settings.get("DAMPENING", 0.0)
         if dampening and settings.MOMENTUM:  # without momentum there is no buffer to dampen
-            return DampedMomentum(dampening, learning_rate=0.0, **options)
-        return paddle.optimizer.Momentum(learning_rate=0.0, **options)
-    kind = {"AdamW": paddle.optimizer.AdamW, "Adam": paddle.optimizer.Adam}[settings.NAME]
-    beta1, beta2 = settings.BETAS
-    return kind(
-        learning_rate=0.0,
-        beta1=beta1,
-        beta2=beta2,
-        epsilon=settings.EPS,
-        parameters=paddle_groups,
-        weight_decay=weight_decay,
-    )
+            return DampedMomentum(dampening, **options)
+        return OnePassMomentum(decays, **options) if is_fused else paddle.optimizer.Momentum(**options)
+    options["beta1"], options["beta2"] = settings.BETAS
+    options["epsilon"] = settings.EPS
+    if is_fused:
+        return {"AdamW": OnePassAdamW, "Adam": OnePassAdam}[settings.NAME](decays, **options)
+    return {"AdamW": paddle.optimizer.AdamW, "Adam": paddle.optimizer.Adam}[settings.NAME](**options)
 
 
 def accumulators(optimizer: Any, model: paddle.nn.Layer) -> Dict[str, paddle.Tensor]:

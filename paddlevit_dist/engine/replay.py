@@ -18,8 +18,8 @@ from ..loading.sampler import SampleKey
 from ..observe.progress import write_line
 from ..parallel import all_gather, all_reduce_sum, convert_batch_norm, is_main, rank, world_size
 from .evidence import Skipped
-from .finite import gradient_norm
 from .layer_watch import Finding, LayerWatch, first_operation
+from .one_pass import GradientNorm
 from .optimizer import freeze
 from .precision import Precision
 from .steps import COUNTS, CountingCollate, loss_of, step_seed
@@ -183,7 +183,7 @@ class Replay:
 
     def _overflowing(self) -> List[str]:
         """Whether the gradients are finite, and their norm is not."""
-        norm = gradient_norm([p for p in self.model.parameters() if not p.stop_gradient], None)
+        norm = GradientNorm([p for p in self.model.parameters() if not p.stop_gradient], None)()
         if bool(paddle.isfinite(norm).all()):
             return []
         return ["every gradient is finite, but the squares for their norm are too large for float32"]

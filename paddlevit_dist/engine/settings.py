@@ -156,6 +156,13 @@ _TRAIN = (
         "SGD: share of each gradient but the first that its momentum leaves out, as PyTorch's",
         SHARE_BELOW_1,
     ),
+    Key(
+        "TRAIN.OPTIMIZER.FUSED",
+        True,
+        "bool",
+        "CPU, from a million parameters: one compiled pass over all of them, with the bits of Paddle's own updates, "
+        "which False makes one by one",
+    ),
 )
 
 _RUN = (

@@ -22,7 +22,8 @@ from ..parallel import (
     synchronise_only_last,
     world_size,
 )
-from .finite import Flag, Kept, SkippedUpdates, gradient_norm, read_later
+from .finite import Flag, Kept, SkippedUpdates, read_later
+from .one_pass import GradientNorm
 from .precision import Precision
 
 COUNTS = "__counts__"  # key of a batch's normalisers, float64 (terms,), in the order of the task's ``count_names``
@@ -81,8 +82,8 @@ class Updater:
         self.seed = seed
         self.samples_per_update = samples_per_update
         self.accumulation_steps = accumulation_steps
-        self.gradient_clip = gradient_clip
         self.parameters = [p for p in model.parameters() if not p.stop_gradient]
+        self._norm = GradientNorm(self.parameters, gradient_clip)
         self.buffers = running_statistics(model)
         self.on_host = not paddle.get_device().startswith("gpu") if on_host is None else on_host
         self.skipped = SkippedUpdates() if skipped is None else skipped
@@ -120,7 +121,7 @@ class Updater:
         places.detail("in its optimizer step")
         self.optimizer.set_lr(learning_rate)
         self.precision.unscale(self.optimizer)
-        self.gradient_norm = gradient_norm(self.parameters, self.gradient_clip)
+        self.gradient_norm = self._norm()
         self.count_last(before)
         self._step()
         before.put_back_unless(self.finite)

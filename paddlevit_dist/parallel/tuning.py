@@ -3,8 +3,9 @@
 Three things are set for Paddle on a CPU. Its MKL takes a slow path on AMD processors unless told which instruction set
 to use, which is most of the gain (docs/benchmarks.md). glibc's malloc returns every large tensor to the kernel, which
 then has to zero the pages again for the next one. And Paddle's views of a tensor (``transpose``, slices) are read much
-more slowly by the operations after them than a copy is made. All are read once, when the process starts, so the entry
-point replaces itself with the same command with these variables set, and spawned workers inherit them.
+more slowly by the operations after them than a copy is made. Libraries read such variables when they are loaded, and
+malloc when the process starts, which can be told by a call, too. So the entry sets them before it imports Paddle or
+NumPy, and spawned workers inherit them; where that is too late, it replaces itself with the same command.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from importlib import metadata
 from typing import Any, Dict, Mapping, Optional
 
 from ..environment import restart
-from . import devices
+from . import devices, in_process
 
 _MARK = "PADDLEVIT_DIST_ENVIRONMENT"  # set in a process started with the environment below
 
@@ -96,13 +97,15 @@ def environment(processes: int, tuned: bool, current: Mapping[str, str]) -> Dict
 
 
 def restart_with_environment(requested_processes: int, tuned: bool) -> None:
-    """Replace this process, once, with the same command in the environment above. Call before importing Paddle."""
+    """Give this process, once, the environment above. Call before importing Paddle. Where something that has read these
+    variables is imported already, the process is replaced with the same command."""
     if _MARK in os.environ:
         return
     added = environment(devices.expected_processes(requested_processes), tuned, os.environ)
     os.environ.update(added)
     os.environ[_MARK] = ",".join(sorted(added))
-    restart()
+    if not in_process.take_effect(added):
+        restart()
 
 
 def give_back_memory() -> None:

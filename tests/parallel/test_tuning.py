@@ -6,11 +6,12 @@ import os
 import platform
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
 
-from paddlevit_dist.parallel import devices, tuning
+from paddlevit_dist.parallel import devices, in_process, tuning
 
 ROOT = Path(__file__).resolve().parents[2]
 AVX512 = ["avx2", "avx512f", "avx512bw", "avx512dq", "avx512vl"]
@@ -90,18 +91,20 @@ def test_a_wrong_product_stops_the_run(monkeypatch):
 
 SCRIPT = """
 import os, sys
+if "imports" in sys.argv: import numpy
 from paddlevit_dist.parallel import tuning
-print("paddle" in sys.modules, os.getpid(), sorted(sys.argv[1:]))
+print("paddle" in sys.modules, os.getpid(), sys.argv[1:])
 tuning.restart_with_environment(1, True)
 print(os.environ["FLAGS_paddle_num_threads"], os.environ.get("MALLOC_MMAP_MAX_"), tuning.settings()["set_by_us"])
 """
 
 
-def test_a_process_restarts_once_with_the_environment_and_its_own_arguments(tmp_path):
+@pytest.mark.parametrize("words, starts", [(["-a=b c"], 1), (["-a=b c", "imports"], 2)])
+def test_a_process_that_has_read_its_environment_restarts_once_with_its_own_arguments(tmp_path, words, starts):
     (tmp_path / "script.py").write_text(SCRIPT)
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("FLAGS", "OMP", "MALLOC", "PADDLEVIT"))}
     ended = subprocess.run(
-        [sys.executable, "-X", "utf8", "script.py", "-a=b c"],
+        [sys.executable, "-X", "utf8", "script.py", *words],
         cwd=tmp_path,
         env={**clean, "PYTHONPATH": str(ROOT)},
         capture_output=True,
@@ -109,10 +112,26 @@ def test_a_process_restarts_once_with_the_environment_and_its_own_arguments(tmp_
         timeout=60,
     )
     assert ended.returncode == 0, ended.stderr
-    lines = ended.stdout.splitlines()
-    assert len(lines) == 3 and lines[0] == lines[1]  # same process number: the process replaced itself
-    assert "['-a=b c']" in lines[0] and lines[0].startswith("False")
-    assert lines[2].startswith(str(devices.cpu_cores())) and "FLAGS_paddle_num_threads" in lines[2]
+    *began, last = ended.stdout.splitlines()
+    if platform.libc_ver()[0] == "glibc":
+        assert len(began) == starts
+    assert len(set(began)) == 1  # same process number: the process replaced itself
+    assert str(words) in began[0] and began[0].startswith("False")
+    assert last.startswith(str(devices.cpu_cores())) and "FLAGS_paddle_num_threads" in last
+
+
+@pytest.mark.parametrize(
+    "name, message", [("paddle.nn.layer.norm", "any"), ("other", "You are using GPU version Paddle!")]
+)
+def test_warnings_that_a_new_process_would_not_show_are_not_shown_in_this_one(name, message):
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("always")
+        assert in_process.take_effect({"PYTHONWARNINGS": "x"}) is False  # this process has imported Paddle
+        assert in_process.filter_warnings(tuning.environment(1, True, {})["PYTHONWARNINGS"])
+        warnings.warn_explicit(message, UserWarning, "norm.py", 1, module=name)
+        assert not shown
+        warnings.warn_explicit("something else", UserWarning, "norm.py", 1, module=f"{name}_2")
+        assert len(shown) == 1
 
 
 def test_more_gpus_than_visible_is_the_users_to_mend():
@@ -131,15 +150,19 @@ def test_without_a_gpu_processes_are_asked_for_and_too_many_are_noticed():
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another malloc")
-def test_unused_memory_is_given_back_although_malloc_would_keep_it():
+@pytest.mark.parametrize("inherited", [True, False])
+def test_unused_memory_is_kept_by_malloc_until_it_is_given_back(inherited):
     script = (
-        "import numpy; from paddlevit_dist.parallel import tuning\n"
+        "from paddlevit_dist.parallel import tuning; tuning.restart_with_environment(1, True); import numpy\n"
         "def resident(): return int(open('/proc/self/statm').read().split()[1]) * 4096 / 2**20\n"
         "before = resident(); arrays = [numpy.ones(2**17) for _ in range(100)]; del arrays[::2]; kept = arrays[-1]\n"
         "del arrays; held = resident() - before; tuning.give_back_memory()\n"
         "print(held, resident() - before, kept.sum())"
     )
-    environment = {**os.environ, **tuning.environment(1, True, {}), "PYTHONPATH": os.pathsep.join(sys.path)}
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("MALLOC", "PADDLEVIT"))}
+    environment = {**clean, "PYTHONPATH": os.pathsep.join(sys.path)}
+    if inherited:
+        environment.update(tuning.environment(1, True, {}), PADDLEVIT_DIST_ENVIRONMENT="test")
     done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=60)
     held, left, total = map(float, done.stdout.split())
     assert held > 90 and left < 10 and total == 2**17

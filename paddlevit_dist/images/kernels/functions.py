@@ -116,9 +116,9 @@ def layer_norm_forward(x, weight, bias, epsilon, keeps: bool):
 
 
 def layer_norm_backward(gradient, x, statistics, weight, added=None):
-    """The gradient by ``x`` plus ``added``, and (3, width): gradients by weight and bias, the result's column sums."""
+    """The gradient by ``x`` plus ``added``, and (2, width): gradients by weight and bias."""
     rows, width = rows_of(x), x.shape[-1]
-    out, sums = empty(*x.shape), empty(3, width)
+    out, sums = empty(*x.shape), empty(2, width)
     places = [address(tensor) for tensor in (gradient, x, statistics, weight, added, out, sums)]
     loops.layer_norm_gradient(*places, rows, width)
     return out, sums

@@ -58,7 +58,39 @@ def mlp(x: paddle.Tensor, first: Linear, second: Linear) -> paddle.Tensor:
 
 
 @paddle.jit.not_to_static
+def is_fast_block(x: paddle.Tensor, block: Any) -> bool:
+    """Whether ``branches`` may compute a pre-norm transformer block.
+
+    Args:
+        block: with layers ``norm1``, ``attn``, ``norm2`` and ``mlp``; ``attn`` with ``qkv``, ``proj``, the products
+            ``query_key`` and ``attention_value``, and ``attention_dropout`` and ``dropout``; ``mlp`` with ``fc1``,
+            ``fc2`` and ``dropout``.
+    """
+    attention, mlp = block.attn, block.mlp
+    dropouts = attention.attention_dropout, attention.dropout, mlp.dropout
+    if any(layer.training and layer.p for layer in dropouts) or x.shape[-1] != block.norm1.weight.shape[0]:
+        return False
+    norms, linears = (block.norm1, block.norm2), (attention.qkv, attention.proj, mlp.fc1, mlp.fc2)
+    is_usual = all(type(norm) is LayerNorm and has_usual_parameters(norm) for norm in norms)
+    is_usual = is_usual and all(type(layer) is Linear for layer in linears)
+    if not is_usual or any(layer.bias is None for layer in linears[1:]):
+        return False
+    others = attention, mlp, attention.query_key, attention.attention_value
+    return applies(x, *norms, *linears, *dropouts, *others)
+
+
+@paddle.jit.not_to_static
+def branches() -> Any:
+    """The module ``branches``; it is only imported where it can compute."""
+    from . import branches as module
+
+    return module
+
+
+@paddle.jit.not_to_static
 def _functions() -> Any:
-    from . import functions  # numba takes half a second to import, which static graphs and GPUs do without
+    from . import (
+        functions,  # compiled loops: numba takes half a second to import, which static graphs and GPUs do without
+    )
 
     return functions

@@ -185,15 +185,14 @@ def layer_norm(x, weight, bias, epsilon, out, statistics, rows, width):
 def layer_norm_gradient(gradient, x, statistics, weight, added, out, sums, rows, width):
     """out = the gradient by the rows ``x``, plus the rows ``added`` unless that is 0.
 
-    ``sums`` (3, width) receives the gradients by weight and bias, and the sums of the columns of ``out``, which shares
-    no memory with the others.
+    ``sums`` (2, width) receives the gradients by weight and bias. ``out`` shares no memory with the others.
     """
     g, source = numba.carray(_floats(gradient), (rows, width)), numba.carray(_floats(x), (rows, width))
     target, other = numba.carray(_floats(out), (rows, width)), numba.carray(_floats(added), (rows, width))
     w, kept = numba.carray(_floats(weight), width), numba.carray(_floats(statistics), (rows, 2))
-    total = numba.carray(_floats(sums), (3, width))
+    total = numba.carray(_floats(sums), (2, width))
     part = f32(1.0) / f32(width)
-    group = np.zeros((3, width), dtype=np.float32)
+    group = np.zeros((2, width), dtype=np.float32)
     total[:] = f32(0.0)
     for first in range(0, rows, _GROUP):
         group[:] = f32(0.0)
@@ -210,21 +209,34 @@ def layer_norm_gradient(gradient, x, statistics, weight, added, out, sums, rows,
                 group[1, j] += g[row, j]
             plain *= part
             turned *= part
+            for j in range(width):
+                normal = (source[row, j] - mean) * scale
+                target[row, j] = (g[row, j] * w[j] - plain - normal * turned) * scale
             if added != 0:
                 for j in range(width):
-                    normal = (source[row, j] - mean) * scale
-                    value = (g[row, j] * w[j] - plain - normal * turned) * scale + other[row, j]
-                    target[row, j] = value
-                    group[2, j] += value
-            else:
-                for j in range(width):
-                    normal = (source[row, j] - mean) * scale
-                    value = (g[row, j] * w[j] - plain - normal * turned) * scale
-                    target[row, j] = value
-                    group[2, j] += value
-        for kind in range(3):
+                    target[row, j] += other[row, j]
+        for kind in range(2):
             for j in range(width):
                 total[kind, j] += group[kind, j]
+
+
+@compiled(**_FAST)
+def add_scaled(x, out, factors, items, size):
+    """out = x + factor * out for each item's ``size`` numbers."""
+    source, target = numba.carray(_floats(x), (items, size)), numba.carray(_floats(out), (items, size))
+    factor = numba.carray(_floats(factors), items)
+    for item in range(items):
+        for j in range(size):
+            target[item, j] = source[item, j] + factor[item] * target[item, j]
+
+
+@compiled(**_FAST)
+def scale(x, factors, items, size):
+    """x *= factor for each item's ``size`` numbers."""
+    values, factor = numba.carray(_floats(x), (items, size)), numba.carray(_floats(factors), items)
+    for item in range(items):
+        for j in range(size):
+            values[item, j] *= factor[item]
 
 
 @compiled(**_FAST)

@@ -109,11 +109,17 @@ class DropPath(nn.Layer):
         self.rate = rate
 
     def forward(self, x):
-        if not self.training or self.rate == 0.0:
-            return x
+        return x if not self.is_dropping else x * self.factors(x)
+
+    @property
+    def is_dropping(self) -> bool:
+        return self.training and self.rate != 0.0
+
+    def factors(self, x):
+        """Newly drawn, (batch, 1, ...): 0 for a dropped sample, for the others 1 / the share that is kept."""
         keep = 1.0 - self.rate
-        draws = paddle.rand([x.shape[0]] + [1] * (x.ndim - 1))  # (batch, 1, ...)
-        return x * ((draws < keep).astype(x.dtype) / keep)
+        draws = paddle.rand([x.shape[0]] + [1] * (x.ndim - 1))
+        return (draws < keep).astype(x.dtype) / keep
 
     def extra_repr(self) -> str:
         return f"rate={self.rate:g}"

@@ -13,7 +13,7 @@ from paddle import nn
 
 from ...contracts.model import Model
 from ...errors import UserError
-from ..kernels.layers import LayerNorm
+from ..kernels.layers import LayerNorm, branches, is_fast_block
 from . import key_names
 from .layers import DropPath, MatrixProduct, Mlp, PatchEmbedding, TruncatedNormal, drop_path_rates, linear
 from .resampling import resize_position_embedding
@@ -61,8 +61,18 @@ class Block(nn.Layer):
         self.drop_path = DropPath(drop_path)
 
     def forward(self, x):
+        if is_fast_block(x, self):
+            return self._fast(x)
         x = x + self.drop_path(self.attn(self.norm1(x)))
         return x + self.drop_path(self.mlp(self.norm2(x)))  # (batch, tokens, dim)
+
+    def _fast(self, x):
+        attn, fast, is_dropping = self.attn, branches(), self.drop_path.is_dropping
+        heads = fast.Heads(attn.num_heads, attn.head_dim, attn.scale)
+        keep = self.drop_path.factors(x) if is_dropping else None
+        x = fast.attention(x, self.norm1, attn.qkv, attn.proj, heads, keep=keep)
+        keep = self.drop_path.factors(x) if is_dropping else None
+        return fast.mlp(x, self.norm2, self.mlp.fc1, self.mlp.fc2, keep)
 
 
 class VisionTransformer(Model):

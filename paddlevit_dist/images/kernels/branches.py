@@ -12,7 +12,7 @@ from typing import NamedTuple, Optional
 import paddle
 from paddle.autograd import PyLayer
 
-from . import loops
+from . import exponential_loops, row_loops
 from .functions import (
     address,
     by_input,
@@ -65,7 +65,7 @@ def _attend(qkv, bias, heads: Heads, keeps: bool):
     out = empty(*qkv.shape[:-1], qkv.shape[-1] // 3)
     weights = empty(batch * windows * count if keeps else 1, tokens, tokens)
     places = address(qkv), address(weights), address(out), address(bias), _held(heads.mask), _held(heads.index)
-    loops.attention(product().pointer, *places, *sizes, heads.scale, keeps)
+    exponential_loops.attention(product().pointer, *places, *sizes, heads.scale, keeps)
     return out, weights
 
 
@@ -73,25 +73,27 @@ def _attend_backward(gradient, qkv, weights, bias_gradient, heads: Heads):
     """The gradient by ``qkv``; ``bias_gradient`` is filled if there is one."""
     out = empty(*qkv.shape)
     places = [address(tensor) for tensor in (gradient, qkv, weights, out, bias_gradient)]
-    loops.attention_gradient(product().pointer, *places, _held(heads.index), *_sizes(qkv, heads), heads.scale)
+    exponential_loops.attention_gradient(
+        product().pointer, *places, _held(heads.index), *_sizes(qkv, heads), heads.scale
+    )
     return out
 
 
-def _joined(x, branch_of, keep):
+def joined(x, branch_of, keep):
     """x + branch, given a function from what the branch is added to (x or nothing) to the sum."""
     if keep is None:
         return branch_of(x)
     out = branch_of(None)
-    loops.add_scaled(address(x), address(out), address(keep), x.shape[0], x.size // x.shape[0])
+    row_loops.add_scaled(address(x), address(out), address(keep), x.shape[0], x.size // x.shape[0])
     return out
 
 
-def _into_branch(gradient, keep):
+def into_branch(gradient, keep):
     """What of the gradient enters the branch."""
     if keep is None:
         return gradient
     out = gradient.clone()
-    loops.scale(address(out), address(keep), out.shape[0], out.size // out.shape[0])
+    row_loops.scale(address(out), address(keep), out.shape[0], out.size // out.shape[0])
     return out
 
 
@@ -103,13 +105,13 @@ class _MlpBranch(PyLayer):
         ctx.wanted = wanted(x, norm_weight, norm_bias, weight1, bias1, weight2, bias2)
         ctx.keep = keep
         ctx.save_for_backward(x, statistics, norm_weight, normal, weight1, hidden, slope, weight2)
-        return _joined(x, lambda base: linear_forward(hidden, weight2, bias2, base), keep and keep.tensor)
+        return joined(x, lambda base: linear_forward(hidden, weight2, bias2, base), keep and keep.tensor)
 
     @staticmethod
     def backward(ctx, gradient):
         x, statistics, norm_weight, normal, weight1, hidden, slope, weight2 = ctx.saved_tensor()
         want, gradient = ctx.wanted, in_order(gradient)
-        entering = _into_branch(gradient, ctx.keep and ctx.keep.tensor)
+        entering = into_branch(gradient, ctx.keep and ctx.keep.tensor)
         inner, bias1_gradient = hidden_backward(entering, weight2, slope, hidden)
         of_norm = of_x = None
         if any(want[:3]):
@@ -140,7 +142,7 @@ def mlp(x, norm, first, second, keep: Optional[paddle.Tensor] = None) -> paddle.
         return _MlpBranch.apply(x, *parameters, norm._epsilon, keep if keep is None else Held(keep))
     normal, _ = layer_norm_forward(x, norm.weight, norm.bias, norm._epsilon, keeps=False)
     hidden, _ = hidden_forward(normal, first.weight, first.bias, keeps=False)
-    return _joined(x, lambda base: linear_forward(hidden, second.weight, second.bias, base), keep)
+    return joined(x, lambda base: linear_forward(hidden, second.weight, second.bias, base), keep)
 
 
 class _AttentionBranch(PyLayer):
@@ -153,13 +155,13 @@ class _AttentionBranch(PyLayer):
         ctx.given = [True] * 6 + [bias1 is not None, added is not None]
         ctx.heads, ctx.keep = heads, keep
         ctx.save_for_backward(x, statistics, norm_weight, normal, weight1, qkv, weights, attended, weight2)
-        return _joined(x, lambda base: linear_forward(attended, weight2, bias2, base), keep and keep.tensor)
+        return joined(x, lambda base: linear_forward(attended, weight2, bias2, base), keep and keep.tensor)
 
     @staticmethod
     def backward(ctx, gradient):
         x, statistics, norm_weight, normal, weight1, qkv, weights, attended, weight2 = ctx.saved_tensor()
         want, gradient, heads = ctx.wanted, in_order(gradient), ctx.heads
-        entering = _into_branch(gradient, ctx.keep and ctx.keep.tensor)
+        entering = into_branch(gradient, ctx.keep and ctx.keep.tensor)
         of_added = empty(heads.count, *weights.shape[1:]) if want[7] else None
         of_qkv = _attend_backward(by_input(entering, weight2, attended.shape), qkv, weights, of_added, heads)
         of_norm = of_x = None
@@ -190,10 +192,10 @@ def attention(x, norm, qkv, projection, heads: Heads, bias=None, keep: Optional[
         bias: (heads, tokens, tokens), added before the softmax.
         keep: (items, 1, ...) factor of each item's branch, without gradient; None for 1.
     """
-    x = in_order(x)
+    x, bias = in_order(x), bias if bias is None else in_order(bias)
     if paddle.is_grad_enabled():
         parameters = norm.weight, norm.bias, qkv.weight, projection.weight, projection.bias, qkv.bias
         return _AttentionBranch.apply(x, *parameters, bias, norm._epsilon, heads, keep if keep is None else Held(keep))
     normal, _ = layer_norm_forward(x, norm.weight, norm.bias, norm._epsilon, keeps=False)
     attended, _ = _attend(linear_forward(normal, qkv.weight, qkv.bias), bias, heads, keeps=False)
-    return _joined(x, lambda base: linear_forward(attended, projection.weight, projection.bias, base), keep)
+    return joined(x, lambda base: linear_forward(attended, projection.weight, projection.bias, base), keep)

@@ -12,7 +12,7 @@ from typing import Any, List, Optional, Sequence
 import paddle
 from paddle.autograd import PyLayer
 
-from . import loops
+from . import exponential_loops, row_loops
 from .memory import PLAIN, TURNED, empty, in_order, product
 
 
@@ -49,7 +49,7 @@ def linear_forward(x, weight, bias, base=None) -> paddle.Tensor:
     rows, (width_in, width_out) = rows_of(x), weight.shape
     out = empty(*x.shape[:-1], width_out)
     if bias is not None:
-        loops.add_bias(address(base), address(bias), address(out), rows, width_out)
+        row_loops.add_bias(address(base), address(bias), address(out), rows, width_out)
     multiply(x, weight, out, (rows, width_out, width_in), beta=0.0 if bias is None else 1.0)
     return out
 
@@ -73,7 +73,7 @@ def by_weight(x, gradient, weight) -> paddle.Tensor:
 def column_sums(x) -> paddle.Tensor:
     """The sum over all axes but the last."""
     out = empty(x.shape[-1])
-    loops.times(address(x), 0, address(out), rows_of(x), x.shape[-1])
+    row_loops.times(address(x), 0, address(out), rows_of(x), x.shape[-1])
     return out
 
 
@@ -111,7 +111,7 @@ def layer_norm_forward(x, weight, bias, epsilon, keeps: bool):
     rows, width = rows_of(x), x.shape[-1]
     out, statistics = empty(*x.shape), empty(rows, 2) if keeps else None
     places = address(x), address(weight), address(bias)
-    loops.layer_norm(*places, epsilon, address(out), address(statistics), rows, width)
+    row_loops.layer_norm(*places, epsilon, address(out), address(statistics), rows, width)
     return out, statistics
 
 
@@ -120,7 +120,7 @@ def layer_norm_backward(gradient, x, statistics, weight, added=None):
     rows, width = rows_of(x), x.shape[-1]
     out, sums = empty(*x.shape), empty(2, width)
     places = [address(tensor) for tensor in (gradient, x, statistics, weight, added, out, sums)]
-    loops.layer_norm_gradient(*places, rows, width)
+    row_loops.layer_norm_gradient(*places, rows, width)
     return out, sums
 
 
@@ -154,7 +154,7 @@ class _Gelu(PyLayer):
     @staticmethod
     def forward(ctx, x):
         out, slope = empty(*x.shape), empty(*x.shape)
-        loops.gelu(address(x), 0, address(out), address(slope), rows_of(x), x.shape[-1])
+        exponential_loops.gelu(address(x), 0, address(out), address(slope), rows_of(x), x.shape[-1])
         ctx.save_for_backward(slope)
         return out
 
@@ -170,7 +170,7 @@ def gelu(x) -> paddle.Tensor:
     if paddle.is_grad_enabled():
         return _Gelu.apply(x)
     out = empty(*x.shape)
-    loops.gelu(address(x), 0, address(out), 0, rows_of(x), x.shape[-1])
+    exponential_loops.gelu(address(x), 0, address(out), 0, rows_of(x), x.shape[-1])
     return out
 
 
@@ -182,14 +182,14 @@ def hidden_forward(x, weight, bias, keeps: bool):
     rows, (width_in, width_out) = rows_of(x), weight.shape
     hidden, slope = empty(*x.shape[:-1], width_out), empty(rows, width_out) if keeps else None
     multiply(x, weight, hidden, (rows, width_out, width_in))
-    loops.gelu(address(hidden), address(bias), address(hidden), address(slope), rows, width_out)
+    exponential_loops.gelu(address(hidden), address(bias), address(hidden), address(slope), rows, width_out)
     return hidden, slope
 
 
 def hidden_backward(gradient, weight2, slope, hidden):
     """The gradient by the first layer's result, from the gradient by the second's, and its column sums."""
     out, sums = by_input(gradient, weight2, hidden.shape), empty(hidden.shape[-1])
-    loops.times(address(out), address(slope), address(sums), rows_of(out), out.shape[-1])
+    row_loops.times(address(out), address(slope), address(sums), rows_of(out), out.shape[-1])
     return out, sums
 
 
@@ -221,3 +221,59 @@ def mlp(x, weight1, bias1, weight2, bias2) -> paddle.Tensor:
     if paddle.is_grad_enabled():
         return _Mlp.apply(x, weight1, bias1, weight2, bias2)
     return linear_forward(hidden_forward(x, weight1, bias1, keeps=False)[0], weight2, bias2)
+
+
+# ---- patches -------------------------------------------------------------------------------------------------
+
+
+def _cut(images, patches, side: int, is_back: bool = False) -> None:
+    batch, channels, height, width = images.shape
+    sizes = batch, channels, height // side, width // side, side
+    row_loops.patches(address(images), address(patches), *sizes, is_back)
+
+
+def _embed(images, weight, bias):
+    """The patches as rows (batch, patches, in), and what the convolution makes of them (batch, patches, out)."""
+    batch, _, height, width = images.shape
+    width_out, side = weight.shape[0], weight.shape[-1]
+    patches = empty(batch, height // side * (width // side), weight.size // width_out)
+    _cut(images, patches, side)
+    rows, width_in = rows_of(patches), patches.shape[-1]
+    out = empty(*patches.shape[:-1], width_out)
+    row_loops.add_bias(0, address(bias), address(out), rows, width_out)
+    multiply(patches, weight, out, (rows, width_out, width_in), (PLAIN, TURNED), 1.0)
+    return patches, out
+
+
+class _Patches(PyLayer):
+    @staticmethod
+    def forward(ctx, images, weight, bias):
+        patches, out = _embed(images, weight, bias)
+        ctx.wanted, ctx.shape = wanted(images, weight, bias), images.shape
+        ctx.save_for_backward(patches, weight)
+        return out
+
+    @staticmethod
+    def backward(ctx, gradient):
+        patches, weight = ctx.saved_tensor()
+        gradient = in_order(gradient)
+        rows, width_in, width_out = rows_of(gradient), patches.shape[-1], weight.shape[0]
+        of_images = of_weight = None
+        if ctx.wanted[0]:
+            of_images, of_patches = empty(*ctx.shape), empty(*patches.shape)
+            multiply(gradient, weight, of_patches, (rows, width_in, width_out))
+            _cut(of_images, of_patches, weight.shape[-1], is_back=True)
+        if ctx.wanted[1]:
+            of_weight = empty(*weight.shape)
+            multiply(gradient, patches, of_weight, (width_out, width_in, rows), (TURNED, PLAIN))
+        return chosen(ctx.wanted, of_images, of_weight, column_sums(gradient) if ctx.wanted[2] else None)
+
+
+def patches(images, weight, bias) -> paddle.Tensor:
+    """A convolution of square patches that touch: (batch, rows * columns, out) of (batch, in, height, width).
+
+    Args:
+        weight: (out, in, side, side); the sides of the images are multiples of ``side``.
+    """
+    images = in_order(images)
+    return _Patches.apply(images, weight, bias) if paddle.is_grad_enabled() else _embed(images, weight, bias)[1]

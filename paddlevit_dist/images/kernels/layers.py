@@ -57,6 +57,16 @@ def mlp(x: paddle.Tensor, first: Linear, second: Linear) -> paddle.Tensor:
     return _functions().mlp(x, first.weight, first.bias, second.weight, second.bias)
 
 
+def is_fast_patches(x: paddle.Tensor, convolution: nn.Layer) -> bool:
+    """Whether ``patches`` may compute a convolution; it also has to be one of patches that touch, in one group."""
+    return type(convolution) is nn.Conv2D and convolution.bias is not None and applies(x, convolution)
+
+
+def patches(x: paddle.Tensor, convolution: nn.Conv2D) -> paddle.Tensor:
+    """convolution(x) as (batch, patches, out); only if ``is_fast_patches``."""
+    return _functions().patches(x, convolution.weight, convolution.bias)
+
+
 @paddle.jit.not_to_static
 def is_fast_block(x: paddle.Tensor, block: Any) -> bool:
     """Whether ``branches`` may compute a pre-norm transformer block.
@@ -83,6 +93,14 @@ def is_fast_block(x: paddle.Tensor, block: Any) -> bool:
 def branches() -> Any:
     """The module ``branches``; it is only imported where it can compute."""
     from . import branches as module
+
+    return module
+
+
+@paddle.jit.not_to_static
+def readers() -> Any:
+    """The module ``readers``, likewise."""
+    from . import readers as module
 
     return module
 

@@ -49,16 +49,21 @@ class Product:
         sizes: Sequence[int],
         turned: Sequence[int] = (PLAIN, PLAIN),
         beta: float = 0.0,
+        widths: Sequence[int] = (0, 0, 0),
     ) -> None:
-        """out = op(left) op(right) + beta out, of addresses of contiguous float32.
+        """out = op(left) op(right) + beta out, of addresses of float32.
 
         Args:
             sizes: rows m and columns n of ``out``, and the length k of its sums.
             turned: TURNED for a factor stored as (k, m) or (n, k), else PLAIN.
+            widths: of the arrays that ``left``, ``right`` and ``out`` are leading columns of; 0 where there are no more
+                columns.
         """
         m, n, k = sizes
-        left_width, right_width = (k if turned[0] == PLAIN else m), (n if turned[1] == PLAIN else k)
-        self._function(_ROW_MAJOR, *turned, m, n, k, 1.0, left, left_width, right, right_width, beta, out, n)
+        left_width = widths[0] or (k if turned[0] == PLAIN else m)
+        right_width = widths[1] or (n if turned[1] == PLAIN else k)
+        out_width = widths[2] or n
+        self._function(_ROW_MAJOR, *turned, m, n, k, 1.0, left, left_width, right, right_width, beta, out, out_width)
 
 
 @functools.lru_cache(maxsize=None)

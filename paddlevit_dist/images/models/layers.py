@@ -9,7 +9,7 @@ import paddle
 from paddle import nn
 
 from ...errors import UserError
-from ..kernels.layers import Linear, gelu, is_fast_mlp, mlp
+from ..kernels.layers import Linear, gelu, is_fast_mlp, is_fast_patches, mlp, patches
 
 
 def as_pair(size: Union[int, Tuple[int, int]]) -> Tuple[int, int]:
@@ -170,6 +170,8 @@ class PatchEmbedding(nn.Layer):
             raise UserError(
                 f"the model was built for images of {built} px, the batch has {given}: build it with image_size"
             )
+        if is_fast_patches(x, self.proj):
+            return patches(x, self.proj)
         x = self.proj(x)  # (batch, embed_dim, grid height, grid width)
         return x.flatten(2).transpose([0, 2, 1])  # (batch, patches, embed_dim)
 

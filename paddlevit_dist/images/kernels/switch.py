@@ -10,7 +10,7 @@ from typing import Any, Iterator, List
 import paddle
 from paddle import nn
 
-# Set by a run with CPU_TUNING False, or by the user.
+# Set to 1 for a run with CPU_TUNING False (parallel/tuning.py), or by the user.
 PLAIN_LAYERS = "PADDLEVIT_DIST_PLAIN_LAYERS"
 
 _plain_depth: List[bool] = []  # one entry for each open plain_layers()

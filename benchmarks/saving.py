@@ -37,20 +37,20 @@ class Case(NamedTuple):
 
     overrides: List[str]
     processes: int
-    after: int  # updates after the save, in which its writing should end
+    after: int  # updates after the save, in which its writing should end; else the wait for it counts too
     rounds: int
     timeout_seconds: float
 
     @property
     def updates(self) -> int:
-        return (WARM_UP_ROUNDS + self.rounds) * 2 * (BEFORE + self.after) + 1
+        return (WARM_UP_ROUNDS + self.rounds) * (3 * BEFORE + self.after) + 1
 
 
 _RECIPE = "configs/vit_base_patch32_224.yaml"
 _SMALL = "MODEL.EMBED_DIM 384 MODEL.NUM_HEADS 6".split()  # of ViT-S/32: few sums for many weights
 CASES = {
-    "vit_s_1": Case(_SMALL, processes=1, after=12, rounds=5, timeout_seconds=900),
-    "vit_s_2": Case(_SMALL, processes=2, after=12, rounds=5, timeout_seconds=1500),
+    "vit_s_1": Case(_SMALL, processes=1, after=30, rounds=7, timeout_seconds=900),
+    "vit_s_2": Case(_SMALL, processes=2, after=30, rounds=7, timeout_seconds=1500),
 }
 
 
@@ -68,7 +68,7 @@ class Script:
         self.folder = folder
         self.training: Any = None
         self.written = 0.0  # when the last checkpoint was
-        self.noted: Dict[str, List[float]] = {"call": [], "asleep": [], "writing": [], "waiting": []}
+        self.noted: Dict[str, List[float]] = {name: [] for name in "call asleep left writing waiting".split()}
         self.steps = self._steps()
 
     def say(self, line: str) -> None:
@@ -82,7 +82,9 @@ class Script:
             self.training.checkpointer.save_update(False)
             called = time.perf_counter()
             disturbed = yield from self._updates(self.after)
+            ended = time.perf_counter()
             self.training.checkpointer.finish()
+            self.noted["left"].append(time.perf_counter() - ended)
             self.noted["call"].append(called - began)
             self.noted["asleep"].append(sum(disturbed) - len(disturbed) * statistics.median(undisturbed))
             self.noted["writing"].append(self.written - began)
@@ -90,7 +92,7 @@ class Script:
             began = time.perf_counter()
             self._save_and_wait()
             self.noted["waiting"].append(time.perf_counter() - began)
-            yield from self._updates(self.after)
+            yield from self._updates(BEFORE)
 
     def _updates(self, number: int) -> Any:
         """Let updates happen; returns the seconds that this thread slept in each."""
@@ -174,16 +176,27 @@ def main() -> None:
     rows, result = [], {}
     for name in sys.argv[1:] or CASES:
         noted, size = measure(name)
-        stood = [call + max(0.0, longer) for call, longer in zip(noted["call"], noted["asleep"])]
+        stood = [
+            call + max(0.0, longer) + left for call, longer, left in zip(*map(noted.get, ("call", "asleep", "left")))
+        ]
         shares = {
             "call": rounds.ratios(noted["call"], noted["writing"]),
             "stood_still": rounds.ratios(stood, noted["writing"]),
         }
         percent = [Spread(*(100.0 * value for value in spread)).text(digits=1) for spread in shares.values()]
-        seconds = [Spread.of(noted[key]).text() for key in ("waiting", "writing", "call", "asleep")]
+        seconds = [Spread.of(noted[key]).text() for key in ("waiting", "writing", "call", "asleep", "left")]
         rows.append([name, CASES[name].processes, round(size / 1e6), *seconds, *percent])
         result.update({f"{name}_{key}_percent": 100.0 * spread.median for key, spread in shares.items()})
-    header = ["case", "processes", "MB", "peer waits s", "written after s", "call s", "asleep longer by s"]
+    header = [
+        "case",
+        "processes",
+        "MB",
+        "peer waits s",
+        "written after s",
+        "call s",
+        "asleep longer by s",
+        "left to wait for s",
+    ]
     title = "A checkpoint, medians of the rounds [lowest, highest]; goal: stands still for <= 10 % of the writing"
     rounds.table(title, [*header, "call %", "stands still %"], rows)
     rounds.print_result(result)

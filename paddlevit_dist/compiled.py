@@ -16,8 +16,7 @@ def compiled(plain: Optional[Callable[..., Any]] = None, **options: Any) -> Call
     The compiled code is cached next to the source for the next process; a damaged cache is removed and made again. Call
     the function once before forking, so that child processes share numba instead of loading it themselves.
 
-    The attribute ``dispatcher`` is numba's function; its ``signatures`` list the compiled types. As a decorator with
-    arguments, ``options`` are numba's, for example ``fastmath``.
+    The attribute ``dispatcher`` is numba's function; its ``signatures`` list the compiled types.
     """
     if plain is None:
         return functools.partial(compiled, **options)

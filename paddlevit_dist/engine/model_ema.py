@@ -26,6 +26,7 @@ class ModelEma:
         self.model = model
         self.decay = decay
         self._averages: Dict[str, paddle.Tensor] = {}
+        self._approach = one_pass.Approach()
         self.restart()
 
     def restart(self) -> None:
@@ -45,7 +46,7 @@ class ModelEma:
             return
         pairs = [(self._averages[name], tensor) for name, tensor in self.model.state_dict().items()]
         if finite is True and self._is_worthwhile:
-            pairs = one_pass.approach(pairs, 1.0 - self.decay)
+            pairs = self._approach(pairs, 1.0 - self.decay)
         share = None if finite is True else finite.astype("float32") * (1.0 - self.decay)
         for average, tensor in pairs:
             if average.dtype in (paddle.float32, paddle.float64):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 import paddle
@@ -22,28 +22,38 @@ from .. import paddle_versions
 WORTHWHILE = 1_000_000  # values: with fewer, loading numba takes longer than it saves in several hundred updates
 
 
-class Pass(NamedTuple):
-    """The arguments that every loop begins with."""
+class Places:
+    """Where tensors are that seldom move, such as weights and moments: looked at again only when one has."""
 
-    rows: np.ndarray  # (tensors, columns) int64
-    sizes: np.ndarray  # (tensors,) int64
+    def __init__(self) -> None:
+        self.sizes = np.empty(0, np.int64)
+        self._addresses: Optional[np.ndarray] = None
 
-
-def plan(columns: Sequence[Sequence[paddle.Tensor]]) -> Optional[Pass]:
-    """The addresses of tensors by columns, the first of which gives the sizes; None if one of them is not a
-    contiguous float32 tensor in the host's memory, or there are none."""
-    if not columns or not columns[0]:
-        return None
-    for column in columns:
-        if not all(is_plain(tensor) for tensor in column):
+    def addresses(self, tensors: Sequence[paddle.Tensor]) -> Optional[np.ndarray]:
+        """(tensors,) int64; None if one of them is not plain, or there are none. ``sizes`` is then theirs."""
+        if not tensors:
             return None
-    addresses = [[tensor.data_ptr() for tensor in column] for column in columns]
-    sizes = np.array([tensor.size for tensor in columns[0]], np.int64)
-    return Pass(np.ascontiguousarray(np.array(addresses, np.int64).T), sizes)
+        if self._addresses is not None:
+            if np.array_equal(_addresses(tensors), self._addresses):
+                return self._addresses
+            self._addresses = None
+        if not all(is_plain(tensor) for tensor in tensors):
+            return None
+        self._addresses = _addresses(tensors)
+        self.sizes = np.array([tensor.size for tensor in tensors], np.int64)
+        return self._addresses
+
+
+def _addresses(tensors: Sequence[paddle.Tensor]) -> np.ndarray:
+    return np.array([tensor.data_ptr() for tensor in tensors], np.int64)
+
+
+def _rows(*columns: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(np.stack(columns, 1))
 
 
 def is_plain(tensor: paddle.Tensor) -> bool:
-    """Whether a loop may read and write the tensor's memory."""
+    """Whether a loop may read and write the tensor's memory: float32 values in a row on the host."""
     return (
         tensor.dtype == paddle.float32
         and tensor.is_dense()
@@ -73,17 +83,19 @@ class GradientNorm:
         self._parameters = list(parameters)
         self._largest = largest
         self._is_compiled = is_worthwhile(self._parameters)
+        self._sizes = np.array([p.size for p in self._parameters], np.int64)
 
     @paddle.no_grad()
     def __call__(self) -> paddle.Tensor:
         """The norm before scaling, float32 with one element; infinite where the sum of squares exceeds float32."""
         gradients = [p._grad_ivar() for p in self._parameters]
-        gradients = [gradient for gradient in gradients if gradient is not None]
-        table = plan([gradients]) if self._is_compiled and gradients else None
-        if table is None:
+        has_one = np.array([gradient is not None for gradient in gradients], bool)
+        gradients = list(itertools.compress(gradients, has_one))
+        if not (self._is_compiled and gradients and all(map(is_plain, gradients))):
             return self._by_operations(gradients)
         from . import memory_loops
 
+        table = _rows(_addresses(gradients)), self._sizes[has_one]
         with np.errstate(over="ignore"):
             norm = np.sqrt(np.float32(memory_loops.sum_of_squares(*table)))
         factor = _factor(norm, self._largest)
@@ -117,22 +129,30 @@ def _factor(norm: np.float32, largest: Optional[float]) -> np.float32:
 # ---- averages ------------------------------------------------------------------------------------------------
 
 
-def approach(
-    pairs: Sequence[Tuple[paddle.Tensor, paddle.Tensor]], share: float
-) -> List[Tuple[paddle.Tensor, paddle.Tensor]]:
-    """Move averages towards values, given as pairs, by ``share`` of their distance.
+class Approach:
+    """Moves averages towards values by a share of their distance."""
 
-    Returns:
-        The pairs to which nothing was done, since they are not plain.
-    """
-    plain = [is_plain(average) and is_plain(value) for average, value in pairs]
-    table = plan([*zip(*itertools.compress(pairs, plain))])
-    if table is None:
-        return list(pairs)
-    from . import memory_loops
+    def __init__(self) -> None:
+        self._averages, self._values = Places(), Places()
 
-    memory_loops.approach(*table, np.float32(share))
-    return [pair for pair, done in zip(pairs, plain) if not done]
+    def __call__(
+        self, pairs: Sequence[Tuple[paddle.Tensor, paddle.Tensor]], share: float
+    ) -> List[Tuple[paddle.Tensor, paddle.Tensor]]:
+        """Move each average, the first of a pair.
+
+        Returns:
+            The pairs to which nothing was done, since they are not plain.
+        """
+        is_done = [average.dtype == paddle.float32 for average, _ in pairs]
+        plain = list(itertools.compress(pairs, is_done))
+        averages = self._averages.addresses([average for average, _ in plain])
+        values = self._values.addresses([value for _, value in plain])
+        if averages is None or values is None:
+            return list(pairs)
+        from . import memory_loops
+
+        memory_loops.approach(_rows(averages, values), self._averages.sizes, np.float32(share))
+        return [pair for pair, done in zip(pairs, is_done) if not done]
 
 
 # ---- optimizers ----------------------------------------------------------------------------------------------
@@ -144,8 +164,7 @@ class _OnePass:
 
     _columns: Tuple[str, ...]  # accumulators, in the order of the loop's columns after weight and gradient
     _decays: Dict[str, float]
-    _is_worthwhile: Optional[bool] = None
-    _has_accumulators = False
+    _run: Any = None  # the loop; False if there is none
 
     def step(self) -> None:
         """Update the parameters that have a gradient."""
@@ -154,31 +173,36 @@ class _OnePass:
 
     @paddle.no_grad()
     def _step_in_one_pass(self) -> bool:
-        parameters = [p for p in self._all_parameters() if not p.stop_gradient]
-        if self._is_worthwhile is None:
-            self._is_worthwhile = is_worthwhile(parameters)
-        if not self._is_worthwhile:
+        if self._run is None:
+            parameters = [p for p in self._all_parameters() if not p.stop_gradient]
+            self._run = (self._loop() if is_worthwhile(parameters) else None) or False
+            if self._run:
+                self._prepare(parameters)
+        if not self._run:
             return False
-        loop = self._loop()
-        if loop is None:
-            return False
-        if not self._has_accumulators:
-            paddle_versions.create_accumulators(self)
-            self._has_accumulators = True
-        pairs = [(p, gradient) for p in parameters for gradient in [p._grad_ivar()] if gradient is not None]
-        if not pairs:
-            return True
-        weights = [p for p, _ in pairs]
+        gradients = [p._grad_ivar() for p in self._parameters]
+        has_one = np.array([gradient is not None for gradient in gradients], bool)
         # Some kernels of Paddle 3 give a strided gradient; its copy lives until the loop has read it.
-        gradients = [g if not g.is_dense() or g.is_contiguous() else g.contiguous() for _, g in pairs]
-        moments = [[self._accumulators[name][p.name] for p in weights] for name in self._columns]  # type: ignore
-        table = plan([weights, gradients, *moments])
-        if table is None:
+        gradients = [g if not g.is_dense() or g.is_contiguous() else g.contiguous() for g in gradients if g is not None]
+        if not gradients:
+            return True
+        still = [places.addresses(tensors) for places, tensors in zip(self._places, self._tensors)]
+        if not all(map(is_plain, gradients)) or any(column is None for column in still):
             return False
-        rate = np.float32(self.get_lr())  # type: ignore[attr-defined]
-        factors = np.array([p.optimize_attr["learning_rate"] for p in weights], np.float32)
-        loop(*table, rate * factors, np.array([self._decays[p.name] for p in weights], np.float32))
+        weights, *moments = (column[has_one] for column in still if column is not None)
+        rates = np.float32(self.get_lr()) * self._factors[has_one]  # type: ignore[attr-defined]
+        table = _rows(weights, _addresses(gradients), *moments), self._places[0].sizes[has_one]
+        self._run(*table, rates, self._decay_rates[has_one])
         return True
+
+    def _prepare(self, parameters: List[paddle.Tensor]) -> None:
+        paddle_versions.create_accumulators(self)
+        self._parameters = parameters
+        moments = [[self._accumulators[name][p.name] for p in parameters] for name in self._columns]  # type: ignore
+        self._tensors = [parameters, *moments]
+        self._places = [Places() for _ in self._tensors]
+        self._factors = np.array([p.optimize_attr["learning_rate"] for p in parameters], np.float32)
+        self._decay_rates = np.array([self._decays[p.name] for p in parameters], np.float32)
 
     def _all_parameters(self) -> List[paddle.Tensor]:
         return [p for group in self._param_groups for p in group["params"]]  # type: ignore[attr-defined]
@@ -284,11 +308,12 @@ def _agrees(run: Callable[..., None], kind: Any, options: Dict[str, Any], column
         optimizers[0].set_lr(rate)
         optimizers[0].step()
         moments = [[optimizers[1]._accumulators[name][p.name] for p in ours] for name in columns]
-        table = plan([ours, lent, *moments])
-        if table is None:
+        still = [Places().addresses(tensors) for tensors in (ours, lent, *moments)]
+        if any(column is None for column in still):
             return False
         rates = np.full(len(shapes), np.float32(rate) * np.float32(factor))
-        run(*table, rates, np.array(decays, np.float32))
+        sizes = np.array([p.size for p in ours], np.int64)
+        run(_rows(*still), sizes, rates, np.array(decays, np.float32))
     state = [
         [optimizer._accumulators[name][p.name] for name in columns for p in parameters]
         for optimizer, parameters in zip(optimizers, (theirs, ours))

@@ -27,9 +27,10 @@ from ..parallel.devices import cpu_cores, default_workers
 from ..printing import without_credentials
 from . import about
 from .introduction import first_lines
+from .passes import compile_model
 from .schedule import effective_batch_size
 from .steps import evaluate
-from .training import Training, compile_model
+from .training import Training
 
 
 class Trainer:

@@ -38,7 +38,9 @@ from .finite import SkippedUpdates
 from .introduction import describe_training
 from .model_ema import ModelEma
 from .optimizer import OptimizerState, build_optimizer, freeze
-from .precision import Precision, compile_passes
+from .passes import PassesTrial, compile_model
+from .precision import Precision
+from .profile import Profile
 from .remaining import Pace, RemainingTime
 from .resumption import Resumption
 from .schedule import Schedule, schedule_of
@@ -82,6 +84,7 @@ class Training:
         self.start_record = start_record
         self.heartbeat = heartbeat
         self.evaluate = evaluate
+        self.profile = Profile(config.PROFILE, Path(config.SAVE) / "profile", record)
         self.last_epoch = min(train.NUM_EPOCHS, train.STOP_AFTER_EPOCH or train.NUM_EPOCHS)
         self.batch_norm = train.BATCH_NORM or task.batch_norm
         self.sampler = TrainingSampler(
@@ -111,7 +114,7 @@ class Training:
         self._update_saved = self.schedule.update  # the last one that a checkpoint holds, or that is not worth one
         self.updater = Updater(
             task,
-            data_parallel(model, self.batch_norm, train.FIND_UNUSED_PARAMETERS),
+            data_parallel(model, self.batch_norm, train.FIND_UNUSED_PARAMETERS, train.BUCKET_MEGABYTES),
             self.optimizer,
             self.precision,
             seed=config.SEED,
@@ -120,6 +123,7 @@ class Training:
             gradient_clip=train.GRAD_CLIP,
             skipped=self.skipped,
         )
+        self.passes = PassesTrial(config, task, model, self.precision, config.SEED)
         evaluations = sum(self._evaluates(epoch) for epoch in range(self.sampler.epoch, self.last_epoch + 1))
         self.remaining = RemainingTime(
             self.last_epoch * self.updates_per_epoch - self.sampler.updates_made,
@@ -235,12 +239,15 @@ class Training:
         bar = Progress(updates, f"epoch {epoch}/{self.config.TRAIN.NUM_EPOCHS}", is_main())
         self.heartbeat.at(f"waiting for the first batch of epoch {epoch}")
         try:
-            for group in self._groups(batches, updates):
+            for group in self.profile.watch(self._groups(batches, updates), epoch, made, updates):
                 self.stops.look(self.schedule.update)
                 if pace.updates == 0:
                     self.heartbeat.at(f"in epoch {epoch}, {made} of {self.updates_per_epoch} updates done")
                 step = Step(epoch, self.schedule.update, self.schedule.total_updates)
                 learning_rate = self.schedule.learning_rate
+                chosen = self.passes.decide(group[0], step)
+                if chosen is not None:
+                    self.record.say(chosen)
                 for terms in self.updater(group, step, learning_rate):
                     meters.add(terms, self.updater.finite)
                 if self.ema is not None:
@@ -264,6 +271,7 @@ class Training:
                     self._stop()
         finally:
             bar.close()
+            self.profile.abandon()
         self._tell_epoch(epoch, meters.finish_epoch(), pace)
 
     def _groups(self, batches: Iterator[Any], updates: int) -> Iterator[List[Any]]:
@@ -424,19 +432,6 @@ def require_finite(values: Dict[str, float], when: str) -> None:
             f"'{bad[0]}' is {values[bad[0]]} {when}: training has diverged; lower TRAIN.BASE_LR, set "
             "TRAIN.GRAD_CLIP or a longer warm-up, and -resume=auto from the last checkpoint"
         )
-
-
-def compile_model(config: Any, task: Task, model: paddle.nn.Layer) -> None:
-    """Compile the model's passes where TO_STATIC asks for it.
-
-    Raises:
-        UserError: the task's models cannot be compiled.
-    """
-    if not config.TO_STATIC:
-        return
-    if not task.compiles:
-        raise UserError(f"TO_STATIC: task {config.TASK} cannot be compiled; leave it out")
-    compile_passes(model)
 
 
 def _format(values: Dict[str, float]) -> str:

@@ -26,7 +26,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from .. import printing, signals
 from ..errors import Stopped, UserError, WorkerFailure
-from . import failures, leftovers, places, secret
+from . import failures, leftovers, places, secret, tuning
 from .devices import ProcessPlan
 from .places import Pages
 from .semaphores import require_semaphores
@@ -96,6 +96,7 @@ def _run_in_place(
 
     from . import group_watch, world
 
+    tuning.use_threads()
     paddle.disable_signal_handler()  # its SIGTERM dump looks like a crash
     signals.install()
     signals.watch()
@@ -119,6 +120,7 @@ def _start(
     import paddle.distributed as dist
 
     _prepare_rendezvous()
+    tuning.hide_threads()
     # Paddle logs INFO lines to the root logger while choosing ports.
     root_logger = logging.getLogger()
     previous_level = root_logger.level
@@ -176,6 +178,7 @@ def _worker_entry(
 
         from . import world
 
+        tuning.use_threads()
         paddle.disable_signal_handler()
         signals.install()
         signals.watch()

@@ -10,12 +10,15 @@ NumPy, and spawned workers inherit them; where that is too late, it replaces its
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import functools
 import os
 import platform
+import re
 import time
 from importlib import metadata
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Dict, Iterator, List, Mapping, Optional
 
 from ..environment import restart
 from . import devices, in_process
@@ -27,6 +30,8 @@ _MALLOC = {
     "MALLOC_TRIM_THRESHOLD_": str(1 << 34),
     "MALLOC_TOP_PAD_": str(64 << 20),
 }
+
+_THREADS = "PADDLEVIT_DIST_THREADS"  # what OMP_NUM_THREADS becomes once Paddle is imported, see ``use_threads``
 
 _COPIES = "FLAGS_use_stride_kernel"  # 0: no operation returns a view of its argument
 
@@ -85,8 +90,12 @@ def environment(processes: int, tuned: bool, current: Mapping[str, str]) -> Dict
     """Variables to add for ``processes`` processes on this machine, except those the user has set."""
     threads = str(max(1, devices.cpu_cores() // processes))
     wanted = {"FLAGS_paddle_num_threads": threads, **_QUIET}
-    if threads == "1":  # Paddle warns about any other value
+    if threads == "1":
         wanted["OMP_NUM_THREADS"] = threads
+    elif tuned and "OMP_NUM_THREADS" not in current and not devices.expected_gpus():
+        wanted[_THREADS] = threads
+        wanted["KMP_BLOCKTIME"] = "1"  # ms that a thread without work spins, in the way of others; 200 if not set
+        wanted["OPENBLAS_NUM_THREADS"] = "1"  # NumPy's: loader processes, of which each would take all cores
     if tuned:
         if platform.libc_ver()[0] == "glibc":
             wanted.update(_MALLOC)
@@ -112,6 +121,48 @@ def restart_with_environment(requested_processes: int, tuned: bool) -> None:
         restart()
 
 
+def use_threads() -> None:
+    """Let Paddle's operations use the threads that the environment above has for them.
+
+    Call after importing Paddle, which would complain about OMP_NUM_THREADS, and before its first operation, which reads
+    the variable; FLAGS_paddle_num_threads does nothing for a product or an element-wise operation in 2.6 and 3.3.
+    """
+    if _THREADS in os.environ:
+        os.environ["OMP_NUM_THREADS"] = os.environ[_THREADS]
+
+
+def hide_threads() -> None:
+    """Let processes that are started from here import Paddle in silence; they call ``use_threads`` themselves."""
+    if _THREADS in os.environ:
+        os.environ["OMP_NUM_THREADS"] = "1"
+
+
+@contextlib.contextmanager
+def one_thread_here() -> Iterator[None]:
+    """Context in which the operations that the calling thread begins use no others, on Linux: it is one of several that
+    share the cores among themselves."""
+    libraries = _openmp_libraries()
+    before = [library.omp_get_max_threads() for library in libraries]
+    for library in libraries:
+        library.omp_set_num_threads(1)
+    try:
+        yield
+    finally:
+        for library, threads in zip(libraries, before):
+            library.omp_set_num_threads(threads)
+
+
+@functools.lru_cache(maxsize=None)
+def _openmp_libraries() -> List[ctypes.CDLL]:
+    """Those that this process has loaded."""
+    try:
+        with open("/proc/self/maps", encoding="utf-8", errors="replace") as lines:
+            paths = {line.split()[-1] for line in lines if re.search(r"/lib[gi]omp[^/]*$", line.rstrip())}
+    except OSError:
+        return []
+    return [ctypes.CDLL(path) for path in sorted(paths)]
+
+
 def give_back_memory() -> None:
     """Return this process's unused heap to the kernel: the variables above keep malloc from doing so itself."""
     library = ctypes.CDLL(None)
@@ -121,20 +172,22 @@ def give_back_memory() -> None:
 
 def settings() -> Dict[str, str]:
     """The tuning variables in effect in this process, and which of them we set."""
-    names = ["FLAGS_paddle_num_threads", "OMP_NUM_THREADS", "MKL_DEBUG_CPU_TYPE", _COPIES, _PLAIN_LAYERS, *_MALLOC]
+    names = ["FLAGS_paddle_num_threads", "OMP_NUM_THREADS", "KMP_BLOCKTIME", "MKL_DEBUG_CPU_TYPE"]
+    names += [_COPIES, _PLAIN_LAYERS, *_MALLOC]
     in_force = {name: os.environ[name] for name in names if name in os.environ}
     in_force["set_by_us"] = os.environ.get(_MARK, "")
     return in_force
 
 
 def check_product(size: int = 512) -> Dict[str, float]:
-    """Time one float32 matrix product and compare it with float64, to prove that the chosen kernels are correct.
+    """Time one float32 matrix product, compare it with float64 and with itself: the chosen kernels are correct, and the
+    threads of this process share the work in the same way each time.
 
     Returns:
         ``gigaflops`` of the fastest of five products on this process's threads, and ``relative_error``, the largest
         deviation from the float64 product divided by its largest entry.
     Raises:
-        RuntimeError: the product is wrong (relative error above 1e-4).
+        RuntimeError: the product is wrong (relative error above 1e-4), or has other bits when it is repeated.
     """
     import numpy as np
     import paddle
@@ -142,11 +195,17 @@ def check_product(size: int = 512) -> Dict[str, float]:
     generator = np.random.default_rng(0)
     left, right = (generator.standard_normal((size, size)).astype(np.float32) for _ in range(2))
     a, b = paddle.to_tensor(left), paddle.to_tensor(right)
-    seconds = []
+    seconds, products = [], []
     for _ in range(6):  # the first loads the kernels
         started = time.perf_counter()
-        product = paddle.matmul(a, b).numpy()
+        products.append(paddle.matmul(a, b).numpy())
         seconds.append(time.perf_counter() - started)
+    product = products[0]
+    if not all(np.array_equal(product, other) for other in products):
+        raise RuntimeError(
+            f"a {size}x{size} float32 product is not the same each time with {settings()}, so that no run could be "
+            "repeated; run with OMP_NUM_THREADS=1 and report this processor"
+        )
     exact = left.astype(np.float64) @ right.astype(np.float64)
     error = float(np.abs(product - exact).max() / np.abs(exact).max())
     if not error < 1e-4:

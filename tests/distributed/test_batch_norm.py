@@ -10,7 +10,7 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 import pytest
-from support.processes import run_workers, succeeded
+from support.processes import run_together, run_workers, succeeded
 
 from paddlevit_dist import Trainer, config
 from paddlevit_dist.contracts.task import EvaluationStep, Metrics, Task, Term
@@ -64,11 +64,21 @@ def three_updates(first_rank_rows: int, dtype: str) -> Dict[str, np.ndarray]:
     return {name: tensor.numpy() for name, tensor in model.state_dict().items()}
 
 
-@pytest.mark.parametrize("split", ["even", "uneven"])
-@pytest.mark.parametrize("dtype, tolerance", [("float32", 2e-5), ("float64", 1e-9)])
-def test_synchronised_training_equals_one_process_on_all_rows(split, dtype, tolerance):
-    target = "distributed.test_batch_norm:three_updates"
-    ranks = succeeded(run_workers(target, *SPLITS[split], dtype)).results
+TOLERANCES = {"float32": 2e-5, "float64": 1e-9}
+
+
+@pytest.fixture(scope="module")
+def together() -> Dict[str, list]:
+    module = "distributed.test_batch_norm"
+    splits = {f"{split} {dtype}": (*SPLITS[split], dtype) for split in SPLITS for dtype in TOLERANCES}
+    calls = {name: (f"{module}:three_updates", arguments) for name, arguments in splits.items()}
+    return run_together({**calls, "without rows": (f"{module}:gradients_with_a_rank_without_rows", ("float64",))})
+
+
+@pytest.mark.parametrize("split", SPLITS)
+@pytest.mark.parametrize("dtype, tolerance", TOLERANCES.items())
+def test_synchronised_training_equals_one_process_on_all_rows(split, dtype, tolerance, together):
+    ranks = together[f"{split} {dtype}"]
     whole = three_updates(0, dtype)
     start = {name: tensor.numpy() for name, tensor in model_of(dtype).state_dict().items()}
     for name, expected in whole.items():

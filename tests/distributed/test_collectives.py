@@ -9,13 +9,47 @@ from pathlib import Path
 import numpy as np
 import paddle
 import pytest
-from support.processes import run_workers, succeeded
+from support.processes import run_together, run_workers, succeeded
 
 import paddlevit_dist
 from paddlevit_dist.parallel import collectives
 from paddlevit_dist.parallel.shared_memory import SharedMemory
 
 RANKS = 2
+
+
+GATHERED = {
+    "None and nested": (None, {"nested": [1, ("two", {3.0})]}),
+    "0 bytes and 3 MB": (b"", b"x" * 3_000_000),
+    "texts": ("", "Grüße"),
+    "arrays": (np.arange(6).reshape(2, 3), np.array([], dtype=np.float64)),
+    "around the frame size": ([], list(range(250))),
+    "around the slot size": (b"x" * 16_300, b"y" * 16_400),
+}
+SIZES = [(0, 50_000_000), (10_000_000, 10_000_000), (10, 20)]
+EXTRAS = [0, 5000]
+DIFFERING = {
+    "keys": ["extra 0", "extra 1"],
+    "shapes": ["'loss'", "(2,)", "(3,)"],
+    "dtypes": ["float32", "int64"],
+    "sizes": ["(100000,)", "(2,)"],
+}
+
+
+@pytest.fixture(scope="module")
+def seen() -> dict:
+    """What each rank got from the functions below."""
+    calls = {
+        **{f"sums {extra}": ("reduce_both_ways", (False, extra)) for extra in EXTRAS},
+        **{f"averages {extra}": ("reduce_entries", (True, extra)) for extra in EXTRAS},
+        "nothing": ("reduce_nothing", ()),
+        **{f"differing {how}": ("reduce_differing", (how,)) for how in DIFFERING},
+        **{f"gathered {name}": ("gather", (objects,)) for name, objects in GATHERED.items()},
+        **{f"counted {sizes}": ("gather_counting_bytes", (sizes,)) for sizes in SIZES},
+        "broadcast": ("broadcast", ()),
+    }
+    module = "distributed.test_collectives"
+    return run_together({name: (f"{module}:{function}", arguments) for name, (function, arguments) in calls.items()})
 
 
 def both_ways(function, *arguments) -> list:
@@ -67,10 +101,9 @@ def reduce_entries(average: bool, extra: int):
     return list(reduced), {name: as_numpy(value) for name, value in reduced.items()}, kinds, dtypes
 
 
-@pytest.mark.parametrize("extra", [0, 5000], ids=["in one frame", "on the device"])
-def test_sums_keep_keys_kinds_dtypes_and_are_exact_on_every_rank(extra):
-    of_ranks = succeeded(run_workers("distributed.test_collectives:reduce_both_ways", False, extra)).results
-    results = [result for ways in of_ranks for result in ways]
+@pytest.mark.parametrize("extra", EXTRAS, ids=["in one frame", "on the device"])
+def test_sums_keep_keys_kinds_dtypes_and_are_exact_on_every_rank(extra, seen):
+    results = [result for ways in seen[f"sums {extra}"] for result in ways]
     bring = [entries(rank) for rank in range(RANKS)]
     for names, values, kinds, dtypes in results:
         assert names[: len(bring[0])] == list(bring[0])
@@ -91,10 +124,9 @@ def test_sums_keep_keys_kinds_dtypes_and_are_exact_on_every_rank(extra):
             np.testing.assert_array_equal(results[0][1][name], other[1][name])
 
 
-@pytest.mark.parametrize("extra", [0, 5000], ids=["in one frame", "on the device"])
-def test_averages_divide_by_the_ranks_and_integers_become_float(extra):
-    results = succeeded(run_workers("distributed.test_collectives:reduce_entries", True, extra)).results
-    _, values, kinds, dtypes = results[1]
+@pytest.mark.parametrize("extra", EXTRAS, ids=["in one frame", "on the device"])
+def test_averages_divide_by_the_ranks_and_integers_become_float(extra, seen):
+    _, values, kinds, dtypes = seen[f"averages {extra}"][1]
     assert values["python float"] == pytest.approx(0.375)
     assert values["int here, float there"] == pytest.approx(1.75)
     assert values["int32"].tolist() == [[7.5]] and dtypes["int32"] == "float64"
@@ -107,8 +139,8 @@ def reduce_nothing():
     return paddlevit_dist.reduce_dict({}), paddlevit_dist.reduce_dict({}, average=False)
 
 
-def test_an_empty_dictionary_stays_empty():
-    assert succeeded(run_workers("distributed.test_collectives:reduce_nothing")).results == [({}, {})] * RANKS
+def test_an_empty_dictionary_stays_empty(seen):
+    assert seen["nothing"] == [({}, {})] * RANKS
 
 
 def reduce_differing(how: str):
@@ -127,17 +159,9 @@ def reduce_differing(how: str):
     return "no error"
 
 
-@pytest.mark.parametrize(
-    "how, expected",
-    [
-        ("keys", ["extra 0", "extra 1"]),
-        ("shapes", ["'loss'", "(2,)", "(3,)"]),
-        ("dtypes", ["float32", "int64"]),
-        ("sizes", ["(100000,)", "(2,)"]),
-    ],
-)
-def test_ranks_that_bring_different_entries_all_get_the_same_clear_error(how, expected):
-    results = succeeded(run_workers("distributed.test_collectives:reduce_differing", how)).results
+@pytest.mark.parametrize("how, expected", DIFFERING.items())
+def test_ranks_that_bring_different_entries_all_get_the_same_clear_error(how, expected, seen):
+    results = seen[f"differing {how}"]
     assert results[0] == results[1]
     message, after = results[0]
     assert all(part in message for part in expected)
@@ -148,21 +172,10 @@ def gather(objects):
     return both_ways(paddlevit_dist.all_gather, objects[paddlevit_dist.rank()])
 
 
-@pytest.mark.parametrize(
-    "objects",
-    [
-        (None, {"nested": [1, ("two", {3.0})]}),
-        (b"", b"x" * 3_000_000),
-        ("", "Grüße"),
-        (np.arange(6).reshape(2, 3), np.array([], dtype=np.float64)),
-        ([], list(range(250))),
-        (b"x" * 16_300, b"y" * 16_400),
-    ],
-    ids=["None and nested", "0 bytes and 3 MB", "texts", "arrays", "around the frame size", "around the slot size"],
-)
-def test_all_gather_returns_every_ranks_object_in_rank_order(objects):
-    results = succeeded(run_workers("distributed.test_collectives:gather", objects)).results
-    for gathered in [gathered for ways in results for gathered in ways]:
+@pytest.mark.parametrize("name", GATHERED)
+def test_all_gather_returns_every_ranks_object_in_rank_order(name, seen):
+    objects = GATHERED[name]
+    for gathered in [gathered for ways in seen[f"gathered {name}"] for gathered in ways]:
         assert len(gathered) == RANKS
         for got, sent in zip(gathered, objects):
             assert type(got) is type(sent)
@@ -187,14 +200,16 @@ def gather_counting_bytes(sizes):
         handed.clear()
         return [len(part) for part in paddlevit_dist.all_gather(data)], list(handed)
 
-    return both_ways(gathered)
+    try:
+        return both_ways(gathered)
+    finally:
+        dist.all_gather = original
 
 
-@pytest.mark.parametrize("sizes", [(0, 50_000_000), (10_000_000, 10_000_000), (10, 20)])
-def test_all_gather_hands_over_hardly_more_than_the_largest_pickle(sizes):
-    results = succeeded(run_workers("distributed.test_collectives:gather_counting_bytes", sizes)).results
+@pytest.mark.parametrize("sizes", SIZES)
+def test_all_gather_hands_over_hardly_more_than_the_largest_pickle(sizes, seen):
     largest = len(pickle.dumps(b"x" * max(sizes), protocol=pickle.HIGHEST_PROTOCOL))
-    for (in_memory, _), (over_network, handed) in results:
+    for (in_memory, _), (over_network, handed) in seen[f"counted {sizes}"]:
         assert in_memory == over_network == list(sizes)
         assert sum(handed) * RANKS <= 1.05 * RANKS * largest + RANKS * 1024
 
@@ -209,9 +224,8 @@ def broadcast_from_each():
     return first, paddlevit_dist.broadcast_object(f"rank {rank}", source=1)
 
 
-def test_broadcast_gives_the_sources_object_to_all():
-    results = succeeded(run_workers("distributed.test_collectives:broadcast")).results
-    assert results == [[({"from": 0}, "rank 1")] * 2] * RANKS
+def test_broadcast_gives_the_sources_object_to_all(seen):
+    assert seen["broadcast"] == [[({"from": 0}, "rank 1")] * 2] * RANKS
 
 
 def late_rank(seconds: float):

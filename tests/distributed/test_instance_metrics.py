@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import paddle
 import pytest
-from support.processes import run_workers, succeeded
+from support.processes import run_together, run_workers, succeeded
 
 from paddlevit_dist.parallel import rank, reduce_dict, world_size
 from paddlevit_dist.points.instances.metrics import InstanceMetrics, Prediction
@@ -38,20 +38,23 @@ def evaluate_share(scenes: int) -> dict:
     return metrics.compute(reduce_dict(metrics.state, average=False))
 
 
-@pytest.mark.parametrize("processes", [2, 3])
-def test_all_ranks_get_the_values_of_one_process(processes):
+@pytest.fixture(scope="module")
+def by_two() -> dict:
+    target = "distributed.test_instance_metrics:evaluate_share"
+    return run_together({str(scenes): (target, (scenes,)) for scenes in (5, 1)})
+
+
+def test_all_ranks_get_the_values_of_one_process(by_two):
     expected = evaluate_share(5)
     assert 0.0 < expected["AP"] < expected["AP25"] < 1.0
     assert "AP chair" in expected and "AP lamp" not in expected and "AP wall" not in expected
+    assert by_two["5"] == [expected] * 2
     target = "distributed.test_instance_metrics:evaluate_share"
-    results = succeeded(run_workers(target, 5, processes=processes)).results
-    assert results == [expected] * processes
+    assert succeeded(run_workers(target, 5, processes=3)).results == [expected] * 3
 
 
-def test_a_rank_without_scenes_and_an_evaluation_without_instances():
-    assert succeeded(run_workers("distributed.test_instance_metrics:evaluate_share", 1)).results == 2 * [
-        evaluate_share(1)
-    ]
+def test_a_rank_without_scenes_and_an_evaluation_without_instances(by_two):
+    assert by_two["1"] == 2 * [evaluate_share(1)]
     metrics = InstanceMetrics(NAMES, [1, 2, 3])
     metrics.update_instances(np.zeros(10, int), np.full(10, -100), [])
     values = metrics.compute(metrics.state)

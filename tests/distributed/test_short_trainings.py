@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import acceptance
+import pytest
 from support.processes import ROOT, run_main, succeeded
 
 
@@ -21,6 +22,7 @@ def test_the_digits_recipe_learns_in_ten_epochs(tmp_path):
     assert top1 > 80.0
 
 
+@pytest.mark.long
 def test_the_mnist_recipe_learns_within_a_tenth_of_its_epoch(tmp_path):
     acceptance.write_digits_as_idx(tmp_path, train_size=6000)
     recipe = [f"-cfg={ROOT}/configs/vit_mnist.yaml", f"-data_path={tmp_path / 'data'}", f"-output={tmp_path / 'run'}"]

@@ -7,7 +7,7 @@ from typing import Dict
 import numpy as np
 import paddle
 import pytest
-from support.processes import run_workers, succeeded
+from support.processes import run_together
 
 from paddlevit_dist.models import create_model
 from paddlevit_dist.parallel import convert_batch_norm, data_parallel, rank, world_size, zero_of
@@ -38,16 +38,26 @@ def gradients(voxels: np.ndarray) -> Dict[str, np.ndarray]:
     return {**result, **{name: p.numpy() for name, p in model.state_dict().items() if name.endswith("_variance")}}
 
 
+def voxels_with(of_second_rank: int) -> np.ndarray:
+    return np.concatenate([SCENES[0], SCENES[1][:of_second_rank]])
+
+
+@pytest.fixture(scope="module")
+def together() -> dict:
+    target = "distributed.test_sparse_ranks:gradients"
+    return run_together({str(number): (target, (voxels_with(number),)) for number in (40, 0)})
+
+
 @pytest.mark.parametrize("of_second_rank", [40, 0])
-def test_gradients_of_uneven_ranks_are_those_of_one_process_on_the_union(of_second_rank):
-    voxels = np.concatenate([SCENES[0], SCENES[1][:of_second_rank]])
+def test_gradients_of_uneven_ranks_are_those_of_one_process_on_the_union(of_second_rank, together):
+    voxels = voxels_with(of_second_rank)
     try:
         alone = gradients(voxels)
     finally:
         paddle.set_default_dtype("float32")
-    ended = succeeded(run_workers("distributed.test_sparse_ranks:gradients", voxels))
-    assert len(ended.results) == 2
-    for of_rank in ended.results:
+    results = together[str(of_second_rank)]
+    assert len(results) == 2
+    for of_rank in results:
         assert of_rank.keys() == alone.keys()
         for name, value in alone.items():
             assert of_rank[name] == pytest.approx(value, rel=1e-7, abs=1e-10), name

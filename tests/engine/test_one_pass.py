@@ -103,12 +103,35 @@ def test_a_strided_gradient_is_read_in_its_order():
 def test_tensors_whose_memory_is_not_a_row_of_float32_are_left_to_paddle():
     plain = paddle.ones([4, 6])
     turned = paddle.to_tensor(np.ones((6, 4), "float32")).t()
-    assert one_pass.plan([[plain], [plain]]).sizes.tolist() == [24]
-    assert one_pass.plan([[plain], [plain.astype("float64")]]) is None
-    assert (one_pass.plan([[plain], [turned]]) is None) == (
-        not turned.is_contiguous()
-    )  # a view, or a copy without them
-    assert one_pass.plan([[]]) is None
+    places = one_pass.Places()
+    assert places.addresses([plain]).tolist() == [plain.data_ptr()] and places.sizes.tolist() == [24]
+    for other in (plain.astype("float64"), plain.astype("int32")):
+        assert places.addresses([plain, other]) is None and one_pass.Places().addresses([other]) is None
+    assert (places.addresses([turned]) is None) == (not turned.is_contiguous())  # a view, or a copy without them
+    assert places.addresses([]) is None
+
+
+def test_moved_weights_moments_and_averages_are_found_where_they_are(monkeypatch):
+    models = model_of(8), model_of(8)
+    optimizers = [optimizer_of(model, "AdamW", fused) for model, fused in zip(models, (False, True))]
+    averages = [ModelEma(model, 0.9) for model in models]
+    with monkeypatch.context() as patch:
+        patch.setattr(one_pass, "WORTHWHILE", 10**9)
+        averages[0].restart()
+    for first in (0, 2):
+        for model, optimizer, average in zip(models, optimizers, averages):
+            train(model, optimizer, RATES[:2], first=first)
+            average.update()
+            with average.in_place():  # exchanges the tensors of the averages
+                assert average.state_dict()
+            state = {name: tensor.numpy().copy() for name, tensor in model.state_dict().items()}
+            restore_optimizer(optimizer, model, optimizer_state(optimizer, model))
+            model.set_state_dict({name: paddle.to_tensor(value * 2) for name, value in state.items()})
+            average.load_state_dict({name: tensor.numpy() * 3 for name, tensor in average.state_dict().items()})
+    assert bits(models[1], optimizers[1]) == bits(models[0], optimizers[0])
+    plain = averages[0].state_dict()
+    for name, average in averages[1].state_dict().items():
+        assert average.numpy().tobytes() == plain[name].numpy().tobytes(), name
 
 
 def with_gradients(*values):

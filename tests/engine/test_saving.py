@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any, Callable, Dict
 
@@ -16,6 +19,7 @@ from support.processes import run_workers, succeeded
 
 from paddlevit_dist.checkpoint import store as checkpoints
 from paddlevit_dist.checkpoint.host_copy import HostCopies, write_tensors
+from paddlevit_dist.engine.background import Background
 from paddlevit_dist.engine.weights_check import not_finite, weights_digest
 from paddlevit_dist.errors import UserError
 from paddlevit_dist.registry import resolve
@@ -155,3 +159,37 @@ def test_what_is_not_finite_is_found(values):
     good = {"large": np.full(9, 3e38, np.float32), "steps": np.array(7), "none": np.zeros([0, 2], np.float32)}
     assert not_finite(good) is None
     assert not_finite({**good, "bad": np.array([1.0, *values], np.float32)}) == "bad"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere threads have no priority of their own")
+def test_the_writing_thread_gives_way_to_the_training_until_somebody_waits_for_it():
+    def nice() -> int:
+        return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+
+    def lower_and_raise() -> None:
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), own + 1)
+        with contextlib.suppress(PermissionError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), own)
+        may_raise.append(nice() == own)
+
+    def work() -> None:
+        handed_over.wait(SECONDS)
+        seen.append(nice())
+        may_be_waited_for.set()
+        until = time.monotonic() + SECONDS
+        while may_raise[0] and nice() != own and time.monotonic() < until:
+            pass
+        seen.append(nice())
+
+    own, seen, may_raise = nice(), [], []
+    trial = threading.Thread(target=lower_and_raise)
+    trial.start()
+    trial.join()
+    handed_over, may_be_waited_for = threading.Event(), threading.Event()
+    background = Background(in_thread=True)
+    background.do(work)
+    handed_over.set()
+    assert may_be_waited_for.wait(SECONDS)
+    background.wait()
+    assert seen == [own + 10, own if may_raise[0] else own + 10]
+    assert nice() == own and background.take_failure() is None

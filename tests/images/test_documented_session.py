@@ -6,6 +6,7 @@ import re
 import sys
 from pathlib import Path
 
+import pytest
 from support.processes import ROOT, run_command
 
 PAGE = (ROOT / "docs" / "finetune.md").read_text(encoding="utf-8")
@@ -13,6 +14,7 @@ FILES = r"`(\S+\.(?:py|yaml))`:\n\n```\w+\n(.*?)```"
 EXAMPLE, DIGITS = "fashion_mnist /usr/share/datasets/fashion-mnist", "digits -"
 
 
+@pytest.mark.long
 def test_the_session_runs_as_it_stands(tmp_path):
     for name in ("configs", "main_multi_gpu.py", "paddlevit_dist"):
         (tmp_path / name).symlink_to(ROOT / name)

@@ -168,3 +168,62 @@ def test_unused_memory_is_kept_by_malloc_until_it_is_given_back(inherited):
     done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=60)
     held, left, total = map(float, done.stdout.split())
     assert held > 90 and left < 10 and total == 2**17
+
+
+def test_a_process_with_several_cores_to_itself_uses_them(monkeypatch):
+    monkeypatch.setattr(devices, "cpu_cores", lambda: 4)
+    monkeypatch.setattr(devices, "expected_gpus", lambda: 0)
+    alone = tuning.environment(1, True, {})
+    assert alone["PADDLEVIT_DIST_THREADS"] == "4"
+    assert alone["KMP_BLOCKTIME"] == "1" and alone["OPENBLAS_NUM_THREADS"] == "1"
+    assert "OMP_NUM_THREADS" not in alone  # Paddle's import would complain
+    assert tuning.environment(2, True, {})["PADDLEVIT_DIST_THREADS"] == "2"
+    assert tuning.environment(4, True, {})["OMP_NUM_THREADS"] == "1"
+    for others in (tuning.environment(4, True, {}), tuning.environment(1, False, {})):
+        assert "PADDLEVIT_DIST_THREADS" not in others
+    assert "PADDLEVIT_DIST_THREADS" not in tuning.environment(1, True, {"OMP_NUM_THREADS": "3"})
+    monkeypatch.setattr(devices, "expected_gpus", lambda: 1)
+    assert "PADDLEVIT_DIST_THREADS" not in tuning.environment(1, True, {})
+
+
+THREADS_SCRIPT = """
+import hashlib, os
+from paddlevit_dist.parallel import tuning
+import paddle
+tuning.use_threads()
+from paddlevit_dist.models import create_model
+
+def threads():
+    return len(os.listdir("/proc/self/task"))
+
+before = threads()
+with tuning.one_thread_here():
+    paddle.matmul(paddle.ones([256, 256]), paddle.ones([256, 256]))
+alone = threads()
+
+def digest():
+    paddle.seed(1)
+    model = create_model("vit_tiny_patch16_224", num_classes=7, image_size=64, depth=2)
+    optimizer = paddle.optimizer.AdamW(1e-3, parameters=model.parameters())
+    for _ in range(3):
+        paddle.nn.functional.cross_entropy(model(paddle.randn([16, 3, 64, 64])), paddle.arange(16) % 7).backward()
+        optimizer.step()
+        optimizer.clear_grad(False)
+    return hashlib.sha256(b"".join(p.numpy().tobytes() for p in model.parameters())).hexdigest()
+
+digests = {digest() for _ in range(3)}
+print(os.environ["OMP_NUM_THREADS"], alone - before, threads() - before, len(digests))
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads are counted in /proc")
+def test_two_threads_are_used_in_silence_and_repeat_bit_for_bit():
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "FLAGS_"))}
+    environment.update(
+        PADDLEVIT_DIST_THREADS="2", CUDA_VISIBLE_DEVICES="", PYTHONPATH=str(ROOT), PYTHONWARNINGS="ignore"
+    )
+    command = [sys.executable, "-c", THREADS_SCRIPT]
+    end = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200)
+    assert end.returncode == 0 and "OMP_NUM_THREADS" not in end.stderr, end.stderr[-3000:]
+    threads, of_one, of_two, digests = end.stdout.split()
+    assert (threads, of_one, digests) == ("2", "0", "1") and int(of_two) >= 1

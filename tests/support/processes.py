@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, List, NamedTuple, Optional
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from paddlevit_dist.parallel import tuning
 
@@ -32,7 +32,7 @@ def environment(processes: int = 2) -> dict:
     """The tuned environment of a run with one thread per process, whatever the machine has."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("PADDLE_", "MASTER_", "FLAGS_", "OMP_"))}
     clean.pop("PADDLEVIT_DIST_ENVIRONMENT", None)
-    added = tuning.environment(processes, True, clean)
+    added = tuning.environment(processes, True, {**clean, "OMP_NUM_THREADS": "1"})
     threads = {"FLAGS_paddle_num_threads": "1", "OMP_NUM_THREADS": "1", "PYTHONFAULTHANDLER": "1"}
     python_path = os.pathsep.join([str(ROOT), str(ROOT / "tests"), clean.get("PYTHONPATH", "")])
     return {**clean, **added, **threads, "PYTHONPATH": python_path, "PADDLEVIT_DIST_ENVIRONMENT": "test"}
@@ -53,6 +53,16 @@ def run_workers(target: str, *arguments: Any, processes: int = 2, timeout: float
             if path.exists()
         ]
     return ended._replace(results=results)
+
+
+def run_together(calls: Dict[str, Tuple[str, tuple]], processes: int = 2, timeout: float = 120.0) -> Dict[str, list]:
+    """Call several functions (name of the call -> target and arguments), one after the other, in one group.
+
+    Returns:
+        What each returned on each rank, by the name of its call.
+    """
+    ended = succeeded(run_workers("support.many_calls:call_all", calls, processes=processes, timeout=timeout))
+    return {name: [of_rank[name] for of_rank in ended.results] for name in calls}
 
 
 def run_main(*arguments: str, timeout: float = 120.0, **variables: str) -> Finished:

@@ -77,6 +77,7 @@ def test_two_processes_train_as_one_on_the_whole_batch(tmp_path, loss, rate):
         np.testing.assert_allclose(first["weights"][name], expected, rtol=1e-3, atol=1e-4, err_msg=name)
 
 
+@pytest.mark.long
 def test_the_recipe_learns_within_an_epoch(tmp_path):
     """The short form of the scored training."""
     recipe = [f"-cfg={ROOT}/configs/landmark_unet3d.yaml", "-dataset=synthetic_landmarks", "-ngpus=2", "-epochs=1"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
 import numpy as np
 import paddle
@@ -23,6 +23,7 @@ from ..data.held_out import open_pictures
 from ..data.image_dataset import ImageDataset
 from ..data.inspection import Inspection
 from ..data.left_out import printable
+from ..data.parts import PartReader
 from ..data.quarantine import QUARANTINE_FILE, Replacements, write_quarantine
 from ..data.reading import check_labels
 from ..models.options import configured_options
@@ -30,8 +31,9 @@ from ..transforms.crops import EvaluationTransform, GlyphTransform, TrainingTran
 from ..transforms.decoding_opencv import FastReader, FastTransform
 from ..transforms.erasing import RandomErasing
 from ..transforms.mixing import Mix, build_mixing, smooth_targets, soft_cross_entropy
+from ..transforms.operations_compiled import prepare
 from ..transforms.operations_opencv import require_opencv
-from ..transforms.policies import build_augmentation
+from ..transforms.policies import build_augmentation, operations_of
 from .distillation import Teacher, distillation_loss, teacher_of
 from .metrics import ClassificationMetrics
 
@@ -103,6 +105,7 @@ class Classification(Task):
         self.replacements: Optional[Replacements] = None
         self.teacher: Optional[Teacher] = None
         self._tensors: Any = None
+        self._compiled_operations: Optional[Set[str]] = None  # None: training pictures need no compiled loops
         self._inspection: Optional[Inspection] = Inspection(config.EVAL, data.ON_BAD_SAMPLE == "skip")
         train = config.TRAIN
         self.mixing = build_mixing(train)
@@ -136,6 +139,8 @@ class Classification(Task):
         samples.notices = [*map(printable, notes)]
         if is_training:
             self._apply_training_policies(samples)
+            if isinstance(samples.transform, TrainingTransform):
+                self._compiled_operations = operations_of(samples.transform.augment)
         return samples
 
     def describe_samples(self, samples: Any) -> str:
@@ -182,6 +187,9 @@ class Classification(Task):
             self._use_fast_decoder(samples)
         if data.ON_BAD_SAMPLE == "skip":
             samples.replacements = self.replacements = Replacements(Path(self.config.SAVE).absolute())
+        elif samples.dataset.reads_parts and type(samples.transform) is TrainingTransform:
+            # A picture that cannot be decoded would be found too late to be replaced.
+            samples.reader = PartReader(samples.dataset)
 
     def _use_fast_decoder(self, samples: ImageSamples) -> None:
         cv2 = require_opencv()
@@ -229,6 +237,8 @@ class Classification(Task):
         config = self.config
         model = self._create_model(num_classes or self.num_classes)
         if not config.EVAL:
+            if self._compiled_operations is not None:
+                prepare(self._compiled_operations)
             self.teacher = teacher_of(config.TRAIN, self.num_classes, config.DATA)
             if self.teacher is not None:
                 contract_of(model).learn_from_teacher()

@@ -15,6 +15,7 @@ from paddle import nn
 from ...contracts.model import Model
 from ..kernels.layers import LayerNorm, gelu
 from . import key_names
+from .attention import attend
 from .layers import DropPath, MatrixProduct, as_pair, convolution, head_dim, linear, rates_of_stages
 from .variants import PVT_V2
 
@@ -65,14 +66,10 @@ class SpatialReductionAttention(nn.Layer):
 
     def forward(self, x, grid: Tuple[int, int]):
         tokens, heads = grid[0] * grid[1], self.num_heads
-        q = self.q(x).reshape([-1, tokens, heads, self.head_dim]).transpose([0, 2, 1, 3])
+        q = self.q(x).reshape([-1, tokens, heads, self.head_dim])
         x = self._reduced(x, grid) if self.is_reduced else x  # (batch, reduced tokens, dim)
-        kv = self.kv(x).reshape([-1, x.shape[1], 2 * heads, self.head_dim]).transpose([0, 2, 1, 3])
-        k, v = kv.split(2, axis=1)  # each (batch, heads, reduced tokens, head_dim)
-        attention = nn.functional.softmax(self.query_key(q * self.scale, k), axis=-1)
-        x = self.attention_value(self.attention_dropout(attention), v)  # (batch, heads, tokens, head_dim)
-        x = x.transpose([0, 2, 1, 3]).reshape([-1, tokens, self.dim])
-        return self.dropout(self.proj(x))  # (batch, tokens, dim)
+        kv = self.kv(x).reshape([-1, x.shape[1], 2 * heads, self.head_dim])
+        return self.dropout(self.proj(attend(self, q, kv)))  # (batch, tokens, dim)
 
     def _reduced(self, x, grid: Tuple[int, int]):
         picture = x.transpose([0, 2, 1]).reshape([-1, self.dim, *grid])

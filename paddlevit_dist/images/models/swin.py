@@ -17,6 +17,7 @@ from paddle.nn import functional as F
 from ...contracts.model import Model
 from ..kernels.layers import LayerNorm, branches, is_fast_block
 from . import key_names
+from .attention import attend
 from .layers import DropPath, MatrixProduct, Mlp, PatchEmbedding, TruncatedNormal, head_dim, linear, rates_of_stages
 from .resampling import resize_relative_position_bias
 from .variants import SWIN
@@ -122,17 +123,17 @@ class WindowAttention(nn.Layer):
     def forward(self, x, mask: Optional[paddle.Tensor]):
         """Attend in windows (batch * windows, tokens, dim), ``mask`` (windows, tokens, tokens) is added."""
         tokens, heads = self.window[0] * self.window[1], self.num_heads
-        qkv = self.qkv(x).reshape([-1, tokens, 3 * heads, self.head_dim]).transpose([0, 2, 1, 3])
-        q, k, v = qkv.split(3, axis=1)  # each (batch * windows, heads, tokens, head_dim)
-        attention = self.query_key(q * self.scale, k) + self.position_bias().unsqueeze(0).astype(q.dtype)
+        qkv = self.qkv(x).reshape([-1, tokens, 3 * heads, self.head_dim])
+        return self.dropout(self.proj(attend(self, qkv, before=functools.partial(self._biased, mask=mask))))
+
+    def _biased(self, attention, mask: Optional[paddle.Tensor]):
+        tokens, heads = attention.shape[-1], self.num_heads
+        attention = attention + self.position_bias().unsqueeze(0).astype(attention.dtype)
         if mask is not None:
             attention = attention.reshape([-1, mask.shape[0], heads, tokens, tokens])
-            attention = attention + mask.astype(q.dtype).unsqueeze(1)
+            attention = attention + mask.astype(attention.dtype).unsqueeze(1)
             attention = attention.reshape([-1, heads, tokens, tokens])
-        attention = self.attention_dropout(nn.functional.softmax(attention, axis=-1))
-        x = self.attention_value(attention, v)  # (batch * windows, heads, tokens, head_dim)
-        x = x.transpose([0, 2, 1, 3]).reshape([-1, tokens, heads * self.head_dim])
-        return self.dropout(self.proj(x))
+        return attention
 
     def position_bias(self):
         """The learnt bias of each pair of a window's tokens, (heads, tokens, tokens)."""

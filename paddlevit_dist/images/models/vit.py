@@ -15,6 +15,7 @@ from ...contracts.model import Model
 from ...errors import UserError
 from ..kernels.layers import LayerNorm, branches, is_fast_block, readers
 from . import key_names
+from .attention import attend
 from .layers import DropPath, MatrixProduct, Mlp, PatchEmbedding, TruncatedNormal, drop_path_rates, linear
 from .resampling import resize_position_embedding
 from .variants import VIT
@@ -38,15 +39,8 @@ class Attention(nn.Layer):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x):
-        tokens = x.shape[1]
-        heads = self.num_heads
-        # One transposition for q, k and v together, then a split of whole heads: the cheapest order measured.
-        qkv = self.qkv(x).reshape([-1, tokens, 3 * heads, self.head_dim]).transpose([0, 2, 1, 3])
-        q, k, v = qkv.split(3, axis=1)  # each (batch, heads, tokens, head_dim)
-        attention = nn.functional.softmax(self.query_key(q * self.scale, k), axis=-1)
-        x = self.attention_value(self.attention_dropout(attention), v)  # (batch, heads, tokens, head_dim)
-        x = x.transpose([0, 2, 1, 3]).reshape([-1, tokens, heads * self.head_dim])
-        return self.dropout(self.proj(x))  # (batch, tokens, dim)
+        qkv = self.qkv(x).reshape([-1, x.shape[1], 3 * self.num_heads, self.head_dim])
+        return self.dropout(self.proj(attend(self, qkv)))  # (batch, tokens, dim)
 
 
 class Block(nn.Layer):

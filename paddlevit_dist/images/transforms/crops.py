@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Callable, Optional, Tuple
+from typing import Callable, Optional, Tuple, Union
 
 import numpy as np
 import paddle
 from PIL import Image
 
+from ..data.parts import Undecoded
+from .operations_compiled import Box, Planes, can_cut, cut
 from .policies import Augmentation, Picture
 
-Box = Tuple[int, int, int, int]  # left, top, right, bottom
 Transform = Callable[[Image.Image, np.random.Generator], np.ndarray]
 
 _CROP_ATTEMPTS = 10
@@ -97,13 +98,36 @@ class TrainingTransform:
     channels: int = 3
     augment: Optional[Augmentation] = None
 
-    def __call__(self, image: Image.Image, generator: np.random.Generator) -> np.ndarray:
+    def __call__(self, image: Union[Image.Image, Undecoded], generator: np.random.Generator) -> np.ndarray:
         """Return (channels, size, size) uint8."""
-        image = _convert(image, self.channels)
         box = self.draw_box(image.size, generator)
+        if isinstance(image, Undecoded):
+            part, box = image.around(box)
+            if isinstance(part, np.ndarray):
+                if can_cut(box) and part.shape[2] <= self.channels:
+                    return self.from_pixels(part, box, generator)
+                part = Image.fromarray(part if part.shape[2] == 3 else part[:, :, 0])
+            image = part
+        image = _convert(image, self.channels)
+        if can_cut(box):
+            pixels = np.array(image.crop(box))  # (height, width) or (height, width, channels), may be written to
+            return self.from_pixels(np.atleast_3d(pixels), (0, 0, *pixels.shape[1::-1]), generator)
         # Cut first: resize(box=...) would let the filter see pixels outside the crop.
         resized = image.crop(box).resize((self.image_size, self.image_size), Image.Resampling.BICUBIC)
         return finish(resized, self, generator)
+
+    def from_pixels(self, pixels: np.ndarray, box: Box, generator: np.random.Generator) -> np.ndarray:
+        """What follows the drawing of ``box``, for a part of the image.
+
+        Args:
+            pixels: uint8 (rows, columns, 1 or 3), C-contiguous.
+            box: the crop, within this part; one that ``can_cut`` takes.
+        """
+        flip = generator.random() < self.flip_probability
+        if self.augment is None:
+            return _spread(cut(pixels, box, self.image_size, flip).pixels, self.channels)
+        planes = cut(pixels, box, self.image_size, False)
+        return to_array(_augment(planes, self.augment, self.channels, generator), self.channels, flip)
 
     def draw_box(self, size: Tuple[int, int], generator: np.random.Generator) -> Box:
         """A box of random area fraction, width to height ratio and place; central if ten draws do not fit."""
@@ -184,9 +208,18 @@ class GlyphTransform:
 
 def to_array(image: Picture, channels: int, flip: bool = False) -> np.ndarray:
     """The image in the model's layout, (channels, height, width), mirrored if ``flip``."""
+    if isinstance(image, Planes):
+        return _spread(image.pixels[:, :, ::-1] if flip else image.pixels, channels)
     pixels = np.asarray(image)  # (height, width) or (height, width, 3)
     pixels = np.broadcast_to(pixels, (channels, *pixels.shape)) if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
     return np.array(pixels[:, :, ::-1] if flip else pixels, order="C")  # (channels, height, width), its own memory
+
+
+def _spread(pixels: np.ndarray, channels: int) -> np.ndarray:
+    """The planes (1 or channels, height, width), gray ones repeated for every channel, as an array of their own."""
+    if len(pixels) == channels and pixels.flags.c_contiguous:
+        return pixels
+    return np.ascontiguousarray(np.broadcast_to(pixels, (channels, *pixels.shape[1:])))
 
 
 def finish(
@@ -212,6 +245,8 @@ def _augment(image: Picture, augment: Optional[Augmentation], channels: int, gen
         return image
     if isinstance(image, Image.Image) and channels == 3 and image.mode == "L":
         image = image.convert("RGB")
+    elif isinstance(image, Planes) and len(image.pixels) != channels:
+        image = Planes(np.repeat(image.pixels, channels, axis=0))
     return augment(image, generator)
 
 

@@ -14,7 +14,8 @@ from typing import Any, Callable, Dict, Optional, Tuple
 import numpy as np
 
 from ...errors import UserError
-from .operations import SOLARIZE_THRESHOLD, Fill
+from . import levels
+from .operations import Fill
 
 
 def require_opencv() -> Any:
@@ -33,7 +34,6 @@ def require_opencv() -> Any:
     return cv2
 
 
-_LEVELS = np.arange(256)
 # Pillow's ImageFilter.SMOOTH, the other end of the scale of Sharpness
 _SMOOTH = np.array([[1, 1, 1], [1, 5, 1], [1, 1, 1]], dtype=np.float32) / 13
 
@@ -44,16 +44,10 @@ def apply_fast(name: str, pixels: np.ndarray, parameter: Any, fill: Fill) -> Opt
     return None if operation is None else operation(pixels, parameter, fill)
 
 
-def _look_up(pixels: np.ndarray, levels: np.ndarray) -> np.ndarray:
-    """``levels``: (256,) for all channels, or (256, channels)."""
-    table = levels.astype(np.uint8)
+def _look_up(pixels: np.ndarray, table: np.ndarray) -> np.ndarray:
+    """``table``: (256,) for all channels, or (256, channels)."""
+    table = table.astype(np.uint8)
     return require_opencv().LUT(pixels, table[:, None, :] if table.ndim == 2 else table)
-
-
-def _blend_levels(factor: float, other: int) -> np.ndarray:
-    """Pillow's blend of every level with the level ``other``: in float32, truncated, kept between 0 and 255."""
-    levels = np.float32(other) + np.float32(factor) * (_LEVELS - other).astype(np.float32)
-    return levels.clip(0, 255).astype(np.uint8)
 
 
 def _histograms(pixels: np.ndarray) -> np.ndarray:
@@ -67,38 +61,16 @@ def _per_channel(pixels: np.ndarray, table_of: Callable[[np.ndarray], np.ndarray
     return _look_up(pixels, tables if pixels.ndim == 3 else tables[:, 0])
 
 
-def _contrast_stretch(histogram: np.ndarray) -> np.ndarray:
-    """Levels that bring the darkest used one to 0 and the brightest to 255."""
-    used = np.flatnonzero(histogram)
-    low, high = int(used[0]), int(used[-1])
-    if high <= low:
-        return _LEVELS
-    scale = 255.0 / (high - low)
-    return np.trunc(_LEVELS * scale - low * scale).clip(0, 255)
-
-
-def _equalisation(histogram: np.ndarray) -> np.ndarray:
-    """Levels after which all are used about equally often."""
-    used = histogram[histogram > 0]
-    step = (int(used.sum()) - int(used[-1])) // 255
-    if len(used) <= 1 or not step:
-        return _LEVELS
-    before = np.concatenate([[0], np.cumsum(histogram)[:-1]])  # pixels at lower levels
-    return ((step // 2 + before) // step).clip(0, 255)
-
-
 def _posterize(pixels: np.ndarray, bits: int, fill: Fill) -> np.ndarray:
-    if bits <= 0:
-        return np.zeros_like(pixels)
-    return pixels if bits >= 8 else pixels & np.uint8(256 - (1 << (8 - bits)))
+    return pixels & np.uint8(levels.posterized(bits)[255])
 
 
 def _solarize(pixels: np.ndarray, threshold: int, fill: Fill) -> np.ndarray:
-    return _look_up(pixels, np.where(_LEVELS < threshold, _LEVELS, 255 - _LEVELS))
+    return _look_up(pixels, levels.solarized(threshold))
 
 
 def _solarize_add(pixels: np.ndarray, addition: int, fill: Fill) -> np.ndarray:
-    return _look_up(pixels, np.where(_LEVELS < SOLARIZE_THRESHOLD, np.minimum(_LEVELS + addition, 255), _LEVELS))
+    return _look_up(pixels, levels.solarized_by_adding(addition))
 
 
 def _grey(pixels: np.ndarray) -> np.ndarray:
@@ -107,7 +79,7 @@ def _grey(pixels: np.ndarray) -> np.ndarray:
 
 
 def _contrast(pixels: np.ndarray, factor: float, fill: Fill) -> np.ndarray:
-    return _look_up(pixels, _blend_levels(factor, int(_grey(pixels).mean() + 0.5)))
+    return _look_up(pixels, levels.blended(factor, int(_grey(pixels).mean() + 0.5)))
 
 
 def _color(pixels: np.ndarray, factor: float, fill: Fill) -> np.ndarray:
@@ -148,8 +120,8 @@ def _rotate(pixels: np.ndarray, degrees: float, fill: Fill) -> np.ndarray:
 
 
 _OPERATIONS: Dict[str, Callable[[np.ndarray, Any, Fill], np.ndarray]] = {
-    "AutoContrast": lambda pixels, _, fill: _per_channel(pixels, _contrast_stretch),
-    "Equalize": lambda pixels, _, fill: _per_channel(pixels, _equalisation),
+    "AutoContrast": lambda pixels, _, fill: _per_channel(pixels, levels.stretched),
+    "Equalize": lambda pixels, _, fill: _per_channel(pixels, levels.equalised),
     "Invert": lambda pixels, _, fill: ~pixels,
     "Rotate": _rotate,
     **dict.fromkeys(("Posterize", "PosterizeIncreasing", "PosterizeOriginal"), _posterize),
@@ -159,7 +131,7 @@ _OPERATIONS: Dict[str, Callable[[np.ndarray, Any, Fill], np.ndarray]] = {
     **dict.fromkeys(("Contrast", "ContrastIncreasing"), _contrast),
     **dict.fromkeys(
         ("Brightness", "BrightnessIncreasing"),
-        lambda pixels, factor, fill: _look_up(pixels, _blend_levels(factor, 0)),
+        lambda pixels, factor, fill: _look_up(pixels, levels.blended(factor, 0)),
     ),
     **dict.fromkeys(("Sharpness", "SharpnessIncreasing"), _sharpness),
     "ShearX": lambda pixels, x, fill: _affine(pixels, (1, x, 0, 0, 1, 0), fill),

@@ -2,8 +2,9 @@
 jitter, grayscale, blur, solarize.
 
 Each is called as ``augmentation(image, generator)`` on an RGB or gray ("L") Pillow image and returns one of the same
-mode and size; all that is random comes from ``generator``. Given an array (height, width[, 3]) uint8, as the fast
-decoder does, they use OpenCV where they can, with the same draws, and return an array or a Pillow image.
+mode and size; all that is random comes from ``generator``. Given ``Planes`` they use compiled loops where these are
+equal to Pillow's operations, and return planes; given an array (height, width[, 3]) uint8, as the fast decoder does,
+OpenCV where they can, and return an array or a Pillow image. What they draw is the same.
 """
 
 from __future__ import annotations
@@ -11,17 +12,18 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from typing import Any, Callable, Iterator, List, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Iterator, List, Optional, Sequence, Set, Tuple, Union
 
 import numpy as np
-from PIL import Image, ImageEnhance, ImageOps
+from PIL import Image, ImageOps
 
 from ...errors import UserError
 from .operations import BLUR_RADIUS_PX, FULL_MAGNITUDE, OPERATIONS, SOLARIZE_THRESHOLD, Fill, blur, grayscale
+from .operations_compiled import Planes, apply_compiled
 from .operations_opencv import apply_fast
 from .policy_tables import AUTO_AUGMENT, RAND_AUGMENT, RAND_AUGMENT_INCREASING, RAND_AUGMENT_SETS, Policy
 
-Picture = Union[Image.Image, np.ndarray]
+Picture = Union[Image.Image, np.ndarray, Planes]
 Augmentation = Callable[[Picture, np.random.Generator], Picture]
 
 THREE_AUGMENT = "3a"  # the policy that colour jitter goes with
@@ -98,21 +100,32 @@ class AutoAugment:
 
 
 def _apply(name: str, image: Picture, magnitude: float, generator: np.random.Generator, fill: Fill) -> Picture:
-    operation = OPERATIONS[name]
-    parameter = operation.parameter(magnitude / FULL_MAGNITUDE, generator)
-    if isinstance(image, np.ndarray):
+    return _change(name, image, OPERATIONS[name].parameter(magnitude / FULL_MAGNITUDE, generator), fill)
+
+
+def _change(name: str, image: Picture, parameter: Any, fill: Fill = 0) -> Picture:
+    """The image after the operation ``name``; planes stay planes."""
+    changed: Optional[Picture] = None
+    if isinstance(image, Planes):
+        changed = apply_compiled(name, image, parameter, fill)
+    elif isinstance(image, np.ndarray):
         changed = apply_fast(name, image, parameter, fill)
-        if changed is not None:
-            return changed
-    return operation.apply(as_pillow(image), parameter, fill)
+    return _by_pillow(lambda it: OPERATIONS[name].apply(it, parameter, fill), image) if changed is None else changed
+
+
+def _by_pillow(function: Callable[[Image.Image], Image.Image], image: Picture) -> Picture:
+    changed = function(as_pillow(image))
+    return Planes.of(changed) if isinstance(image, Planes) else changed
 
 
 def as_pillow(image: Picture) -> Image.Image:
     """The image as a Pillow image."""
+    if isinstance(image, Planes):
+        return image.as_pillow()
     return Image.fromarray(image) if isinstance(image, np.ndarray) else image
 
 
-_JITTERED = (ImageEnhance.Brightness, ImageEnhance.Contrast, ImageEnhance.Color)
+_JITTERED = ("Brightness", "Contrast", "Color")
 
 
 @dataclass(frozen=True)
@@ -122,12 +135,12 @@ class ColorJitter:
 
     strength: float
 
-    def __call__(self, image: Picture, generator: np.random.Generator) -> Image.Image:
-        image = as_pillow(image)
+    def __call__(self, image: Picture, generator: np.random.Generator) -> Picture:
+        image = image if isinstance(image, Planes) else as_pillow(image)
         order = generator.permutation(len(_JITTERED))
         factors = generator.uniform(max(0.0, 1.0 - self.strength), 1.0 + self.strength, size=len(_JITTERED))
         for position in order:
-            image = _JITTERED[position](image).enhance(float(factors[position]))
+            image = _change(_JITTERED[position], image, float(factors[position]))
         return image
 
 
@@ -138,7 +151,7 @@ class Grayscale:
     probability: float
 
     def __call__(self, image: Picture, generator: np.random.Generator) -> Picture:
-        return grayscale(as_pillow(image)) if generator.random() < self.probability else image
+        return _by_pillow(grayscale, image) if generator.random() < self.probability else image
 
 
 @dataclass(frozen=True)
@@ -151,7 +164,8 @@ class GaussianBlur:
     def __call__(self, image: Picture, generator: np.random.Generator) -> Picture:
         if generator.random() >= self.probability:
             return image
-        return blur(as_pillow(image), float(generator.uniform(*self.radius_px)))
+        radius_px = float(generator.uniform(*self.radius_px))
+        return _by_pillow(lambda it: blur(it, radius_px), image)
 
 
 @dataclass(frozen=True)
@@ -162,7 +176,11 @@ class Solarize:
     threshold: int = SOLARIZE_THRESHOLD
 
     def __call__(self, image: Picture, generator: np.random.Generator) -> Picture:
-        return ImageOps.solarize(as_pillow(image), self.threshold) if generator.random() < self.probability else image
+        if generator.random() >= self.probability:
+            return image
+        if isinstance(image, Planes):
+            return _change("Solarize", image, self.threshold)
+        return ImageOps.solarize(as_pillow(image), self.threshold)
 
 
 @dataclass(frozen=True)
@@ -175,6 +193,19 @@ class Chain:
         for step in self.steps:
             image = step(image, generator)
         return image
+
+
+def operations_of(augment: Optional[Augmentation]) -> Set[str]:
+    """Names of the operations that ``augment`` may apply."""
+    if isinstance(augment, Chain):
+        return set().union(*map(operations_of, augment.steps))
+    if isinstance(augment, RandAugment):
+        return set(augment.names)
+    if isinstance(augment, AutoAugment):
+        return {step.name for row in augment.policy for step in row}
+    return (
+        set(_JITTERED) if isinstance(augment, ColorJitter) else {"Solarize"} if isinstance(augment, Solarize) else set()
+    )
 
 
 def build_augmentation(train: Any, mean: Sequence[float]) -> Optional[Augmentation]:

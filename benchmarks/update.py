@@ -1,0 +1,166 @@
+"""What an update costs beside the passes: the gradients' norm with clipping, AdamW, and averaged weights.
+
+    python benchmarks/update.py [--peer-python /path/to/an/interpreter/with/torch]
+
+The parameters of ViT-Ti/16 with given gradients, one thread. Ours is what a training does on a CPU; the peers are
+Paddle's own functions for the same (``clip_grad_norm_``, AdamW, two operations per average), and torch's
+(``clip_grad_norm_``, fused AdamW, ``_foreach_lerp_``) where there is an interpreter that has it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from typing import Any, Callable, Dict, List
+
+import rounds
+
+ROUNDS, WARM_UP_ROUNDS = 15, 2
+CLIP, DECAY, RATE = 0.5, 0.999, 1e-4
+PARTS = ("norm and clipping", "AdamW", "average", "all three")
+OURS, PADDLE, TORCH = "ours", "Paddle's own", "torch"
+SERVES = "--torch-peer"
+
+
+def timed(parts: Dict[str, Callable[[], Any]]) -> Dict[str, Callable[[], float]]:
+    """For each part a function that runs it and returns its seconds, and one for all of them in order."""
+
+    def run(functions: List[Callable[[], Any]]) -> float:
+        started = time.perf_counter()
+        for function in functions:
+            function()
+        return time.perf_counter() - started
+
+    single = {name: (lambda function=function: run([function])) for name, function in parts.items()}
+    return {**single, PARTS[-1]: lambda: run(list(parts.values()))}
+
+
+def paddle_contenders() -> Dict[str, Dict[str, Callable[[], float]]]:
+    """Ours and Paddle's, each with a model of its own."""
+    import paddle
+    from yacs.config import CfgNode
+
+    from paddlevit_dist.engine.model_ema import ModelEma
+    from paddlevit_dist.engine.one_pass import GradientNorm
+    from paddlevit_dist.engine.optimizer import build_optimizer
+    from paddlevit_dist.models import create_model
+
+    def contender(is_ours: bool) -> Dict[str, Callable[[], float]]:
+        paddle.seed(0)
+        model = create_model("vit_tiny_patch16_224")
+        values = {"NAME": "AdamW", "EPS": 1e-8, "BETAS": (0.9, 0.999), "MOMENTUM": 0.9, "FUSED": is_ours}
+        optimizer = build_optimizer(CfgNode(values), model, None, 0.05)
+        optimizer.set_lr(RATE)
+        parameters = model.parameters()
+        for parameter in parameters:
+            parameter.grad = paddle.randn(parameter.shape) * 0.01
+        averages = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
+
+        @paddle.no_grad()
+        def average() -> None:
+            for name, tensor in model.state_dict().items():
+                averages[name].subtract_((averages[name] - tensor).scale(1.0 - DECAY))
+
+        norm = GradientNorm(parameters, CLIP)
+        if is_ours:
+            return timed(dict(zip(PARTS, (norm, optimizer.step, ModelEma(model, DECAY).update))))
+        clip = lambda: paddle.nn.utils.clip_grad_norm_(parameters, CLIP).item()  # noqa: E731
+        return timed(dict(zip(PARTS, (clip, optimizer.step, average))))
+
+    return {OURS: contender(True), PADDLE: contender(False)}
+
+
+def serve_torch() -> None:
+    """The torch peer: sizes of the tensors on the first line, then the name of a part per line."""
+    import torch
+
+    torch.set_num_threads(1)
+    shapes = json.loads(sys.stdin.readline())
+    weights = [torch.nn.Parameter(torch.randn(shape)) for shape in shapes]
+    for weight in weights:
+        weight.grad = torch.randn(weight.shape) * 0.01
+    averages = [weight.detach().clone() for weight in weights]
+    optimizer = torch.optim.AdamW(weights, lr=RATE, weight_decay=0.05, fused=True)
+
+    @torch.no_grad()
+    def average() -> None:
+        torch._foreach_lerp_(averages, [weight.detach() for weight in weights], 1.0 - DECAY)
+
+    clip = lambda: torch.nn.utils.clip_grad_norm_(weights, CLIP).item()  # noqa: E731
+    parts = timed(dict(zip(PARTS, (clip, optimizer.step, average))))
+    print(torch.__version__, flush=True)
+    for line in sys.stdin:
+        print(parts[line.strip()](), flush=True)
+
+
+def torch_contender(python: str) -> "tuple[subprocess.Popen, Dict[str, Callable[[], float]]]":
+    """The peer's process and its parts."""
+    from paddlevit_dist.models import create_model
+
+    environment = {**rounds.clean_environment(), "OMP_NUM_THREADS": "1"}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    process = rounds.start([python, __file__, SERVES], environment, **pipes)
+
+    def ask(line: str) -> str:
+        process.stdin.write(f"{line}\n")
+        process.stdin.flush()
+        reply = process.stdout.readline()
+        if not reply:
+            raise SystemExit(f"the peer {python} ended with exit code {process.wait()}")
+        return reply.strip()
+
+    shapes = [list(parameter.shape) for parameter in create_model("vit_tiny_patch16_224").parameters()]
+    print(f"peer: torch {ask(json.dumps(shapes))}")
+    return process, {part: (lambda part=part: float(ask(part))) for part in PARTS}
+
+
+def measure(peer_python: str) -> None:
+    """Let all contenders take turns, part by part."""
+    rounds.print_machine()
+    contenders = paddle_contenders()
+    process = None
+    try:
+        if peer_python:
+            process, contenders[TORCH] = torch_contender(peer_python)
+        rows, result = [], {}
+        for part in PARTS:
+            seconds = rounds.interleave({name: c[part] for name, c in contenders.items()}, ROUNDS, WARM_UP_ROUNDS)
+            for name, values in seconds.items():
+                ratio = rounds.ratios(values, seconds[OURS])
+                rows.append([part, name, rounds.Spread.of(values).text(1e3), ratio.text()])
+                if name != OURS:
+                    result[f"{part}: {name} / ours"] = ratio.median
+        rounds.table(f"ViT-Ti/16, one thread, {ROUNDS} rounds", ["part", "of", "ms", "times ours"], rows)
+        if not peer_python:
+            print("no --peer-python: not compared with torch")
+        rounds.print_result(result)
+    finally:
+        if process is not None:
+            rounds.end(process)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--peer-python", default="", help="an interpreter that has torch")
+    parser.add_argument("--measure", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument(SERVES, action="store_true", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.torch_peer:
+        serve_torch()
+    elif arguments.measure:
+        measure(arguments.peer_python)
+    else:
+        environment = {**rounds.tuned_environment(1), "OMP_NUM_THREADS": "1"}
+        command = [sys.executable, __file__, "--measure", "--peer-python", arguments.peer_python]
+        process = rounds.start(command, environment)
+        try:
+            raise SystemExit(process.wait(timeout=280))
+        finally:
+            rounds.end(process)
+
+
+if __name__ == "__main__":
+    main()

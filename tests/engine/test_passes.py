@@ -1,0 +1,146 @@
+"""The trial of TO_STATIC auto: what it decides, and that it leaves no trace.
+
+What is compiled runs in a separate process: the threads of Paddle's executor live as long as the process.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict
+
+import numpy as np
+import paddle
+import pytest
+from support.processes import run_workers, succeeded
+from yacs.config import CfgNode
+
+from paddlevit_dist.contracts.task import Step, Task, Term
+from paddlevit_dist.engine.passes import PassesTrial, Trial, verdict
+from paddlevit_dist.engine.precision import Precision
+from paddlevit_dist.engine.steps import COUNTS
+
+EQUAL = Trial(as_written=1.0, compiled=0.5, compiling=3.0, is_equal=True, problem=None)
+
+
+@pytest.mark.parametrize(
+    "trials, is_compiled, reason",
+    [
+        ([EQUAL], True, "the same bits, 2.00 times as fast on the first batch, 3.0 s to compile"),
+        ([EQUAL, EQUAL._replace(compiled=0.8, compiling=4.0)], True, "1.25 times as fast on the first batch, 4.0 s"),
+        ([EQUAL, EQUAL._replace(compiled=1.0)], False, "they are no faster (1.00 times"),
+        ([EQUAL._replace(compiled=0.99)], False, "no faster (1.01 times"),
+        ([EQUAL, EQUAL._replace(is_equal=False)], False, "they give other bits"),
+        ([EQUAL, EQUAL._replace(problem="TypeError: no")], False, "the model fails with TypeError: no"),
+    ],
+)
+def test_compiled_passes_need_equal_bits_on_all_ranks_and_a_gain_on_the_slowest(trials, is_compiled, reason):
+    line, chosen = verdict(trials)
+    assert chosen is is_compiled and reason in line
+    assert line.startswith("compiled passes" if is_compiled else "passes as they are written (TO_STATIC auto)")
+
+
+def _values(x):
+    return [[number + 0.0 for number in row] for row in x.tolist()]  # of a program's variable there are none
+
+
+class Model(paddle.nn.Layer):
+    def __init__(self, kind: str):
+        super().__init__()
+        self.kind = kind
+        self.layers = paddle.nn.Sequential(
+            paddle.nn.Linear(3, 5), paddle.nn.BatchNorm1D(5), paddle.nn.Dropout(0.5), paddle.nn.Linear(5, 1)
+        )
+
+    def forward(self, x):
+        if self.kind == "other bits" and not paddle.in_dynamic_mode():
+            x = x * 1.5
+        if self.kind == "no program":
+            x = paddle.to_tensor(_values(x))
+        return self.layers(x)
+
+
+class OneTerm(Task):
+    compiles = True
+
+    def __init__(self) -> None:
+        self.batches = []
+
+    def train_step(self, model: Any, batch: Dict[str, Any], step: Step) -> Dict[str, Term]:
+        self.batches.append(sorted(batch))
+        return {"loss": Term(model(batch.pop("x")).square().sum(), 4)}
+
+
+def trial_of(task: Task, model: paddle.nn.Layer, to_static: Any = "auto", recompute: bool = False) -> PassesTrial:
+    values = {"TO_STATIC": to_static, "TASK": "one_term", "TRAIN": {"RECOMPUTE": recompute}}
+    return PassesTrial(CfgNode(values), task, model, Precision(False), 0)
+
+
+def state_of(model: paddle.nn.Layer) -> Dict[str, Any]:
+    state = {name: tensor.numpy().copy() for name, tensor in model.state_dict().items()}
+    state["gradients"] = [p.grad is None for p in model.parameters()]
+    return state
+
+
+def tried(kind: str) -> Dict[str, Any]:
+    """What a trial says, what it leaves behind, and the next random number with and without it."""
+    paddle.seed(1)
+    model, task = Model(kind), OneTerm()
+    batch = {"x": paddle.randn([4, 3]), COUNTS: paddle.ones([1], dtype="float64")}
+    before, names = state_of(model), sorted(batch)
+    trial = trial_of(task, model)
+    paddle.seed(5)
+    expected = paddle.rand([3]).numpy()
+    paddle.seed(5)
+    line = trial.decide(batch, Step(1, 0, 10))
+    drawn = paddle.rand([3]).numpy()
+    result = {"line": line, "again": trial.decide(batch, Step(1, 1, 10)), "drawn": (drawn, expected)}
+    result["kept"] = names == sorted(batch), before, state_of(model)
+    result["read"] = task.batches[0], len(task.batches)
+    result["is_compiled"] = not hasattr(model.forward, "__func__")
+    model.eval()
+    result["value"] = model(paddle.ones([1, 3])).item()
+    return result
+
+
+def results_of_kinds() -> Dict[str, Any]:
+    return {kind: tried(kind) for kind in ("plain", "other bits", "no program")}
+
+
+@pytest.fixture(scope="module")
+def results():
+    (found,) = succeeded(run_workers("engine.test_passes:results_of_kinds", processes=1)).results
+    return found
+
+
+@pytest.mark.parametrize("kind", ["plain", "other bits", "no program"])
+def test_a_trial_changes_neither_weights_nor_statistics_nor_gradients_nor_the_generator(results, kind):
+    result = results[kind]
+    keeps_batch, before, after = result["kept"]
+    assert keeps_batch and before.keys() == after.keys()
+    for name, value in before.items():
+        np.testing.assert_array_equal(after[name], value, err_msg=name)
+    assert all(after["gradients"])
+    np.testing.assert_array_equal(*result["drawn"])
+    names, passes = result["read"]
+    assert names == ["x"] and passes >= 4 and result["again"] is None
+
+
+def test_what_the_trial_finds_is_what_is_done(results):
+    assert "they give other bits" in results["other bits"]["line"]
+    assert "the model fails with" in results["no program"]["line"]
+    plain = results["plain"]["line"]
+    assert "the same bits" in plain or "they are no faster" in plain
+    for result in results.values():
+        assert result["is_compiled"] == result["line"].startswith("compiled passes")
+        assert "the trial took" in result["line"]
+    assert results["plain"]["value"] == results["other bits"]["value"]  # in evaluation: the model as it is written
+
+
+def test_nothing_is_tried_where_it_cannot_be_or_was_not_asked_for():
+    model, task = Model("plain"), OneTerm()
+    step = Step(1, 0, 10)
+    assert trial_of(task, model, to_static=False).decide({}, step) is None
+    assert trial_of(task, model, to_static=True).decide({}, step) is None
+    assert "TRAIN.RECOMPUTE" in trial_of(task, model, recompute=True).decide({}, step)
+    task.compiles = False
+    assert "task one_term cannot be compiled" in trial_of(task, model).decide({}, step)
+    assert not task.batches

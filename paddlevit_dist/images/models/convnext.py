@@ -12,6 +12,7 @@ import paddle
 from paddle import nn
 
 from ...contracts.model import Model
+from ..kernels.layers import LayerNorm
 from . import key_names
 from .layers import DropPath, Mlp, as_pair, convolution, linear, rates_of_stages
 from .variants import CONVNEXT
@@ -19,7 +20,7 @@ from .variants import CONVNEXT
 _DEVIATION = 0.02  # standard deviation of the initial weights
 
 
-class ChannelNorm(nn.LayerNorm):
+class ChannelNorm(LayerNorm):
     """Layer norm over the channels of (batch, channels, height, width)."""
 
     def __init__(self, dim: int):
@@ -27,7 +28,7 @@ class ChannelNorm(nn.LayerNorm):
 
     def forward(self, x):
         # Not super().forward(): Paddle 2.6 cannot export it.
-        return nn.LayerNorm.forward(self, x.transpose([0, 2, 3, 1])).transpose([0, 3, 1, 2])
+        return LayerNorm.forward(self, x.transpose([0, 2, 3, 1])).transpose([0, 3, 1, 2])
 
 
 class Block(nn.Layer):
@@ -36,7 +37,7 @@ class Block(nn.Layer):
     def __init__(self, dim: int, init_values: float, drop_path: float):
         super().__init__()
         self.conv_dw = convolution(dim, dim, 7, _DEVIATION, padding=3, groups=dim)
-        self.norm = nn.LayerNorm(dim, epsilon=1e-6)
+        self.norm = LayerNorm(dim, epsilon=1e-6)
         self.mlp = Mlp(dim, 4 * dim)
         self.gamma = self.create_parameter([dim], default_initializer=nn.initializer.Constant(init_values))
         self.drop_path = DropPath(drop_path)
@@ -113,7 +114,7 @@ class ConvNeXt(Model):
         self.feature_channels = tuple(dims)
         self.embed_dim = dims[-1]
         self.dropout = nn.Dropout(dropout)
-        self.head = nn.LayerDict({"norm": nn.LayerNorm(self.embed_dim, epsilon=1e-6)})
+        self.head = nn.LayerDict({"norm": LayerNorm(self.embed_dim, epsilon=1e-6)})
         self.reset_classifier(num_classes)
 
     def forward_features(self, x):

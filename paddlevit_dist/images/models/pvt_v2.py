@@ -13,6 +13,7 @@ import paddle
 from paddle import nn
 
 from ...contracts.model import Model
+from ..kernels.layers import LayerNorm, gelu
 from . import key_names
 from .attention import attend
 from .layers import DropPath, MatrixProduct, as_pair, convolution, head_dim, linear, rates_of_stages
@@ -57,7 +58,7 @@ class SpatialReductionAttention(nn.Layer):
         if self.is_reduced:
             side = 1 if is_linear else reduction
             self.sr = _fan_out_convolution(dim, dim, side, stride=side)
-            self.norm = nn.LayerNorm(dim, epsilon=patch_epsilon)
+            self.norm = LayerNorm(dim, epsilon=patch_epsilon)
         self.query_key = MatrixProduct(transpose_y=True)
         self.attention_value = MatrixProduct()
         self.attention_dropout = nn.Dropout(attention_dropout)
@@ -75,7 +76,7 @@ class SpatialReductionAttention(nn.Layer):
         if self.is_linear:
             picture = nn.functional.adaptive_avg_pool2d(picture, _POOLED)
         x = self.norm(self.sr(picture).flatten(2).transpose([0, 2, 1]))
-        return nn.functional.gelu(x) if self.is_linear else x
+        return gelu(x) if self.is_linear else x
 
 
 class ConvolutionalMlp(nn.Layer):
@@ -94,7 +95,7 @@ class ConvolutionalMlp(nn.Layer):
         x = nn.functional.relu(x) if self.is_linear else x
         picture = x.transpose([0, 2, 1]).reshape([-1, self.hidden_dim, *grid])
         x = self.dwconv(picture).flatten(2).transpose([0, 2, 1])  # (batch, tokens, hidden_dim)
-        return self.dropout(self.fc2(self.dropout(nn.functional.gelu(x))))
+        return self.dropout(self.fc2(self.dropout(gelu(x))))
 
 
 class Block(nn.Layer):
@@ -102,9 +103,9 @@ class Block(nn.Layer):
 
     def __init__(self, dim: int, mlp_ratio: float, is_linear: bool, dropout: float, drop_path: float, **attention: Any):
         super().__init__()
-        self.norm1 = nn.LayerNorm(dim, epsilon=1e-6)
+        self.norm1 = LayerNorm(dim, epsilon=1e-6)
         self.attn = SpatialReductionAttention(dim, is_linear=is_linear, dropout=dropout, **attention)
-        self.norm2 = nn.LayerNorm(dim, epsilon=1e-6)
+        self.norm2 = LayerNorm(dim, epsilon=1e-6)
         self.mlp = ConvolutionalMlp(dim, int(dim * mlp_ratio), is_linear, dropout)
         self.drop_path = DropPath(drop_path)
 
@@ -119,7 +120,7 @@ class OverlappingPatches(nn.Layer):
     def __init__(self, in_channels: int, dim: int, kernel_size: int, stride: int, epsilon: float):
         super().__init__()
         self.proj = _fan_out_convolution(in_channels, dim, kernel_size, stride=stride, padding=kernel_size // 2)
-        self.norm = nn.LayerNorm(dim, epsilon=epsilon)
+        self.norm = LayerNorm(dim, epsilon=epsilon)
 
     def forward(self, x):
         return self.norm(self.proj(x).transpose([0, 2, 3, 1]))  # (batch, height, width, dim)
@@ -145,7 +146,7 @@ class Stage(nn.Layer):
         self.blocks = nn.LayerList(
             [Block(dim, drop_path=rate, patch_epsilon=patch_epsilon, **block) for rate in drop_path]
         )
-        self.norm = nn.LayerNorm(dim, epsilon=1e-6)
+        self.norm = LayerNorm(dim, epsilon=1e-6)
 
     def forward(self, x):
         """(batch, height, width, dim), of (batch, channels, height, width) if the stage makes patches."""

@@ -92,7 +92,7 @@ def environment(processes: int, tuned: bool, current: Mapping[str, str]) -> Dict
         wanted["OMP_NUM_THREADS"] = threads
     elif tuned and "OMP_NUM_THREADS" not in current and not devices.expected_gpus():
         wanted[_THREADS] = threads
-        wanted["KMP_BLOCKTIME"] = "0"  # ms that a thread without work spins, in the way of loader processes
+        wanted["KMP_BLOCKTIME"] = "1"  # ms that a thread without work spins, in the way of others; 200 if not set
         wanted["OPENBLAS_NUM_THREADS"] = "1"  # NumPy's: loader processes, of which each would take all cores
     if tuned:
         if platform.libc_ver()[0] == "glibc":

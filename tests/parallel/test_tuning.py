@@ -173,7 +173,7 @@ def test_a_process_with_several_cores_to_itself_uses_them(monkeypatch):
     monkeypatch.setattr(devices, "expected_gpus", lambda: 0)
     alone = tuning.environment(1, True, {})
     assert alone["PADDLEVIT_DIST_THREADS"] == "4"
-    assert alone["KMP_BLOCKTIME"] == "0" and alone["OPENBLAS_NUM_THREADS"] == "1"
+    assert alone["KMP_BLOCKTIME"] == "1" and alone["OPENBLAS_NUM_THREADS"] == "1"
     assert "OMP_NUM_THREADS" not in alone  # Paddle's import would complain
     assert tuning.environment(2, True, {})["PADDLEVIT_DIST_THREADS"] == "2"
     assert tuning.environment(4, True, {})["OMP_NUM_THREADS"] == "1"

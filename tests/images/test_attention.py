@@ -23,8 +23,8 @@ PICTURES = np.random.default_rng(0).standard_normal((2, 3, 32, 32)).astype(np.fl
 
 
 def watched(name: str, **options: Any) -> Tuple[paddle.nn.Layer, List[int]]:
-    """A model in evaluation, and a list that gets an entry for each attention computed as plain products. What is watched
-    is computed by its own layers on every device."""
+    """A model in evaluation, and a list that gets an entry for each attention computed as plain products. What is
+    watched is computed by its own layers on every device."""
     paddle.seed(3)
     model, seen = create_model(name, **MODELS[name][0], **options), []
     model.eval()

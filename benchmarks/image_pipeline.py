@@ -7,8 +7,9 @@ Contenders, each through ``paddle.io.DataLoader`` with 0, 1 and 2 worker process
   neighbour for shears, shifts and rotations, where ours are bicubic as timm's)
 - exact: ours with Pillow, uint8 samples, normalised on the device
 - fast: ours with OpenCV
-- RandAugment (rand-m9-mstd0.5-inc1) added to exact and fast
 - prepared: exact on tar shards of JPEGs whose shorter side is 320
+- pages: exact on tar shards of the same pictures as they are, decoded (``--store pages``)
+- RandAugment (rand-m9-mstd0.5-inc1) added to exact, fast and pages
 
 ``timm`` with the torch loader joins if both are installed. Needs scikit-image, scikit-learn and OpenCV beside the
 package. In a round every contender reads all training images EPOCHS times; ratios are taken within a round.
@@ -110,6 +111,8 @@ def paddlevit_round(dataset: Any, workers: int, augment: bool = False) -> Callab
 def our_round(folder: Path, cache: Path, workers: int, *overrides: str, dataset: str = "folder") -> Callable[[], float]:
     """Our loader on this folder, with the normalisation that the task does on the device."""
     from paddlevit_dist import config
+    from paddlevit_dist.images.transforms.operations_compiled import prepare as prepare_loops
+    from paddlevit_dist.images.transforms.policies import OPERATIONS
     from paddlevit_dist.loading.loader import Loader
     from paddlevit_dist.loading.sampler import TrainingSampler
     from paddlevit_dist.registry import resolve
@@ -118,6 +121,7 @@ def our_round(folder: Path, cache: Path, workers: int, *overrides: str, dataset:
     values = config.load([*arguments, *overrides]).values
     task = resolve("task", values.TASK)(values)
     samples = task.build_dataset("train", cache)
+    prepare_loops(OPERATIONS)  # before loader processes are forked, as the task does
     sampler = TrainingSampler(samples, BATCH, rank=0, world_size=1)
     loader = Loader(samples, sampler, task.collate, num_workers=workers, seed=0)
     first_epochs = iter(range(1, 1_000_000, EPOCHS))
@@ -167,7 +171,9 @@ def decode_only(dataset: Any) -> Callable[[], float]:
     return measure
 
 
-def contenders(folder: Path, shards: Path, cache: Path, all_workers: bool) -> Dict[str, Callable[[], float]]:
+def contenders(
+    folder: Path, shards: Path, pages: Path, cache: Path, all_workers: bool
+) -> Dict[str, Callable[[], float]]:
     from paddlevit_dist.images.data.class_folders import ClassFolders
 
     dataset = ClassFolders(str(folder), "train", cache)
@@ -184,6 +190,8 @@ def contenders(folder: Path, shards: Path, cache: Path, all_workers: bool) -> Di
         ):
             made[f"{name}, {workers} workers"] = our_round(folder, cache, workers, *overrides)
         made[f"prepared, {workers} workers"] = our_round(shards, cache, workers, dataset="tar")
+        made[f"pages, {workers} workers"] = our_round(pages, cache, workers, dataset="tar")
+        made[f"pages + RandAugment, {workers} workers"] = our_round(pages, cache, workers, *augment, dataset="tar")
         try:
             made[f"timm, {workers} workers"] = timm_round(folder, workers)
         except ImportError:
@@ -191,11 +199,11 @@ def contenders(folder: Path, shards: Path, cache: Path, all_workers: bool) -> Di
     return made
 
 
-def prepare(folder: Path, shards: Path) -> None:
+def prepare(folder: Path, shards: Path, *options: str) -> None:
     import subprocess
 
     command = [sys.executable, "-m", "paddlevit_dist", "prepare", "images", str(folder), str(shards)]
-    subprocess.run([*command, "--shorter_side", "320"], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([*command, *options], check=True, stdout=subprocess.DEVNULL)
 
 
 def main(arguments: List[str]) -> None:
@@ -207,11 +215,12 @@ def main(arguments: List[str]) -> None:
     restart_tuned()
     print_machine()
     with tempfile.TemporaryDirectory() as name:
-        folder, shards, cache = Path(name, "photos"), Path(name, "shards"), Path(name, "cache")
+        folder, shards, pages, cache = (Path(name, folder) for folder in ("photos", "shards", "pages", "cache"))
         cache.mkdir()
         write_folder(folder, options.images)
-        prepare(folder, shards)
-        values = interleave(contenders(folder, shards, cache, not options.two_workers), options.rounds)
+        prepare(folder, shards, "--shorter_side", "320")
+        prepare(folder, pages, "--shorter_side", "10000", "--store", "pages")
+        values = interleave(contenders(folder, shards, pages, cache, not options.two_workers), options.rounds)
     rows = [(name, Spread.of(rates).text(digits=0)) for name, rates in values.items()]
     table("images per second, median [low, high]", ["way", "images/s"], rows)
     peer, augmented_peer = (values[f"PaddleViT style{more}, 2 workers"] for more in ("", " + RandAugment"))
@@ -221,6 +230,8 @@ def main(arguments: List[str]) -> None:
         "exact_randaugment": ratios(values["exact + RandAugment, 2 workers"], augmented_peer),
         "fast_randaugment": ratios(values["fast + RandAugment, 2 workers"], augmented_peer),
         "prepared": ratios(values["prepared, 2 workers"], peer),
+        "pages": ratios(values["pages, 2 workers"], peer),
+        "pages_randaugment": ratios(values["pages + RandAugment, 2 workers"], augmented_peer),
         "exact_of_decode_bound": Spread.of(
             [ours / (2 * bound) for ours, bound in zip(values["exact, 2 workers"], values["decode only, one core"])]
         ),

@@ -253,12 +253,14 @@ def _bytes(file: Path) -> int:
 
 
 def growth(samples: Sequence[Sample], field: str, since: float) -> float:
-    """How much a straight line through the values since then rises, as a share of their mean."""
+    """How much a straight line through the values since then rises, as a share of their mean. Its slope is the median
+    over all pairs of samples (Theil and Sen), so that one look at an unusual moment does not decide."""
     points = [(sample.at, getattr(sample, field)) for sample in samples if sample.at >= since]
     if len(points) < 3:
         return 0.0
     at, values = np.array(points).T
-    slope = np.polyfit(at, values, 1)[0]
+    first, second = np.triu_indices(len(points), 1)
+    slope = np.median((values[second] - values[first]) / (at[second] - at[first]))
     return float(slope * (at.max() - at.min()) / max(values.mean(), 1.0))
 
 
@@ -304,6 +306,8 @@ class Soak:
             sample = measure(run, began, self.interval / 4)
             if run.process.poll() is None:
                 self.samples.append(sample)
+                held = f"{sample.memory_bytes / 2**20:.1f} MiB, {sample.shared_bytes / 2**20:.1f} MiB shared"
+                print(f"{sample.at / 60:5.1f} min  {held}, {sample.descriptors:.0f} open files", flush=True)
             run = self._after_a_fault(run, began)
         run.kill()
 

@@ -60,6 +60,7 @@ FLAGS: dict[str, Flag] = {
         Flag("accum_iter", "N", "TRAIN.ACCUM_ITER", "training"),
         Flag("amp", None, "AMP", "training"),
         Flag("recompute", None, "TRAIN.RECOMPUTE", "training"),
+        Flag("profile", "N", "PROFILE", "training"),
         Flag("ngpus", "N", "NGPUS", "machine"),
         Flag("seed", "N", "SEED", "machine"),
         Flag("show_config", None, None, "help", "print the merged configuration, with the source of each value"),

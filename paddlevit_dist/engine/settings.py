@@ -103,6 +103,14 @@ _TRAIN = (
         optional=True,
     ),
     Key(
+        "TRAIN.BUCKET_MEGABYTES",
+        25,
+        "int",
+        "several devices: gradients travel together until they are this many MiB; fewer overlap more of the backward "
+        "pass, more are cheaper to send",
+        AT_LEAST_1,
+    ),
+    Key(
         "TRAIN.FIND_UNUSED_PARAMETERS",
         False,
         "bool",
@@ -180,6 +188,12 @@ _RUN = (
     ),
     Key("VALIDATE_FREQ", 1, "int", "epochs between evaluations", AT_LEAST_1),
     Key("REPORT_FREQ", 20, "int", "updates between lines of the log", AT_LEAST_1),
+    optional(
+        "PROFILE",
+        "int",
+        "record this many updates with Paddle's profiler: a table of operators in the log, a trace in SAVE/profile",
+        Range(low=1, high=1000),
+    ),
     Key("SEED", 0, "int", "seed of all random number generators", SEEDS),
     Key("EVAL", False, "bool", "evaluate only"),
     optional(
@@ -354,7 +368,7 @@ TABLE = Table(
         "MODEL.MINIMUM_LOADED",
         *("SAVE_FREQ", "SAVE_EVERY_UPDATES", "SAVE_EVERY_MINUTES", "SAVE_IN_BACKGROUND", "KEEP_EPOCHS", "KEEP_UPDATES"),
         "STOP_AFTER_SECONDS",
-        *("VALIDATE_FREQ", "REPORT_FREQ"),
+        *("VALIDATE_FREQ", "REPORT_FREQ", "PROFILE"),
         *("AMP", "AMP_DTYPE", "AMP_LEVEL"),
     ),
     complete=_shorten_warmup,

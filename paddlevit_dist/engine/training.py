@@ -40,6 +40,7 @@ from .model_ema import ModelEma
 from .optimizer import OptimizerState, build_optimizer, freeze
 from .passes import PassesTrial, compile_model
 from .precision import Precision
+from .profile import Profile
 from .remaining import Pace, RemainingTime
 from .resumption import Resumption
 from .schedule import Schedule, schedule_of
@@ -83,6 +84,7 @@ class Training:
         self.start_record = start_record
         self.heartbeat = heartbeat
         self.evaluate = evaluate
+        self.profile = Profile(config.PROFILE, Path(config.SAVE) / "profile", record)
         self.last_epoch = min(train.NUM_EPOCHS, train.STOP_AFTER_EPOCH or train.NUM_EPOCHS)
         self.batch_norm = train.BATCH_NORM or task.batch_norm
         self.sampler = TrainingSampler(
@@ -112,7 +114,7 @@ class Training:
         self._update_saved = self.schedule.update  # the last one that a checkpoint holds, or that is not worth one
         self.updater = Updater(
             task,
-            data_parallel(model, self.batch_norm, train.FIND_UNUSED_PARAMETERS),
+            data_parallel(model, self.batch_norm, train.FIND_UNUSED_PARAMETERS, train.BUCKET_MEGABYTES),
             self.optimizer,
             self.precision,
             seed=config.SEED,
@@ -237,7 +239,7 @@ class Training:
         bar = Progress(updates, f"epoch {epoch}/{self.config.TRAIN.NUM_EPOCHS}", is_main())
         self.heartbeat.at(f"waiting for the first batch of epoch {epoch}")
         try:
-            for group in self._groups(batches, updates):
+            for group in self.profile.watch(self._groups(batches, updates), epoch, made, updates):
                 self.stops.look(self.schedule.update)
                 if pace.updates == 0:
                     self.heartbeat.at(f"in epoch {epoch}, {made} of {self.updates_per_epoch} updates done")
@@ -269,6 +271,7 @@ class Training:
                     self._stop()
         finally:
             bar.close()
+            self.profile.abandon()
         self._tell_epoch(epoch, meters.finish_epoch(), pace)
 
     def _groups(self, batches: Iterator[Any], updates: int) -> Iterator[List[Any]]:

@@ -9,7 +9,7 @@ import contextlib
 import os
 import struct
 from pathlib import Path
-from typing import Iterator, NamedTuple, Optional
+from typing import Callable, Iterator, NamedTuple, Optional
 
 NOT_STARTED = "starting"
 _NAME = "paddlevit_dist_places"
@@ -92,6 +92,7 @@ class _Notes:
         self.main = NOT_STARTED
         self.detail = ""
         self.waits = 0
+        self.listener: Optional[Callable[[str, bool], None]] = None
 
     def write(self) -> None:
         self.moves += 1
@@ -128,6 +129,14 @@ def detail(text: str) -> None:
     """Note what this process does at its place, replacing the last detail; "" for none in particular."""
     _own.detail, _own.waits = text, 0
     _own.write()
+    if _own.listener is not None:
+        _own.listener(text, False)
+
+
+def listen(listener: Optional[Callable[[str, bool], None]]) -> None:
+    """From now on call ``listener(detail, whether this process waits for other ranks)`` when either changes; None: end
+    that."""
+    _own.listener = listener
 
 
 def move() -> None:
@@ -163,3 +172,5 @@ def _note_waiting(waits: int) -> None:
     if _own.descriptor >= 0:
         os.pwrite(_own.descriptor, _WAITS.pack(waits), _own.start + _WAITS_AT)
     move()
+    if _own.listener is not None:
+        _own.listener(_own.detail, bool(waits))

@@ -14,7 +14,10 @@ from .collectives import barrier
 
 
 def data_parallel(
-    model: paddle.nn.Layer, batch_norm: str = "local", find_unused_parameters: bool = False
+    model: paddle.nn.Layer,
+    batch_norm: str = "local",
+    find_unused_parameters: bool = False,
+    bucket_megabytes: int = 25,
 ) -> paddle.nn.Layer:
     """Wrap ``model`` so that backward averages its gradients over all ranks. Every rank must call this.
 
@@ -26,13 +29,14 @@ def data_parallel(
             ranks; "local": each rank normalises by its own rows, and statistics differ until they are broadcast.
         find_unused_parameters: search each step's graph for parameters that it does not reach, and give them zero
             gradients. Without it, a parameter used by only some ranks diverges between ranks.
+        bucket_megabytes: gradients travel together until they are this many MiB.
     """
     if world.world_size() == 1:
         return model
     if batch_norm == "sync":
         model = convert_batch_norm(model)
     barrier()  # one may have loaded its weights long before another, and gloo waits for 30 s only
-    return paddle.DataParallel(model, find_unused_parameters=find_unused_parameters)
+    return paddle.DataParallel(model, comm_buffer_size=bucket_megabytes, find_unused_parameters=find_unused_parameters)
 
 
 @contextlib.contextmanager

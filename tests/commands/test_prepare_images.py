@@ -18,6 +18,7 @@ from support.processes import ROOT, left_behind, run_command, start_command
 from support.runs import contents, refusal, well
 
 from paddlevit_dist.images.data.class_folders import ClassFolders
+from paddlevit_dist.images.data.jpeg_parts import part_of_jpeg, read_layout
 from paddlevit_dist.images.data.reading import Reading
 from paddlevit_dist.images.data.tar import TarImages
 
@@ -103,6 +104,35 @@ def test_a_turned_picture_is_turned_afterwards_too(pictures, tmp_path):
     dataset.reading = Reading(exif_rotate=True)
     turned = {dataset.read(index)[0].size for index in range(len(dataset))}
     assert (40, 50) in sizes and (50, 40) not in sizes and (50, 40) in turned
+
+
+def test_pages_hold_the_pixels_as_they_are(pictures, tmp_path):
+    output = tmp_path / "output"
+    well(prepare(pictures, output, "--shorter_side=5000", "--store=pages"))
+    (tmp_path / "cache").mkdir()
+    source, ready = (
+        kind(str(root), "train", tmp_path / "cache") for kind, root in ((ClassFolders, pictures), (TarImages, output))
+    )
+    forms = set()
+    for index in range(len(source)):
+        before, after = source.read(index)[0], ready.read(index)[0]
+        np.testing.assert_array_equal(np.asarray(after), np.asarray(before))
+        forms.add((ready.describe(index)[-4:], Image.open(io.BytesIO(ready.encoded(index))).mode))
+    # A page cannot say how it is to be turned, so that picture stays a JPEG.
+    assert forms == {(".ppm", "RGB"), (".pgm", "L"), (".jpg", "RGB")}
+    assert "at most 5000 pixels, as pages of pixels" in ready.notices[0]
+    message = refusal(prepare(pictures, output, "--shorter_side=5000"))
+    assert "prepared with other settings (stored pages, now jpeg)" in message
+
+
+def test_jpegs_are_written_with_restart_markers(pictures, tmp_path):
+    well(prepare(pictures, tmp_path / "output", "--shorter_side=40"))
+    dataset = TarImages(str(tmp_path / "output"), "train", tmp_path)
+    encoded = dataset.encoded(0)
+    layout = read_layout(encoded)
+    assert (layout.width, layout.height, layout.interval) == (60, 40, 4)
+    part, left, top = part_of_jpeg(encoded, layout, (0, 0, 10, 10))
+    assert len(part) < len(encoded) and (left, top) == (0, 0)
 
 
 def test_quality_decides_the_size(pictures, tmp_path):

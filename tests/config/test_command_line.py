@@ -77,7 +77,7 @@ def test_paddlevits_flags_are_all_there():
         "cfg dataset data_path output batch_size batch_size_eval image_size accum_iter pretrained resume last_epoch"
     )
     ours = (
-        "num_classes ngpus epochs stop_after_epoch stop_after_seconds seed num_workers show_config recompute "
+        "num_classes ngpus epochs stop_after_epoch stop_after_seconds seed num_workers show_config recompute profile "
         "allow_changes version selftest replay"
     )
     assert set(FLAGS) == {*theirs.split(), "eval", "amp", *ours.split(), "h"}

@@ -56,6 +56,16 @@ def test_pixels_are_close_to_the_exact_way_with_the_same_draws(tmp_path, size):
     assert np.mean(deviations) < 1.5  # of 255; another crop or a missing flip is off by more than 20
 
 
+@pytest.mark.parametrize("mode", ["RGB", "L"])
+def test_pages_are_not_decoded_and_give_what_their_pixels_give(tmp_path, mode):
+    dataset = folder(tmp_path, encoded(photograph(mode=mode), format="PPM"), "a.ppm" if mode == "RGB" else "a.pgm")
+    transform = FastTransform(TrainingTransform(64))
+    pixels = np.asarray(photograph(mode=mode))
+    for seed in range(5):
+        from_page = transform(FastReader(dataset, 3)(0)[0], np.random.default_rng(seed))
+        np.testing.assert_array_equal(from_page, transform(pixels, np.random.default_rng(seed)))
+
+
 def test_the_label_is_the_data_sets(tmp_path):
     assert FastReader(folder(tmp_path, encoded(photograph())), 3)(0)[1] == 0
 

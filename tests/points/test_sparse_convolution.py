@@ -14,6 +14,8 @@ from paddlevit_dist.points.sparse import (
     TransposedConvolution,
     build_plan,
 )
+from paddlevit_dist.points.sparse.batched import grouped
+from paddlevit_dist.points.sparse.convolution import batched_products
 from paddlevit_dist.points.sparse.coordinate_plan import PlanSpec
 from paddlevit_dist.points.sparse.layers import InverseConv3D, StridedConv3D, SubmanifoldConv3D
 
@@ -31,9 +33,14 @@ def float64():
     paddle.set_default_dtype("float32")
 
 
-@pytest.fixture(params=[1, 3], ids=["one thread", "three threads"])
-def threads(request):
-    yield from given_threads(request.param)
+@pytest.fixture(params=["one thread", "three threads", "batched"])
+def way(request):
+    """How convolutions cut their work: as on CPUs, or as on GPUs."""
+    if request.param == "batched":
+        with batched_products(True):
+            yield
+    else:
+        yield from given_threads({"one thread": 1, "three threads": 3}[request.param])
 
 
 @pytest.fixture
@@ -67,7 +74,7 @@ def differentiable(array):
 @pytest.mark.parametrize("dimension", [2, 3])
 @pytest.mark.parametrize("stride, kernel_size, dilation", SHAPES)
 @pytest.mark.parametrize("transposed", [False, True], ids=["down", "up"])
-def test_values_and_gradients_are_those_of_the_loops(dimension, stride, kernel_size, dilation, transposed, threads):
+def test_values_and_gradients_are_those_of_the_loops(dimension, stride, kernel_size, dilation, transposed, way):
     coordinates = reference.scene(np.random.default_rng(kernel_size), 150, dimension)
     key = MapKey(1, stride, kernel_size, dilation)
     plan = plan_of(coordinates, key)
@@ -264,3 +271,23 @@ def test_tensors_that_do_not_belong_together_are_refused():
         TransposedConvolution(3, 3, 2, 2)(x)
     with pytest.raises(ValueError, match="kernel_size is 0"):
         Convolution(3, 3, 0)
+
+
+def test_lists_of_similar_lengths_are_multiplied_together():
+    assert grouped([5000, 100, 4000, 3700, 10, 300]) == [[0, 2], [3], [5, 1], [4]]
+    assert grouped([1 << 20, 1 << 20]) == [[0], [1]], "what is gathered at once has a limit"
+    assert grouped([]) == []
+
+
+def test_groups_of_very_different_lengths_give_what_single_offsets_give():
+    coordinates = reference.scene(np.random.default_rng(0), 3000, reach=12)
+    flat = coordinates[coordinates[:, 3] < 3]  # lists across the layers are much shorter than those along them
+    layer, found = Convolution(8, 8, 3), {}
+    for wanted in (False, True):
+        x = differentiable(numbers(len(flat), 8))
+        layer.clear_gradients()
+        with batched_products(wanted):
+            y = layer(SparseTensor(x, flat)).features
+            y.backward(paddle.to_tensor(numbers(*y.shape)))
+        found[wanted] = (y.numpy(), x.grad.numpy(), layer.kernel.grad.numpy())
+    assert all(np.abs(one - other).max() < TOLERANCE for one, other in zip(*found.values()))

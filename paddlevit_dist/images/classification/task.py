@@ -23,6 +23,7 @@ from ..data.held_out import open_pictures
 from ..data.image_dataset import ImageDataset
 from ..data.inspection import Inspection
 from ..data.left_out import printable
+from ..data.parts import PartReader
 from ..data.quarantine import QUARANTINE_FILE, Replacements, write_quarantine
 from ..data.reading import check_labels
 from ..models.options import configured_options
@@ -186,6 +187,9 @@ class Classification(Task):
             self._use_fast_decoder(samples)
         if data.ON_BAD_SAMPLE == "skip":
             samples.replacements = self.replacements = Replacements(Path(self.config.SAVE).absolute())
+        elif samples.dataset.reads_parts and type(samples.transform) is TrainingTransform:
+            # A picture that cannot be decoded would be found too late to be replaced.
+            samples.reader = PartReader(samples.dataset)
 
     def _use_fast_decoder(self, samples: ImageSamples) -> None:
         cv2 = require_opencv()

@@ -65,6 +65,14 @@ class Part(ImageDataset):
         return self.dataset.reading
 
     @property
+    def reads_parts(self) -> bool:  # type: ignore[override] # as above
+        """Whether the whole dataset's pictures may be decoded in part."""
+        return self.dataset.reads_parts
+
+    def part(self, index: int, start: int, length: int) -> np.ndarray:
+        return self.dataset.part(int(self.rows[index]), start, length)
+
+    @property
     def class_names(self) -> Optional[List[str]]:
         """Name of each class, as in the whole dataset."""
         return self.dataset.class_names

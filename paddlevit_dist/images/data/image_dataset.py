@@ -14,7 +14,7 @@ from ...errors import UserError
 from ...loading.path_index import PathIndex
 from ...text_files import read_text
 from .left_out import LeftOut
-from .reading import Reading, decode_image, read_file
+from .reading import Reading, UnreadablePicture, decode_image, read_file
 
 FILE = "classes.txt"
 
@@ -31,6 +31,8 @@ class ImageDataset(Dataset):
     root: Optional[str] = None
     #: how image files are decoded; None: its images are not files, and were all checked when it was opened
     reading: Optional[Reading] = None
+    #: ``read`` decodes what ``encoded`` gives and does nothing else, so a crop's part of it may be decoded instead
+    reads_parts: bool = False
     #: other files found alongside the images, not read; None: not searched for
     left_out: Optional[LeftOut] = None
 
@@ -52,6 +54,17 @@ class ImageDataset(Dataset):
         """
         raise NotImplementedError
 
+    def part(self, index: int, start: int, length: int) -> np.ndarray:
+        """``length`` bytes of the file of image ``index``, uint8, its own memory.
+
+        Raises:
+            UnreadablePicture: the file is missing, shorter, or may not be read.
+        """
+        content = self.encoded(index)[start : start + length]
+        if len(content) != length:
+            raise UnreadablePicture(self.describe(index), "the file has become shorter")
+        return np.frombuffer(bytearray(content), dtype=np.uint8)
+
     def num_bytes(self, index: int) -> int:
         """File size of image ``index``, for datasets of image files; -1 if it is missing."""
         raise NotImplementedError
@@ -61,6 +74,7 @@ class IndexedImages(ImageDataset):
     """Images listed in a path index; nothing is known about an image until it is read."""
 
     reading = Reading()
+    reads_parts = True
 
     def __init__(self, root: str, index: PathIndex, num_classes: int, left_out: Optional[LeftOut] = None) -> None:
         """Use the entries of ``index``, with paths relative to ``root``; ``left_out`` holds the other files found."""

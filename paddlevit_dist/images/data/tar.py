@@ -38,6 +38,7 @@ class TarImages(ImageDataset):
     """
 
     reading = Reading()
+    reads_parts = True
     layout = "with uncompressed tar files: train-*.tar and val-*.tar, or train/<class>.tar and val/<class>.tar"
 
     def __init__(self, data_path: Optional[str], split: str, cache_folder: Path) -> None:
@@ -75,12 +76,16 @@ class TarImages(ImageDataset):
         Raises:
             UserError: the tar file is missing or has become shorter.
         """
-        shard, offset, size = self._index.location(index)
+        return self.part(index, 0, self._index.location(index)[2]).tobytes()
+
+    def part(self, index: int, start: int, length: int) -> np.ndarray:
+        shard, offset, _ = self._index.location(index)
+        content = np.empty(length, dtype=np.uint8)
         try:
-            content = os.pread(self._descriptor(shard), size, offset)
+            count = os.preadv(self._descriptor(shard), [content], offset + start)
         except OSError as error:
             raise UnreadablePicture(self.describe(index), error.strerror) from error
-        if len(content) != size:
+        if count != length:
             raise UserError(f"{self._shard_path(shard)} has become shorter since it was indexed; start the run again")
         return content
 

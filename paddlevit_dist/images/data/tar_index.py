@@ -185,6 +185,7 @@ class Preparation(NamedTuple):
         fingerprints: of the source, by split.
         complete: False until all tar files are there.
         left_out: unreadable images that are missing.
+        stored: "jpeg", or "pages" of pixels.
     """
 
     source: str
@@ -195,18 +196,20 @@ class Preparation(NamedTuple):
     fingerprints: Dict[str, str]
     complete: bool = False
     left_out: int = 0
+    stored: str = "jpeg"
 
     def note(self, root: str) -> str:
         """What a run on these files reports about them."""
         missing = f", {self.left_out} unreadable pictures left out" if self.left_out else ""
+        form = f"JPEG quality {self.quality}" if self.stored == "jpeg" else "as pages of pixels"
         return (
             f"note: the pictures of {root} were prepared from {self.source} with a shorter side of at most "
-            f"{self.shorter_side} pixels, JPEG quality {self.quality}{missing}"
+            f"{self.shorter_side} pixels, {form}{missing}"
         )
 
     def difference(self, other: Preparation) -> Optional[str]:
         """The first setting that would make ``other`` produce different files; None if there is none."""
-        for name in ("shorter_side", "quality", "shard_size", "num_classes", "fingerprints"):
+        for name in ("shorter_side", "quality", "shard_size", "num_classes", "stored", "fingerprints"):
             here, there = getattr(self, name), getattr(other, name)
             if here != there:
                 return "the pictures of the source" if name == "fingerprints" else f"{name} {here}, now {there}"

@@ -6,13 +6,16 @@ al., Talking-Heads Attention, 2020. Parameter names are timm's; Linear weights a
 
 from __future__ import annotations
 
+import functools
 from typing import List, Tuple, Union
 
 import paddle
 from paddle import nn
 
 from ...contracts.model import Model
+from ..kernels.layers import LayerNorm
 from . import key_names
+from .attention import attend
 from .layers import DropPath, MatrixProduct, Mlp, PatchEmbedding, TruncatedNormal, head_dim, linear
 from .resampling import resize_position_embedding
 from .variants import CAIT
@@ -37,14 +40,9 @@ class TalkingHeadsAttention(nn.Layer):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x):
-        tokens, heads = x.shape[1], self.num_heads
-        qkv = self.qkv(x).reshape([-1, tokens, 3 * heads, self.head_dim]).transpose([0, 2, 1, 3])
-        q, k, v = qkv.split(3, axis=1)  # each (batch, heads, tokens, head_dim)
-        attention = self._mixed(self.query_key(q * self.scale, k), self.proj_l)
-        attention = self._mixed(nn.functional.softmax(attention, axis=-1), self.proj_w)
-        x = self.attention_value(self.attention_dropout(attention), v)  # (batch, heads, tokens, head_dim)
-        x = x.transpose([0, 2, 1, 3]).reshape([-1, tokens, heads * self.head_dim])
-        return self.dropout(self.proj(x))  # (batch, tokens, dim)
+        qkv = self.qkv(x).reshape([-1, x.shape[1], 3 * self.num_heads, self.head_dim])
+        mixed = [functools.partial(self._mixed, layer=layer) for layer in (self.proj_l, self.proj_w)]
+        return self.dropout(self.proj(attend(self, qkv, before=mixed[0], after=mixed[1])))  # (batch, tokens, dim)
 
     def _mixed(self, attention, layer: nn.Linear):
         """``layer`` over the heads, without moving them to the last axis: (batch, heads, tokens, tokens)."""
@@ -72,14 +70,11 @@ class ClassAttention(nn.Layer):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x):
-        q = self._heads(self.q(x[:, :1])) * self.scale  # (batch, heads, 1, head_dim)
-        k, v = self._heads(self.k(x)), self._heads(self.v(x))  # (batch, heads, tokens, head_dim)
-        attention = self.attention_dropout(nn.functional.softmax(self.query_key(q, k), axis=-1))
-        x = self.attention_value(attention, v).reshape([-1, 1, self.num_heads * self.head_dim])
-        return self.dropout(self.proj(x))  # (batch, 1, dim)
+        q, k, v = self._heads(self.q(x[:, :1])), self._heads(self.k(x)), self._heads(self.v(x))
+        return self.dropout(self.proj(attend(self, q, k, v)))  # (batch, 1, dim)
 
     def _heads(self, x):
-        return x.reshape([-1, x.shape[1], self.num_heads, self.head_dim]).transpose([0, 2, 1, 3])
+        return x.reshape([-1, x.shape[1], self.num_heads, self.head_dim])
 
 
 class Block(nn.Layer):
@@ -90,9 +85,9 @@ class Block(nn.Layer):
     ):
         super().__init__()
         start = nn.initializer.Constant(init_values)
-        self.norm1 = nn.LayerNorm(dim, epsilon=1e-6)
+        self.norm1 = LayerNorm(dim, epsilon=1e-6)
         self.attn = attention
-        self.norm2 = nn.LayerNorm(dim, epsilon=1e-6)
+        self.norm2 = LayerNorm(dim, epsilon=1e-6)
         self.mlp = Mlp(dim, mlp_dim, dropout)
         self.gamma_1 = self.create_parameter([dim], default_initializer=start)
         self.gamma_2 = self.create_parameter([dim], default_initializer=start)
@@ -168,7 +163,7 @@ class CaiT(Model):
         for _ in range(class_depth):
             attention = ClassAttention(dropout=0.0, attention_dropout=0.0, **heads)
             self.blocks_token_only.append(ClassBlock(attention, dropout=0.0, drop_path=0.0, **block))
-        self.norm = nn.LayerNorm(embed_dim, epsilon=1e-6)
+        self.norm = LayerNorm(embed_dim, epsilon=1e-6)
         self.reset_classifier(num_classes)
 
     def forward_features(self, x):

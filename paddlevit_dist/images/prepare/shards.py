@@ -1,8 +1,10 @@
-"""Rewrite a dataset as tar files of smaller JPEGs, in parallel; finished files survive an interruption.
+"""Rewrite a dataset as tar files of smaller JPEGs or of decoded pages, in parallel; finished files survive an
+interruption.
 
 Next to the tar files are ``prepared.json`` with the settings, ``classes.txt`` where the classes have names, and
 ``quarantine.tsv`` where images were left out. In a tar file ``000000017.jpg`` is followed by ``000000017.json`` with
-its label and the path of its source.
+its label and the path of its source. JPEGs are written with restart markers, between which a crop's part can be taken
+out (``data/jpeg_parts.py``); a page is a PPM or PGM file, of which a crop's rows are read (``data/parts.py``).
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import json
 import os
 import tarfile
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple
+from typing import Any, Dict, List, NamedTuple, Tuple
 
 from PIL import Image
 
@@ -25,14 +27,19 @@ from ..data.reading import Reading, UnreadablePicture, open_image, orientation
 from ..data.tar_index import FILE as RECORD_FILE
 from ..data.tar_index import Preparation, read_preparation, write_preparation
 
+JPEG, PAGES = STORED = "jpeg", "pages"
+_RESTART_BLOCKS = 4  # 64 pixels where colour is halved: parts fit a crop well, and files are 1 % larger
+
 
 class Settings(NamedTuple):
-    """What decides the tar files: pixels, JPEG quality, images in each, and whether unreadable ones are left out."""
+    """What decides the tar files: pixels, JPEG quality, images in each, whether unreadable ones are left out, and the
+    form (of STORED) in which pixels are stored."""
 
     shorter_side: int
     quality: int
     shard_size: int
     skip_bad: bool = False
+    stored: str = JPEG
 
 
 def prepare_shards(
@@ -46,7 +53,7 @@ def prepare_shards(
     first = next(iter(datasets.values()))
     num_classes = max(dataset.num_classes for dataset in datasets.values())
     fingerprints = {split: dataset.fingerprint for split, dataset in datasets.items()}
-    preparation = Preparation(source, *settings[:3], num_classes, fingerprints)
+    preparation = Preparation(source, *settings[:3], num_classes, fingerprints, stored=settings.stored)
     _begin(output, preparation)
     if first.class_names:
         with atomic_file(output / CLASSES_FILE) as out:
@@ -98,7 +105,7 @@ def _write_shard(dataset: Any, first: int, end: int, base: str, source: str, set
                 check_stop()
                 path = dataset.describe(index)
                 try:
-                    content = _smaller(dataset.encoded(index), path, dataset.reading, settings)
+                    suffix, content = _smaller(dataset.encoded(index), path, dataset.reading, settings)
                 except UnreadablePicture as error:
                     if not settings.skip_bad:
                         raise UserError(
@@ -108,7 +115,7 @@ def _write_shard(dataset: Any, first: int, end: int, base: str, source: str, set
                     bad.append(Unreadable.of(error))
                     continue
                 facts = {"label": int(dataset.labels[index]), "source": os.path.relpath(path, source)}
-                _add(tar, f"{index:09d}.jpg", content)
+                _add(tar, f"{index:09d}{suffix}", content)
                 _add(tar, f"{index:09d}.json", json.dumps(facts).encode("ascii"))
         if bad:  # before the tar file appears, which marks the work as done
             write_quarantine(Path(f"{base}.unreadable"), bad)
@@ -120,8 +127,10 @@ def _add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
     tar.addfile(member, io.BytesIO(content))
 
 
-def _smaller(encoded: bytes, path: str, reading: Reading, settings: Settings) -> bytes:
-    """The image as a JPEG whose shorter side is at most the setting; a JPEG that is already is not touched.
+def _smaller(encoded: bytes, path: str, reading: Reading, settings: Settings) -> Tuple[str, bytes]:
+    """Suffix and content of a file of the image, whose shorter side is at most the setting.
+
+    As a JPEG, one that is small enough is not touched.
 
     Raises:
         UnreadablePicture: it cannot be decoded.
@@ -132,8 +141,9 @@ def _smaller(encoded: bytes, path: str, reading: Reading, settings: Settings) ->
             kind = image.format
             image.load()  # also detects damage in an image that is only copied
             shorter = min(image.size)
-            if kind == "JPEG" and shorter <= settings.shorter_side:
-                return encoded
+            is_page = settings.stored == PAGES and turned == 1  # nothing in a page could say how it is to be turned
+            if kind == "JPEG" and shorter <= settings.shorter_side and not is_page:
+                return ".jpg", encoded
             picture = image if image.mode == "L" else image.convert("RGB")
         except MemoryError:
             raise
@@ -143,11 +153,28 @@ def _smaller(encoded: bytes, path: str, reading: Reading, settings: Settings) ->
         size = tuple(max(1, round(side * settings.shorter_side / shorter)) for side in picture.size)
         picture = picture.resize(size, Image.Resampling.BICUBIC)
     out = io.BytesIO()
+    if is_page:
+        picture.save(out, "PPM")
+        return ".pgm" if picture.mode == "L" else ".ppm", out.getvalue()
     exif = Image.Exif()
     if turned != 1:  # the pixels stay as they are, so what turns them must stay with them
         exif[0x0112] = turned
-    picture.save(out, "JPEG", quality=settings.quality, exif=exif.tobytes() if turned != 1 else b"")
-    return out.getvalue()
+    picture.save(
+        out,
+        "JPEG",
+        quality=settings.quality,
+        exif=exif.tobytes() if turned != 1 else b"",
+        restart_marker_blocks=_restart_blocks(picture),
+    )
+    return ".jpg", out.getvalue()
+
+
+def _restart_blocks(picture: Image.Image) -> int:
+    """Blocks between two restart markers: about _RESTART_BLOCKS of 16 pixels, and a whole number of times in a row."""
+    side = 8 if picture.mode == "L" else 16  # Pillow halves colour both ways
+    across = -(-picture.width // side)
+    wanted = _RESTART_BLOCKS * 16 // side
+    return max(number for number in range(1, wanted + 1) if across % number == 0)
 
 
 def _gather_bad(output: Path, names: List[str]) -> int:

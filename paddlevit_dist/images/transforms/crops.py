@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Callable, Optional, Tuple
+from typing import Callable, Optional, Tuple, Union
 
 import numpy as np
 import paddle
 from PIL import Image
 
+from ..data.parts import Undecoded
 from .operations_compiled import Box, Planes, can_cut, cut
 from .policies import Augmentation, Picture
 
@@ -97,10 +98,17 @@ class TrainingTransform:
     channels: int = 3
     augment: Optional[Augmentation] = None
 
-    def __call__(self, image: Image.Image, generator: np.random.Generator) -> np.ndarray:
+    def __call__(self, image: Union[Image.Image, Undecoded], generator: np.random.Generator) -> np.ndarray:
         """Return (channels, size, size) uint8."""
-        image = _convert(image, self.channels)
         box = self.draw_box(image.size, generator)
+        if isinstance(image, Undecoded):
+            part, box = image.around(box)
+            if isinstance(part, np.ndarray):
+                if can_cut(box) and part.shape[2] <= self.channels:
+                    return self.from_pixels(part, box, generator)
+                part = Image.fromarray(part if part.shape[2] == 3 else part[:, :, 0])
+            image = part
+        image = _convert(image, self.channels)
         if can_cut(box):
             pixels = np.array(image.crop(box))  # (height, width) or (height, width, channels), may be written to
             return self.from_pixels(np.atleast_3d(pixels), (0, 0, *pixels.shape[1::-1]), generator)

@@ -9,11 +9,12 @@ Whatever is not a plain, complete 8-bit JPEG takes the exact way.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Tuple
+from typing import Any, Tuple, Union
 
 import numpy as np
 from PIL import Image
 
+from ..data.parts import Page
 from ..data.reading import decode_image, open_image, orientation
 from .crops import TrainingTransform, finish, to_array
 from .operations_opencv import require_opencv
@@ -34,14 +35,18 @@ class FastReader:
     dataset: Any
     channels: int
 
-    def __call__(self, index: int) -> Tuple[Picture, int]:
-        """``(image, label)``; pixels (height, width[, 3]) uint8, or a Pillow image if OpenCV cannot handle the file.
+    def __call__(self, index: int) -> Tuple[Union[Picture, Page], int]:
+        """``(image, label)``; pixels (height, width[, 3]) uint8, a page that needs no decoding, or a Pillow image if
+        OpenCV cannot handle the file.
 
         Raises:
             UnreadablePicture: as in the exact path.
         """
-        encoded, path, reading = self.dataset.encoded(index), self.dataset.describe(index), self.dataset.reading
         label = int(self.dataset.labels[index])
+        page = Page.of(self.dataset, index)
+        if page is not None and page.channels <= self.channels:
+            return page, label
+        encoded, path, reading = self.dataset.encoded(index), self.dataset.describe(index), self.dataset.reading
         pixels = None
         with open_image(encoded, path, reading) as header:
             # A JPEG without its end marker is truncated: OpenCV would fill it up with gray.
@@ -71,12 +76,16 @@ class FastTransform:
 
     exact: TrainingTransform
 
-    def __call__(self, picture: Picture, generator: np.random.Generator) -> np.ndarray:
+    def __call__(self, picture: Union[Picture, Page], generator: np.random.Generator) -> np.ndarray:
         """Return (channels, size, size) uint8."""
-        if isinstance(picture, Image.Image):
+        if isinstance(picture, Page):
+            picture, box = picture.around(self.exact.draw_box(picture.size, generator))
+            picture = picture if picture.shape[2] == 3 else picture[:, :, 0]
+        elif isinstance(picture, np.ndarray):
+            box = self.exact.draw_box(picture.shape[1::-1], generator)
+        else:
             return self.exact(picture, generator)
-        height, width = picture.shape[:2]
-        left, top, right, bottom = self.exact.draw_box((width, height), generator)
+        left, top, right, bottom = box
         resized = _resize(picture[top:bottom, left:right], self.exact.image_size)
         return finish(resized, self.exact, generator, _to_array)
 

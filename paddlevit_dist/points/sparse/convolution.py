@@ -5,19 +5,22 @@ to the output rows. Within one offset no output row occurs twice, so the additio
 accumulated in place, and a store, with no scatter-add. The backward pass is the same in the other direction of the
 kernel map. Only existing pairs are multiplied, about 12 of 27 in rooms, and no temporary is larger than a block.
 
-Work partitioning is decided only here: ``preferred_block_rows`` and ``_threads``.
+How the work is cut is decided only here: ``preferred_block_rows``, ``_threads`` and, for GPUs, ``_is_batched``, which
+leaves the offsets to ``batched.py``.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import paddle
 
 from ...parallel import tuning
+from . import batched
 from .kernel_map import Direction, KernelMap, Pairs
 
 _CPU_BLOCK_ROWS = 8192  # 2 MB at 64 channels: the output rows stay in the L2 cache over all offsets
@@ -34,6 +37,23 @@ def _threads() -> int:
     if paddle.get_device().startswith("gpu"):
         return 1
     return max(1, paddle.get_flags(["FLAGS_paddle_num_threads"])["FLAGS_paddle_num_threads"])
+
+
+_required: List[bool] = []  # one entry for each open ``batched_products``
+
+
+@contextlib.contextmanager
+def batched_products(wanted: bool) -> Iterator[None]:
+    """Inside the block convolutions multiply groups of kernel offsets at once, or never do, whatever the device."""
+    _required.append(wanted)
+    try:
+        yield
+    finally:
+        _required.pop()
+
+
+def _is_batched() -> bool:
+    return _required[-1] if _required else paddle.get_device().startswith("gpu")
 
 
 class _Pass:
@@ -149,6 +169,11 @@ def _receive(
             received = paddle.matmul(source, matrices[work.centre])
         else:
             received = paddle.zeros([rows, matrices[0].shape[1]], dtype=source.dtype)
+    if _is_batched():
+        add = functools.partial(_add, {} if outer is None else outer.sums)
+        product = batched.Product(work.direction, work.matrix_numbers)
+        batched.receive(source, matrices, product, received, None if outer is None else outer.features, add)
+        return received
     adds = work.centre is not None or not work.direction.is_exclusive
 
     def run(blocks: Sequence[List[Pairs]]) -> Dict[int, paddle.Tensor]:

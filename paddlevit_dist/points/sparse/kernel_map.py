@@ -18,6 +18,20 @@ class Pairs(NamedTuple):
     givers: paddle.Tensor
 
 
+class Group(NamedTuple):
+    """Lists of pairs of about equal lengths, filled up to the longest: int32 tensors (lists * longest,), list by list.
+
+    Attributes:
+        offsets: the kernel offset of each list.
+        receivers: 0 where there is no pair.
+        givers: the number of giving rows where there is no pair.
+    """
+
+    offsets: List[int]
+    receivers: paddle.Tensor
+    givers: paddle.Tensor
+
+
 class Direction(NamedTuple):
     """A kernel map in one direction on the device.
 
@@ -25,10 +39,12 @@ class Direction(NamedTuple):
         blocks: of receiving rows, each with its pairs for those kernel offsets that have any. The receiving rows of
             different blocks are different, and so are those within one ``Pairs``.
         is_exclusive: no row receives more than once over all offsets.
+        groups: the same pairs for ``batched.py``; empty until it needs them.
     """
 
     blocks: List[List[Pairs]]
     is_exclusive: bool
+    groups: List[Group]
 
 
 class KernelMap(NamedTuple):
@@ -58,4 +74,4 @@ def direction_of_pairs(lists: PackedLists, pairs: paddle.Tensor) -> Direction:
         givers = paddle.split(pairs[ends[0] : ends[1]], sizes)
         for (block, offset), receiving, giving in zip(present, receivers, givers):
             blocks[block].append(Pairs(offset, receiving, giving))
-    return Direction(blocks, lists.is_exclusive)
+    return Direction(blocks, lists.is_exclusive, [])

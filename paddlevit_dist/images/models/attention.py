@@ -1,0 +1,90 @@
+"""How the attention of every family is computed: as plain products, or fused into one operation of a GPU."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, Callable, Iterator, List, Optional
+
+import paddle
+from paddle import nn
+from paddle.nn import functional as F
+
+Weights = Callable[[paddle.Tensor], paddle.Tensor]  # of attention weights, (batch, heads, tokens, tokens attended to)
+
+_LARGEST_HEAD, _MULTIPLE = 256, 8  # channels of a head that flash attention takes
+_LEAST_CAPABILITY = 8  # of the GPU: Ampere; Paddle 2.6 fails on older ones
+
+_required: List[bool] = []  # one entry for each open ``attention``
+
+
+def attend(
+    layer: Any, *packed: paddle.Tensor, before: Optional[Weights] = None, after: Optional[Weights] = None
+) -> paddle.Tensor:
+    """Multi-head attention, ``after(softmax(before(scale * q k^T))) v`` with dropout on the weights.
+
+    It is fused on a GPU in half precision where nothing changes the weights on their way, and then draws other random
+    numbers for its dropout. The plain product is the reference and computes everything else, Swin's learnt bias and
+    CaiT's mixed heads among it.
+
+    Args:
+        layer: has ``num_heads``, ``head_dim``, ``scale``, the layers ``query_key`` and ``attention_value`` for the
+            products, and ``attention_dropout``.
+        packed: q, k and v, in one to three tensors (batch, tokens, n * heads, head_dim) with n of them side by side.
+        before, after: what changes the weights before and after the softmax.
+
+    Returns:
+        (batch, tokens of q, heads * head_dim).
+    """
+    tokens, channels = packed[0].shape[1], layer.num_heads * layer.head_dim
+    if before is None and after is None and _is_fused(layer, packed[0]):
+        return _fused(layer, *_unpacked(packed, 2, layer.num_heads)).reshape([-1, tokens, channels])
+    # One transposition for q, k and v together, then a split of whole heads: the cheapest order measured.
+    q, k, v = _unpacked([part.transpose([0, 2, 1, 3]) for part in packed], 1, layer.num_heads)
+    weights = layer.query_key(q * layer.scale, k)  # (batch, heads, tokens, tokens attended to)
+    weights = F.softmax(weights if before is None else before(weights), axis=-1)
+    weights = layer.attention_dropout(weights if after is None else after(weights))
+    x = layer.attention_value(weights, v)  # (batch, heads, tokens, head_dim)
+    return x.transpose([0, 2, 1, 3]).reshape([-1, tokens, channels])
+
+
+@contextlib.contextmanager
+def attention(fused: bool) -> Iterator[None]:
+    """Inside the block attention is never fused, or always where nothing changes its weights, whatever the device.
+    Without a GPU, Paddle then computes its own plain product."""
+    _required.append(fused)
+    try:
+        yield
+    finally:
+        _required.pop()
+
+
+def _fused(layer: Any, q: paddle.Tensor, k: paddle.Tensor, v: paddle.Tensor) -> paddle.Tensor:
+    """The attention of q, k and v, each (batch, tokens, heads, head_dim). The operation's scale is ours,
+    ``head_dim ** -0.5``."""
+    dropout = layer.attention_dropout.p if layer.training else 0.0  # 2.6 drops weights in evaluation, too
+    return F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, training=layer.training)
+
+
+def _unpacked(packed: Any, axis: int, heads: int) -> List[paddle.Tensor]:
+    """q, k and v of tensors that hold n of them side by side on ``axis``."""
+    counts = [part.shape[axis] // heads for part in packed]
+    return [one for part, n in zip(packed, counts) for one in (part.split(n, axis=axis) if n > 1 else [part])]
+
+
+@paddle.jit.not_to_static
+def _is_fused(layer: Any, q: Any) -> bool:
+    if not paddle.in_dynamic_mode():
+        return False
+    if _required:
+        return _required[-1]
+    if q.dtype not in (paddle.float16, paddle.bfloat16) or not q.place.is_gpu_place():
+        return False
+    fits = layer.head_dim % _MULTIPLE == 0 and layer.head_dim <= _LARGEST_HEAD
+    return (
+        fits and not _is_watched(layer.query_key) and paddle.device.cuda.get_device_capability()[0] >= _LEAST_CAPABILITY
+    )
+
+
+def _is_watched(layer: nn.Layer) -> bool:
+    """Whether a hook wants to see the layer at work, to count its multiplications."""
+    return bool(layer._forward_pre_hooks or layer._forward_post_hooks)

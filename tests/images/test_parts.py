@@ -1,0 +1,139 @@
+"""Parts of pictures: the pixels of the whole, whatever the file's form."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from paddlevit_dist.images.data.class_folders import ClassFolders
+from paddlevit_dist.images.data.jpeg_parts import part_of_jpeg, read_layout
+from paddlevit_dist.images.data.parts import Page, PartReader, Undecoded
+from paddlevit_dist.images.data.reading import Reading, UnreadablePicture
+from paddlevit_dist.images.transforms.crops import TrainingTransform
+
+SIZE = (150, 110)
+
+
+def noise(size=SIZE, mode="RGB", seed=0) -> Image.Image:
+    pixels = np.random.default_rng(seed).integers(0, 256, (size[1] // 4 + 1, size[0] // 4 + 1, 3), dtype=np.uint8)
+    return Image.fromarray(pixels).resize(size, Image.Resampling.BICUBIC).convert(mode)
+
+
+def jpeg(mode="RGB", size=SIZE, **options) -> bytes:
+    out = io.BytesIO()
+    noise(size, mode).save(out, "JPEG", quality=90, **options)
+    return out.getvalue()
+
+
+def folder_of(path, files) -> ClassFolders:
+    """A data set of these files, ``name: content``, all of one class."""
+    for split in ("train", "val"):
+        (path / split / "a").mkdir(parents=True)
+        for name, content in files.items():
+            (path / split / "a" / name).write_bytes(content)
+    (path / "cache").mkdir()
+    return ClassFolders(str(path), "train", path / "cache")
+
+
+@pytest.mark.parametrize("mode", ["RGB", "L"])
+@pytest.mark.parametrize("subsampling", [0, 1, 2])
+@pytest.mark.parametrize(
+    "restarts", [{}, {"rows": 1}, {"rows": 2}, {"blocks": 1}, {"blocks": 5}, {"blocks": 2}, {"blocks": 7}]
+)
+def test_parts_of_jpegs_have_the_pixels_of_the_whole(mode, subsampling, restarts):
+    options = {f"restart_marker_{name}": value for name, value in restarts.items()}
+    encoded = jpeg(mode, subsampling=subsampling, **options)
+    whole = np.asarray(Image.open(io.BytesIO(encoded)))
+    draw = np.random.default_rng(3)
+    boxes = [(0, 0, 1, 1), (149, 109, 150, 110), (0, 0, 150, 110), (16, 16, 32, 32), (15, 17, 33, 31)]
+    corners = (np.sort(draw.integers(0, side + 1, (30, 2)), axis=1).tolist() for side in SIZE)
+    boxes += [
+        (left, top, right, bottom) for (left, right), (top, bottom) in zip(*corners) if left < right and top < bottom
+    ]
+    for left, top, right, bottom in boxes:
+        part, x, y = part_of_jpeg(encoded, read_layout(encoded), (left, top, right, bottom))
+        pixels = np.asarray(Image.open(io.BytesIO(part)))
+        np.testing.assert_array_equal(
+            pixels[top - y : bottom - y, left - x : right - x],
+            whole[top:bottom, left:right],
+            str((left, top, right, bottom)),
+        )
+
+
+def test_restart_markers_leave_out_what_is_beside_the_crop():
+    encoded = jpeg(restart_marker_blocks=2)
+    part, x, y = part_of_jpeg(encoded, read_layout(encoded), (70, 50, 90, 60))
+    assert Image.open(io.BytesIO(part)).size == (32, 16) and (x, y) == (64, 48)
+    assert len(part) < len(jpeg()) / 2
+
+
+@pytest.mark.parametrize(
+    "encoded",
+    [jpeg(progressive=True), jpeg()[:-2], jpeg()[:-900], b"", b"\xff\xd8\xff\xd9", noise().convert("CMYK").tobytes()],
+    ids=["progressive", "no end", "cut off", "empty", "only ends", "not a JPEG"],
+)
+def test_other_files_are_decoded_whole(encoded):
+    assert read_layout(encoded) is None
+
+
+def test_cut_and_changed_headers_are_not_believed():
+    """Whatever is in a damaged header, the answer is a layout or none, and the part a file or the same one."""
+    encoded = jpeg(restart_marker_blocks=5)
+    draw = np.random.default_rng(0)
+    for _ in range(500):
+        changed = bytearray(encoded)
+        for place in draw.integers(2, 700, size=3):
+            changed[place] = draw.integers(0, 256)
+        layout = read_layout(bytes(changed))
+        if layout is not None:
+            right, bottom = min(20, layout.width), min(20, layout.height)
+            part, x, y = part_of_jpeg(bytes(changed), layout, (0, 0, right, bottom))
+            assert part[:2] == b"\xff\xd8" and x == y == 0
+
+
+def test_a_training_sample_is_the_same_from_parts_and_from_the_whole(tmp_path):
+    page = io.BytesIO()
+    noise(seed=4).save(page, "PPM")
+    grey = io.BytesIO()
+    noise(mode="L", seed=5).save(grey, "PPM")
+    progressive, turned = jpeg(progressive=True), Image.Exif()
+    turned[0x0112] = 6
+    files = {
+        "a.jpg": jpeg(), "b.jpg": jpeg("L"), "c.jpg": jpeg(restart_marker_blocks=5), "d.ppm": page.getvalue(),
+        "e.pgm": grey.getvalue(), "f.jpg": progressive, "g.jpg": jpeg(exif=turned), "h.png": page.getvalue(),
+    }  # fmt: skip
+    dataset = folder_of(tmp_path, files)
+    for reading in (Reading(), Reading(exif_rotate=True)):
+        dataset.read_with(reading)
+        for channels in (3, 1):
+            transform = TrainingTransform(32, channels=channels)
+            for index in range(len(dataset)):
+                from_parts, _ = PartReader(dataset)(index)
+                whole, label = dataset.read(index)
+                assert label == 0
+                for seed in range(4):
+                    expected = transform(whole, np.random.default_rng(seed))
+                    np.testing.assert_array_equal(transform(from_parts, np.random.default_rng(seed)), expected)
+
+
+def test_what_is_left_undecoded(tmp_path):
+    page = io.BytesIO()
+    noise().save(page, "PPM")
+    dataset = folder_of(tmp_path, {"a.jpg": jpeg(), "b.jpg": jpeg(progressive=True), "c.ppm": page.getvalue()})
+    found = [PartReader(dataset)(index)[0] for index in range(3)]
+    assert [isinstance(picture, Undecoded) for picture in found] == [True, False, True]
+    assert isinstance(found[2], Page) and found[2].around((3, 10, 7, 15))[0].shape == (5, 150, 3)
+    assert [picture.size for picture in found] == [SIZE] * 3
+
+
+def test_damaged_pictures_are_reported(tmp_path):
+    page = io.BytesIO()
+    noise().save(page, "PPM")
+    large = b"P6\n99999 99999\n255\n" + bytes(100)
+    dataset = folder_of(tmp_path, {"a.jpg": jpeg()[:-900], "b.ppm": page.getvalue()[:-1], "c.ppm": large})
+    for index in range(3):
+        with pytest.raises(UnreadablePicture):
+            PartReader(dataset)(index)

@@ -35,6 +35,8 @@ _THREADS = "PADDLEVIT_DIST_THREADS"  # what OMP_NUM_THREADS becomes once Paddle 
 
 _COPIES = "FLAGS_use_stride_kernel"  # 0: no operation returns a view of its argument
 
+_PLAIN_LAYERS = "PADDLEVIT_DIST_PLAIN_LAYERS"  # 1: images/kernels/ computes nothing, Paddle's layers do
+
 _QUIET = {
     "GLOG_minloglevel": "2",  # lines of the rendezvous store
     "PYTHONWARNINGS": "ignore::UserWarning:paddle.utils.cpp_extension.extension_utils,"  # "no ccache found"
@@ -102,6 +104,8 @@ def environment(processes: int, tuned: bool, current: Mapping[str, str]) -> Dict
             wanted["MKL_DEBUG_CPU_TYPE"] = kernels
         if has_slow_views():
             wanted[_COPIES] = "0"
+    else:
+        wanted[_PLAIN_LAYERS] = "1"
     return {name: value for name, value in wanted.items() if name not in current}
 
 
@@ -168,7 +172,8 @@ def give_back_memory() -> None:
 
 def settings() -> Dict[str, str]:
     """The tuning variables in effect in this process, and which of them we set."""
-    names = ["FLAGS_paddle_num_threads", "OMP_NUM_THREADS", "KMP_BLOCKTIME", "MKL_DEBUG_CPU_TYPE", _COPIES, *_MALLOC]
+    names = ["FLAGS_paddle_num_threads", "OMP_NUM_THREADS", "KMP_BLOCKTIME", "MKL_DEBUG_CPU_TYPE"]
+    names += [_COPIES, _PLAIN_LAYERS, *_MALLOC]
     in_force = {name: os.environ[name] for name in names if name in os.environ}
     in_force["set_by_us"] = os.environ.get(_MARK, "")
     return in_force

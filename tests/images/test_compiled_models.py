@@ -13,6 +13,7 @@ import pytest
 from support.processes import run_workers, succeeded
 
 from paddlevit_dist.engine.precision import compile_passes
+from paddlevit_dist.images.kernels.switch import plain_layers
 
 from .test_recomputation import FAMILIES, IMAGES, build, gradients
 
@@ -35,7 +36,8 @@ def outputs(model: paddle.nn.Layer) -> Dict[str, Any]:
 
 
 def of_families() -> Dict[str, Any]:
-    return {name: (outputs(build(name)), outputs(compiled(name))) for name in FAMILIES}
+    with plain_layers():  # a program is traced from Paddle's layers
+        return {name: (outputs(build(name)), outputs(compiled(name))) for name in FAMILIES}
 
 
 @pytest.fixture(scope="module")

@@ -43,15 +43,25 @@ def gradients(model):
     return {name: p.grad.numpy() for name, p in model.named_parameters() if p.grad is not None}
 
 
+class Counted:
+    """A forward pass that notes each of its calls."""
+
+    def __init__(self, forward, passes):
+        self.forward, self.passes = forward, passes
+
+    def __call__(self, *arguments):
+        self.passes.append(self.forward)
+        return self.forward(*arguments)
+
+
 @pytest.mark.parametrize("name", FAMILIES)
 def test_gradients_with_dropout_are_the_same_to_the_bit(name):
     expected = gradients(build(name))
     model = build(name)
     blocks = blocks_of(name, model)
     passes = []
-    for block in blocks:
-        for inner in block.sublayers():
-            inner.register_forward_post_hook(lambda layer, x, y: passes.append(id(layer)))
+    for block in blocks:  # not with hooks: layers that are looked at compute as Paddle's do
+        block.forward = Counted(block.forward, passes)
     gradients(model)
     once = len(passes)
     recompute_layers(blocks)

@@ -38,6 +38,8 @@ def test_the_users_own_settings_are_respected():
 def test_switched_off_leaves_kernels_and_malloc_alone():
     added = tuning.environment(1, False, {})
     assert not [name for name in added if name.startswith(("MALLOC", "MKL", "FLAGS_use_stride"))]
+    assert added["PADDLEVIT_DIST_PLAIN_LAYERS"] == "1"
+    assert "PADDLEVIT_DIST_PLAIN_LAYERS" not in tuning.environment(1, True, {})
 
 
 def test_views_are_switched_off_on_cpus_only(monkeypatch):

@@ -13,6 +13,7 @@ import paddle
 from paddle import nn
 
 from ...contracts.model import Model
+from ..kernels.layers import LayerNorm
 from . import key_names
 from .attention import attend
 from .layers import DropPath, MatrixProduct, Mlp, PatchEmbedding, TruncatedNormal, head_dim, linear
@@ -84,9 +85,9 @@ class Block(nn.Layer):
     ):
         super().__init__()
         start = nn.initializer.Constant(init_values)
-        self.norm1 = nn.LayerNorm(dim, epsilon=1e-6)
+        self.norm1 = LayerNorm(dim, epsilon=1e-6)
         self.attn = attention
-        self.norm2 = nn.LayerNorm(dim, epsilon=1e-6)
+        self.norm2 = LayerNorm(dim, epsilon=1e-6)
         self.mlp = Mlp(dim, mlp_dim, dropout)
         self.gamma_1 = self.create_parameter([dim], default_initializer=start)
         self.gamma_2 = self.create_parameter([dim], default_initializer=start)
@@ -162,7 +163,7 @@ class CaiT(Model):
         for _ in range(class_depth):
             attention = ClassAttention(dropout=0.0, attention_dropout=0.0, **heads)
             self.blocks_token_only.append(ClassBlock(attention, dropout=0.0, drop_path=0.0, **block))
-        self.norm = nn.LayerNorm(embed_dim, epsilon=1e-6)
+        self.norm = LayerNorm(embed_dim, epsilon=1e-6)
         self.reset_classifier(num_classes)
 
     def forward_features(self, x):

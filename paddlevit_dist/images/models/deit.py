@@ -59,7 +59,7 @@ class DistilledDeiT(DeiT):
         return (of_labels + of_teacher) / 2
 
     def _both_tokens(self, x):
-        return self.norm(self.encode(x)[:, :2])
+        return self.norm(self.first_tokens(x))
 
     def reset_classifier(self, num_classes: int) -> None:
         """Replace both classifiers by fresh ones for ``num_classes``, or by nothing for 0."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import List, Tuple, Union
+from typing import Dict, List, Tuple, Union
 
 import paddle
 from paddle import nn
 
 from ...errors import UserError
+from ..kernels.layers import Linear, gelu, is_fast_mlp, is_fast_patches, mlp, patches
 
 
 def as_pair(size: Union[int, Tuple[int, int]]) -> Tuple[int, int]:
@@ -38,10 +39,10 @@ class TruncatedNormal(nn.initializer.Initializer):
             var.set_value(var * (self.standard_deviation / self._AFTER_THE_CUT))
 
 
-def linear(in_features: int, out_features: int, bias: bool = True, standard_deviation: float = 0.02) -> nn.Linear:
+def linear(in_features: int, out_features: int, bias: bool = True, standard_deviation: float = 0.02) -> Linear:
     """Linear layer with truncated normal weights (.02 unless given) and zero bias."""
     bias_attr = paddle.ParamAttr(initializer=nn.initializer.Constant(0.0)) if bias else False
-    return nn.Linear(
+    return Linear(
         in_features,
         out_features,
         weight_attr=paddle.ParamAttr(initializer=TruncatedNormal(standard_deviation)),
@@ -49,18 +50,12 @@ def linear(in_features: int, out_features: int, bias: bool = True, standard_devi
     )
 
 
-def convolution(
-    in_channels: int, out_channels: int, kernel_size: int, standard_deviation: float, **geometry: int
-) -> nn.Conv2D:
-    """Convolution with truncated normal weights and zero bias; ``geometry`` is stride, padding and groups."""
-    return nn.Conv2D(
-        in_channels,
-        out_channels,
-        kernel_size,
-        weight_attr=paddle.ParamAttr(initializer=TruncatedNormal(standard_deviation)),
-        bias_attr=paddle.ParamAttr(initializer=nn.initializer.Constant(0.0)),
-        **geometry,
-    )
+def starting_values(standard_deviation: float) -> Dict[str, paddle.ParamAttr]:
+    """``weight_attr`` and ``bias_attr`` of a layer with truncated normal weights and zero bias."""
+    return {
+        "weight_attr": paddle.ParamAttr(initializer=TruncatedNormal(standard_deviation)),
+        "bias_attr": paddle.ParamAttr(initializer=nn.initializer.Constant(0.0)),
+    }
 
 
 class MatrixProduct(nn.Layer):
@@ -108,11 +103,17 @@ class DropPath(nn.Layer):
         self.rate = rate
 
     def forward(self, x):
-        if not self.training or self.rate == 0.0:
-            return x
+        return x if not self.is_dropping else x * self.factors(x)
+
+    @property
+    def is_dropping(self) -> bool:
+        return self.training and self.rate != 0.0
+
+    def factors(self, x):
+        """Newly drawn, (batch, 1, ...): 0 for a dropped sample, for the others 1 / the share that is kept."""
         keep = 1.0 - self.rate
-        draws = paddle.rand([x.shape[0]] + [1] * (x.ndim - 1))  # (batch, 1, ...)
-        return x * ((draws < keep).astype(x.dtype) / keep)
+        draws = paddle.rand([x.shape[0]] + [1] * (x.ndim - 1))
+        return (draws < keep).astype(x.dtype) / keep
 
     def extra_repr(self) -> str:
         return f"rate={self.rate:g}"
@@ -128,7 +129,9 @@ class Mlp(nn.Layer):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x):
-        x = self.dropout(nn.functional.gelu(self.fc1(x)))  # (..., hidden_dim)
+        if not (self.training and self.dropout.p) and is_fast_mlp(x, self.fc1, self.fc2):
+            return mlp(x, self.fc1, self.fc2)
+        x = self.dropout(gelu(self.fc1(x)))  # (..., hidden_dim)
         return self.dropout(self.fc2(x))  # (..., dim)
 
 
@@ -161,6 +164,8 @@ class PatchEmbedding(nn.Layer):
             raise UserError(
                 f"the model was built for images of {built} px, the batch has {given}: build it with image_size"
             )
+        if is_fast_patches(x, self.proj):
+            return patches(x, self.proj)
         x = self.proj(x)  # (batch, embed_dim, grid height, grid width)
         return x.flatten(2).transpose([0, 2, 1])  # (batch, patches, embed_dim)
 

@@ -12,6 +12,7 @@ from typing import Tuple, Union
 from paddle import nn
 
 from ...contracts.model import Model
+from ..kernels.layers import LayerNorm, gelu
 from . import key_names
 from .layers import DropPath, PatchEmbedding, drop_path_rates, linear
 from .variants import MLP_MIXER
@@ -30,7 +31,7 @@ class MixerMlp(nn.Layer):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x):
-        x = self.dropout(nn.functional.gelu(self.fc1(x)))  # (..., hidden_dim)
+        x = self.dropout(gelu(self.fc1(x)))  # (..., hidden_dim)
         return self.dropout(self.fc2(x))  # (..., dim)
 
 
@@ -39,9 +40,9 @@ class MixerBlock(nn.Layer):
 
     def __init__(self, dim: int, num_patches: int, token_dim: int, channel_dim: int, dropout: float, drop_path: float):
         super().__init__()
-        self.norm1 = nn.LayerNorm(dim, epsilon=1e-6)
+        self.norm1 = LayerNorm(dim, epsilon=1e-6)
         self.mlp_tokens = MixerMlp(num_patches, token_dim, dropout)
-        self.norm2 = nn.LayerNorm(dim, epsilon=1e-6)
+        self.norm2 = LayerNorm(dim, epsilon=1e-6)
         self.mlp_channels = MixerMlp(dim, channel_dim, dropout)
         self.drop_path = DropPath(drop_path)
 
@@ -96,7 +97,7 @@ class MlpMixer(Model):
                 for rate in drop_path_rates(drop_path, depth)
             ]
         )
-        self.norm = nn.LayerNorm(embed_dim, epsilon=1e-6)
+        self.norm = LayerNorm(embed_dim, epsilon=1e-6)
         self.reset_classifier(num_classes)
 
     def forward_features(self, x):

@@ -15,6 +15,7 @@ from paddle import nn
 from paddle.nn import functional as F
 
 from ...contracts.model import Model
+from ..kernels.layers import LayerNorm, branches, is_fast_block
 from . import key_names
 from .attention import attend
 from .layers import DropPath, MatrixProduct, Mlp, PatchEmbedding, TruncatedNormal, head_dim, linear, rates_of_stages
@@ -57,6 +58,19 @@ def relative_position_index(height: int, width: int) -> np.ndarray:
     down = rows[:, None] - rows[None, :] + height - 1
     across = columns[:, None] - columns[None, :] + width - 1
     return down * (2 * width - 1) + across
+
+
+@functools.lru_cache(maxsize=None)
+def window_index(grid: Size, window: Size, shift: Size) -> paddle.Tensor:
+    """int64 (windows, tokens): which token of the unshifted image each token of each window is.
+
+    The windows divide the grid.
+    """
+    rows, columns = grid[0] // window[0], grid[1] // window[1]
+    places = np.roll(np.arange(grid[0] * grid[1]).reshape(grid), (-shift[0], -shift[1]), (0, 1))
+    places = places.reshape(rows, window[0], columns, window[1]).transpose(0, 2, 1, 3)
+    index = np.ascontiguousarray(places.reshape(rows * columns, -1), dtype=np.int64)
+    return paddle.to_tensor(index, place=paddle.CPUPlace())
 
 
 def attention_mask(grid: Size, window: Size, shift: Size) -> np.ndarray:
@@ -114,14 +128,18 @@ class WindowAttention(nn.Layer):
 
     def _biased(self, attention, mask: Optional[paddle.Tensor]):
         tokens, heads = attention.shape[-1], self.num_heads
-        bias = paddle.gather(self.relative_position_bias_table, self.relative_position_index)  # (tokens ** 2, heads)
-        bias = bias.transpose([1, 0]).reshape([1, heads, tokens, tokens])
-        attention = attention + bias.astype(attention.dtype)
+        attention = attention + self.position_bias().unsqueeze(0).astype(attention.dtype)
         if mask is not None:
             attention = attention.reshape([-1, mask.shape[0], heads, tokens, tokens])
             attention = attention + mask.astype(attention.dtype).unsqueeze(1)
             attention = attention.reshape([-1, heads, tokens, tokens])
         return attention
+
+    def position_bias(self):
+        """The learnt bias of each pair of a window's tokens, (heads, tokens, tokens)."""
+        tokens = self.window[0] * self.window[1]
+        bias = paddle.gather(self.relative_position_bias_table, self.relative_position_index)  # (tokens ** 2, heads)
+        return bias.transpose([1, 0]).reshape([self.num_heads, tokens, tokens])
 
 
 class SwinBlock(nn.Layer):
@@ -140,17 +158,35 @@ class SwinBlock(nn.Layer):
         window = tuple(min(side, window_size) for side in grid)
         shift = tuple(window_size // 2 if is_shifted and side > window_size else 0 for side in grid)
         self.grid, self.window, self.shift = grid, window, shift
-        self.norm1 = nn.LayerNorm(dim, epsilon=_EPSILON)
+        self.norm1 = LayerNorm(dim, epsilon=_EPSILON)
         self.attn = WindowAttention(dim, window, **attention)
-        self.norm2 = nn.LayerNorm(dim, epsilon=_EPSILON)
+        self.norm2 = LayerNorm(dim, epsilon=_EPSILON)
         self.mlp = Mlp(dim, int(dim * mlp_ratio), attention["dropout"])
         self.drop_path = DropPath(drop_path)
         mask = paddle.to_tensor(attention_mask(grid, window, shift)) if any(shift) else None
         self.register_buffer("attention_mask", mask, persistable=False)
 
     def forward(self, x):
+        if self.divides and is_fast_block(x, self):
+            return self._fast(x)
         x = x + self.drop_path(self._attend(self.norm1(x)))
         return x + self.drop_path(self.mlp(self.norm2(x)))  # (batch, height, width, dim)
+
+    @property
+    def divides(self) -> bool:
+        """Whether windows divide the grid, so that none is padded."""
+        return not any(side % part for side, part in zip(self.grid, self.window))
+
+    def _fast(self, x):
+        """The same, with attention reading and writing each window's tokens where they are."""
+        attn, fast, is_dropping = self.attn, branches(), self.drop_path.is_dropping
+        index = window_index(self.grid, self.window, self.shift)
+        mask = None if self.attention_mask is None else fast.Held(self.attention_mask)
+        heads = fast.Heads(attn.num_heads, attn.head_dim, attn.scale, index.shape[0], fast.Held(index), mask)
+        keep = self.drop_path.factors(x) if is_dropping else None
+        x = fast.attention(x, self.norm1, attn.qkv, attn.proj, heads, attn.position_bias(), keep)
+        keep = self.drop_path.factors(x) if is_dropping else None
+        return fast.mlp(x, self.norm2, self.mlp.fc1, self.mlp.fc2, keep)
 
     def _attend(self, x):
         down, across = self.shift
@@ -169,7 +205,7 @@ class PatchMerging(nn.Layer):
         super().__init__()
         self.dim = dim
         self.grid = grid
-        self.norm = nn.LayerNorm(4 * dim, epsilon=_EPSILON)
+        self.norm = LayerNorm(4 * dim, epsilon=_EPSILON)
         self.reduction = linear(4 * dim, 2 * dim, bias=False)
 
     def forward(self, x):
@@ -212,7 +248,7 @@ class NormalisedPatches(PatchEmbedding):
     def __init__(self, image_size: Union[int, Size], patch_size: int, in_channels: int, embed_dim: int):
         super().__init__(image_size, patch_size, in_channels, embed_dim)
         self.embed_dim = embed_dim
-        self.norm = nn.LayerNorm(embed_dim, epsilon=_EPSILON)
+        self.norm = LayerNorm(embed_dim, epsilon=_EPSILON)
 
     def forward(self, x):
         # Not super().forward(): Paddle 2.6 cannot export it.
@@ -283,7 +319,7 @@ class SwinTransformer(Model):
         self.feature_strides = tuple(patch_size * 2**index for index in range(len(depths)))
         self.feature_channels = tuple(embed_dim * 2**index for index in range(len(depths)))
         self.embed_dim = self.feature_channels[-1]
-        self.norm = nn.LayerNorm(self.embed_dim, epsilon=_EPSILON)
+        self.norm = LayerNorm(self.embed_dim, epsilon=_EPSILON)
         self.head = nn.LayerDict()
         self.reset_classifier(num_classes)
 

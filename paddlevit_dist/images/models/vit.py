@@ -13,6 +13,7 @@ from paddle import nn
 
 from ...contracts.model import Model
 from ...errors import UserError
+from ..kernels.layers import LayerNorm, branches, is_fast_block, readers
 from . import key_names
 from .attention import attend
 from .layers import DropPath, MatrixProduct, Mlp, PatchEmbedding, TruncatedNormal, drop_path_rates, linear
@@ -47,15 +48,30 @@ class Block(nn.Layer):
 
     def __init__(self, dim: int, mlp_dim: int, dropout: float, drop_path: float, **attention: Any):
         super().__init__()
-        self.norm1 = nn.LayerNorm(dim, epsilon=1e-6)
+        self.norm1 = LayerNorm(dim, epsilon=1e-6)
         self.attn = Attention(dim, dropout=dropout, **attention)
-        self.norm2 = nn.LayerNorm(dim, epsilon=1e-6)
+        self.norm2 = LayerNorm(dim, epsilon=1e-6)
         self.mlp = Mlp(dim, mlp_dim, dropout)
         self.drop_path = DropPath(drop_path)
 
-    def forward(self, x):
+    def forward(self, x, count: Optional[int] = None):
+        """All tokens (batch, tokens, dim), or the first ``count`` of them, which costs the fast layers much less."""
+        if is_fast_block(x, self):
+            return self._fast(x, count)
         x = x + self.drop_path(self.attn(self.norm1(x)))
-        return x + self.drop_path(self.mlp(self.norm2(x)))  # (batch, tokens, dim)
+        x = x + self.drop_path(self.mlp(self.norm2(x)))
+        return x if count is None else x[:, :count]
+
+    def _fast(self, x, count: Optional[int] = None):
+        attn, is_dropping = self.attn, self.drop_path.is_dropping
+        heads = branches().Heads(attn.num_heads, attn.head_dim, attn.scale)
+        keep = self.drop_path.factors(x) if is_dropping else None
+        if count is None:
+            x = branches().attention(x, self.norm1, attn.qkv, attn.proj, heads, keep=keep)
+        else:
+            x = readers().attention(x, count, self.norm1, attn.qkv, attn.proj, heads, keep)
+        keep = self.drop_path.factors(x) if is_dropping else None
+        return branches().mlp(x, self.norm2, self.mlp.fc1, self.mlp.fc2, keep)
 
 
 class VisionTransformer(Model):
@@ -121,7 +137,7 @@ class VisionTransformer(Model):
                 for rate in drop_path_rates(drop_path, depth)
             ]
         )
-        self.norm = nn.LayerNorm(embed_dim, epsilon=1e-6)
+        self.norm = LayerNorm(embed_dim, epsilon=1e-6)
         self.feature_blocks = sorted({depth * quarter // 4 for quarter in (1, 2, 3, 4)} - {0})  # from 1
         self.feature_strides = (patch_size,) * len(self.feature_blocks)
         self.feature_channels = (embed_dim,) * len(self.feature_blocks)
@@ -133,7 +149,7 @@ class VisionTransformer(Model):
 
     def forward_features(self, x):
         """The normalised class token (batch, embed_dim) of images (batch, in_channels, height, width)."""
-        return self.norm(self.encode(x)[:, 0])  # normalising only the token that is read
+        return self.norm(self.first_tokens(x)[:, 0])  # normalising only the token that is read
 
     def encode(self, x):
         """All tokens (batch, prefix tokens + patches, embed_dim) after the last block, not normalised."""
@@ -141,6 +157,14 @@ class VisionTransformer(Model):
         for block in self.blocks:
             x = block(x)
         return x
+
+    def first_tokens(self, x):
+        """The learnt tokens (batch, prefix tokens, embed_dim) after the last block, not normalised."""
+        x = self._tokens(x)
+        blocks = list(self.blocks)
+        for block in blocks[:-1]:
+            x = block(x)
+        return blocks[-1](x, self.num_prefix_tokens)
 
     def features(self, x) -> List[paddle.Tensor]:
         """The patches after each quarter of the blocks, without the tokens in front; all of one stride."""

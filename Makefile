@@ -3,6 +3,7 @@
 # make test-long  the tests that take minutes                       make format         apply the format
 # make lint       format, lint, import rules and types              make fuzz           1,000 damaged files for each reader
 # make audit      known vulnerabilities of what is installed
+# make bench      a figure of each benchmark, 25 minutes       make bench-all   all benchmarks in full, hours
 PYTHON ?= python3
 VENV := .venv
 GPU_VENV := .venv-gpu
@@ -13,7 +14,7 @@ PYTEST := -m pytest -q -n auto --maxprocesses 4 --dist worksteal
 # The tests start hundreds of processes: none need compile what another has compiled, whatever the shell says.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-long fuzz lint format accept test-gpu-wheel audit clean
+.PHONY: demo test test-long fuzz lint format accept bench bench-all test-gpu-wheel audit clean
 .DELETE_ON_ERROR:
 
 $(VENV)/.ready: setup.py tools/install.py
@@ -46,6 +47,13 @@ format: $(VENV)/.ready
 
 accept: $(VENV)/.ready
 	$(BIN)/python tests/acceptance.py
+
+# PEER_PYTHON=/path/to/an/interpreter with torch: without it, what is compared with torch is left out.
+bench: $(VENV)/.ready
+	$(BIN)/python benchmarks/headlines.py $(if $(PEER_PYTHON),--peer-python $(PEER_PYTHON))
+
+bench-all: $(VENV)/.ready
+	$(BIN)/python benchmarks/headlines.py --all $(if $(PEER_PYTHON),--peer-python $(PEER_PYTHON))
 
 test-gpu-wheel: $(GPU_VENV)/.ready
 	$(GPU_VENV)/bin/python $(PYTEST) -m "not long"

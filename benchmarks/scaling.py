@@ -49,9 +49,11 @@ SIZE_PX, FILES, CLASSES = (500, 375), 256, 8  # width, height; how many JPEGs in
 class Group:
     """Processes that work together, and wait for requests between their turns."""
 
-    def __init__(self, python: str, words: Sequence[str], environments: Sequence[Mapping[str, str]]) -> None:
+    def __init__(
+        self, python: str, words: Sequence[str], environments: Sequence[Mapping[str, str]], program: str = WORKER
+    ) -> None:
         self._complaints = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 - until the processes end
-        command = [python, WORKER, *words]
+        command = [python, program, *words]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self._complaints}
         self._processes = [rounds.start(command, environment, **pipes) for environment in environments]
 

@@ -69,11 +69,13 @@ class TorchPeer:
 
         return forward, both
 
-    def network(self, plan: CoordinatePlan) -> Timed:
-        """A training step of MinkUNet14A."""
+    def network(
+        self, plan: CoordinatePlan, depths: Tuple[int, ...] = DEPTHS, widths: Tuple[int, ...] = WIDTHS
+    ) -> Timed:
+        """A training step of a MinkUNet, of MinkUNet14A unless other blocks and widths are given."""
         torch = self.torch
         rows = len(plan.level(1).order)
-        model = self._minkunet(plan)
+        model = self._minkunet(plan, depths, widths)
         optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
         features, labels = torch.randn(rows, 3), torch.randint(0, NUM_CLASSES, (rows,))
 
@@ -87,7 +89,7 @@ class TorchPeer:
 
         return step
 
-    def _minkunet(self, plan: CoordinatePlan) -> Any:
+    def _minkunet(self, plan: CoordinatePlan, depths: Tuple[int, ...], widths: Tuple[int, ...]) -> Any:
         torch, peer = self.torch, self
         maps: Dict[MapKey, Any] = {}
 
@@ -122,21 +124,26 @@ class TorchPeer:
             def forward(self, x: Any) -> Any:
                 return torch.relu(self.second(torch.relu(self.first(x))) + self.shortcut(x))
 
+        def stage(number: int, stride: int, inputs: int) -> Any:
+            width = widths[number]
+            blocks = [Block(stride, inputs, width), *(Block(stride, width, width) for _ in range(depths[number] - 1))]
+            return torch.nn.Sequential(*blocks)
+
         class Network(torch.nn.Module):
             def __init__(self) -> None:
                 super().__init__()
                 self.stem = normed(Convolution(MapKey(1, 1, 5), 3, 32), 32)
                 self.down, self.up = torch.nn.ModuleList(), torch.nn.ModuleList()
                 channels, skipped = 32, [32]
-                for width, stride in zip(WIDTHS[:4], (1, 2, 4, 8)):
+                for number, (width, stride) in enumerate(zip(widths[:4], (1, 2, 4, 8))):
                     down = normed(Convolution(MapKey(stride, 2 * stride, 2), channels, channels), channels)
-                    self.down.append(torch.nn.ModuleList([down, Block(2 * stride, channels, width)]))
+                    self.down.append(torch.nn.ModuleList([down, stage(number, 2 * stride, channels)]))
                     channels = width
                     skipped.append(width)
                 skipped.pop()
-                for width, stride in zip(WIDTHS[4:], (8, 4, 2, 1)):
+                for number, (width, stride) in enumerate(zip(widths[4:], (8, 4, 2, 1)), start=4):
                     up = normed(Convolution(MapKey(stride, 2 * stride, 2), channels, width, up=True), width)
-                    self.up.append(torch.nn.ModuleList([up, Block(stride, width + skipped.pop(), width)]))
+                    self.up.append(torch.nn.ModuleList([up, stage(number, stride, width + skipped.pop())]))
                     channels = width
                 self.final = torch.nn.Linear(channels, NUM_CLASSES)
 

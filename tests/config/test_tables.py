@@ -131,6 +131,7 @@ PROMISED = {
     "WATCHDOG_SECONDS": 300,
     "SEED": 0,
     "EVAL": False,
+    "PROFILE": None,
     "REPLAY": None,
     "SELFTEST": False,
     "SAVE_PREDICTIONS": False,

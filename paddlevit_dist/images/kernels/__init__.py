@@ -1,6 +1,8 @@
 """Faster float32 layers on CPUs: hand-written gradients around Paddle's own matrix product.
 
 - ``layers.py``: ``Linear``, ``LayerNorm``, ``gelu`` and ``mlp``, which stand in for Paddle's wherever they apply
+- ``pictures.py``: convolutions and residual branches on pictures with channels last, with ``picture_functions.py``,
+  ``picture_loops.py`` and ``depthwise_loops.py``
 - ``switch.py``: when they apply, and the switch that turns them off
 - ``functions.py``: the differentiable functions; ``branches.py``: whole residual branches of a transformer
 - ``loops.py``: the compiled loops; ``memory.py``: addresses and the matrix product

@@ -13,39 +13,32 @@ from paddle import nn
 
 from ...contracts.model import Model
 from ..kernels.layers import LayerNorm
+from ..kernels.pictures import Convolution, DepthwiseConvolution, add_scaled
 from . import key_names
-from .layers import DropPath, Mlp, as_pair, convolution, linear, rates_of_stages
+from .layers import DropPath, Mlp, as_pair, linear, rates_of_stages, starting_values
 from .variants import CONVNEXT
 
 _DEVIATION = 0.02  # standard deviation of the initial weights
 
 
-class ChannelNorm(LayerNorm):
-    """Layer norm over the channels of (batch, channels, height, width)."""
-
-    def __init__(self, dim: int):
-        super().__init__(dim, epsilon=1e-6)
-
-    def forward(self, x):
-        # Not super().forward(): Paddle 2.6 cannot export it.
-        return LayerNorm.forward(self, x.transpose([0, 2, 3, 1])).transpose([0, 3, 1, 2])
-
-
 class Block(nn.Layer):
-    """A depth-wise 7 x 7 convolution, a norm and an MLP over the channels, scaled and added to what came in."""
+    """A depth-wise 7 x 7 convolution, a norm and an MLP over the channels, scaled and added to what came in.
+
+    Like all layers here it works on (batch, height, width, channels), where norms and linear layers need no transpose.
+    """
 
     def __init__(self, dim: int, init_values: float, drop_path: float):
         super().__init__()
-        self.conv_dw = convolution(dim, dim, 7, _DEVIATION, padding=3, groups=dim)
+        self.conv_dw = DepthwiseConvolution(dim, 7, **starting_values(_DEVIATION))
         self.norm = LayerNorm(dim, epsilon=1e-6)
         self.mlp = Mlp(dim, 4 * dim)
         self.gamma = self.create_parameter([dim], default_initializer=nn.initializer.Constant(init_values))
         self.drop_path = DropPath(drop_path)
 
     def forward(self, x):
-        branch = self.norm(self.conv_dw(x).transpose([0, 2, 3, 1]))  # (batch, height, width, dim)
-        branch = (self.gamma * self.mlp(branch)).transpose([0, 3, 1, 2])
-        return x + self.drop_path(branch)  # (batch, dim, height, width)
+        branch = self.mlp(self.norm(self.conv_dw(x)))
+        factors = self.drop_path.factors(x) if self.drop_path.is_dropping else None
+        return add_scaled(x, branch, self.gamma, factors)  # (batch, height, width, dim)
 
 
 class Stage(nn.Layer):
@@ -56,7 +49,8 @@ class Stage(nn.Layer):
         self.downsample = nn.Identity()
         if halves:
             self.downsample = nn.Sequential(
-                ChannelNorm(in_channels), convolution(in_channels, dim, 2, _DEVIATION, stride=2)
+                LayerNorm(in_channels, epsilon=1e-6),
+                Convolution(in_channels, dim, 2, stride=2, **starting_values(_DEVIATION)),
             )
         self.blocks = nn.LayerList([Block(dim, init_values, rate) for rate in drop_path])
 
@@ -64,7 +58,7 @@ class Stage(nn.Layer):
         x = self.downsample(x)
         for block in self.blocks:
             x = block(x)
-        return x  # (batch, dim, height, width)
+        return x  # (batch, height, width, dim)
 
 
 class ConvNeXt(Model):
@@ -102,7 +96,10 @@ class ConvNeXt(Model):
         super().__init__()
         self.image_size, self.in_channels = as_pair(image_size), in_channels
         self.stem = nn.Sequential(
-            convolution(in_channels, dims[0], patch_size, _DEVIATION, stride=patch_size), ChannelNorm(dims[0])
+            Convolution(
+                in_channels, dims[0], patch_size, patch_size, is_channels_last=False, **starting_values(_DEVIATION)
+            ),
+            LayerNorm(dims[0], epsilon=1e-6),
         )
         self.stages = nn.LayerList(
             [
@@ -122,14 +119,14 @@ class ConvNeXt(Model):
         x = self.stem(x)
         for stage in self.stages:
             x = stage(x)
-        return self.head["norm"](x.mean(axis=[2, 3]))
+        return self.head["norm"](x.mean(axis=[1, 2]))
 
     def features(self, x) -> List[paddle.Tensor]:
         """The output of each stage."""
         x, maps = self.stem(x), []
         for stage in self.stages:
             x = stage(x)
-            maps.append(x)
+            maps.append(x.transpose([0, 3, 1, 2]))
         return maps
 
     def forward(self, x):

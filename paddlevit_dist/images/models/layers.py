@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import List, Tuple, Union
+from typing import Dict, List, Tuple, Union
 
 import paddle
 from paddle import nn
@@ -50,18 +50,12 @@ def linear(in_features: int, out_features: int, bias: bool = True, standard_devi
     )
 
 
-def convolution(
-    in_channels: int, out_channels: int, kernel_size: int, standard_deviation: float, **geometry: int
-) -> nn.Conv2D:
-    """Convolution with truncated normal weights and zero bias; ``geometry`` is stride, padding and groups."""
-    return nn.Conv2D(
-        in_channels,
-        out_channels,
-        kernel_size,
-        weight_attr=paddle.ParamAttr(initializer=TruncatedNormal(standard_deviation)),
-        bias_attr=paddle.ParamAttr(initializer=nn.initializer.Constant(0.0)),
-        **geometry,
-    )
+def starting_values(standard_deviation: float) -> Dict[str, paddle.ParamAttr]:
+    """``weight_attr`` and ``bias_attr`` of a layer with truncated normal weights and zero bias."""
+    return {
+        "weight_attr": paddle.ParamAttr(initializer=TruncatedNormal(standard_deviation)),
+        "bias_attr": paddle.ParamAttr(initializer=nn.initializer.Constant(0.0)),
+    }
 
 
 class MatrixProduct(nn.Layer):

@@ -7,25 +7,25 @@ Parameter names are timm's; Linear weights are (in, out) as Paddle stores them.
 from __future__ import annotations
 
 import math
-from typing import Any, List, Sequence, Tuple, Union
+from typing import Any, Dict, List, Sequence, Tuple, Union
 
 import paddle
 from paddle import nn
 
 from ...contracts.model import Model
 from ..kernels.layers import LayerNorm, gelu
+from ..kernels.pictures import Convolution, DepthwiseConvolution
 from . import key_names
 from .attention import attend
-from .layers import DropPath, MatrixProduct, as_pair, convolution, head_dim, linear, rates_of_stages
+from .layers import DropPath, MatrixProduct, as_pair, head_dim, linear, rates_of_stages, starting_values
 from .variants import PVT_V2
 
 _POOLED = 7  # side of the feature map that yields keys and values in the linear form
 
 
-def _fan_out_convolution(in_channels: int, out_channels: int, kernel_size: int, **geometry: int) -> nn.Conv2D:
-    """Convolution whose weights start with the variance 2 / fan-out (He et al., 2015), as in the authors' code."""
-    fan_out = kernel_size * kernel_size * out_channels // geometry.get("groups", 1)
-    return convolution(in_channels, out_channels, kernel_size, math.sqrt(2.0 / fan_out), **geometry)
+def _fan_out(out_channels: int, kernel_size: int, groups: int = 1) -> Dict[str, paddle.ParamAttr]:
+    """Weights of a convolution start with the variance 2 / fan-out (He et al., 2015), as in the authors' code."""
+    return starting_values(math.sqrt(2.0 / (kernel_size * kernel_size * out_channels // groups)))
 
 
 class SpatialReductionAttention(nn.Layer):
@@ -57,7 +57,7 @@ class SpatialReductionAttention(nn.Layer):
         self.is_linear, self.is_reduced = is_linear, is_linear or reduction > 1
         if self.is_reduced:
             side = 1 if is_linear else reduction
-            self.sr = _fan_out_convolution(dim, dim, side, stride=side)
+            self.sr = Convolution(dim, dim, side, stride=side, **_fan_out(dim, side))
             self.norm = LayerNorm(dim, epsilon=patch_epsilon)
         self.query_key = MatrixProduct(transpose_y=True)
         self.attention_value = MatrixProduct()
@@ -72,10 +72,11 @@ class SpatialReductionAttention(nn.Layer):
         return self.dropout(self.proj(attend(self, q, kv)))  # (batch, tokens, dim)
 
     def _reduced(self, x, grid: Tuple[int, int]):
-        picture = x.transpose([0, 2, 1]).reshape([-1, self.dim, *grid])
+        picture = x.reshape([-1, *grid, self.dim])
         if self.is_linear:
-            picture = nn.functional.adaptive_avg_pool2d(picture, _POOLED)
-        x = self.norm(self.sr(picture).flatten(2).transpose([0, 2, 1]))
+            pooled = nn.functional.adaptive_avg_pool2d(picture.transpose([0, 3, 1, 2]), _POOLED)
+            picture = pooled.transpose([0, 2, 3, 1])
+        x = self.norm(self.sr(picture).flatten(1, 2))  # (batch, reduced tokens, dim)
         return gelu(x) if self.is_linear else x
 
 
@@ -86,15 +87,14 @@ class ConvolutionalMlp(nn.Layer):
         super().__init__()
         self.hidden_dim, self.is_linear = hidden_dim, is_linear
         self.fc1 = linear(dim, hidden_dim)
-        self.dwconv = _fan_out_convolution(hidden_dim, hidden_dim, 3, padding=1, groups=hidden_dim)
+        self.dwconv = DepthwiseConvolution(hidden_dim, 3, **_fan_out(hidden_dim, 3, groups=hidden_dim))
         self.fc2 = linear(hidden_dim, dim)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x, grid: Tuple[int, int]):
         x = self.fc1(x)
         x = nn.functional.relu(x) if self.is_linear else x
-        picture = x.transpose([0, 2, 1]).reshape([-1, self.hidden_dim, *grid])
-        x = self.dwconv(picture).flatten(2).transpose([0, 2, 1])  # (batch, tokens, hidden_dim)
+        x = self.dwconv(x.reshape([-1, *grid, self.hidden_dim])).flatten(1, 2)  # (batch, tokens, hidden_dim)
         return self.dropout(self.fc2(self.dropout(gelu(x))))
 
 
@@ -117,13 +117,23 @@ class Block(nn.Layer):
 class OverlappingPatches(nn.Layer):
     """A strided convolution whose kernels overlap, then a norm over the channels."""
 
-    def __init__(self, in_channels: int, dim: int, kernel_size: int, stride: int, epsilon: float):
+    def __init__(
+        self, in_channels: int, dim: int, kernel_size: int, stride: int, epsilon: float, is_channels_last: bool = True
+    ):
         super().__init__()
-        self.proj = _fan_out_convolution(in_channels, dim, kernel_size, stride=stride, padding=kernel_size // 2)
+        self.proj = Convolution(
+            in_channels,
+            dim,
+            kernel_size,
+            stride=stride,
+            padding=kernel_size // 2,
+            is_channels_last=is_channels_last,
+            **_fan_out(dim, kernel_size),
+        )
         self.norm = LayerNorm(dim, epsilon=epsilon)
 
     def forward(self, x):
-        return self.norm(self.proj(x).transpose([0, 2, 3, 1]))  # (batch, height, width, dim)
+        return self.norm(self.proj(x))  # (batch, height, width, dim)
 
 
 class Stage(nn.Layer):
@@ -149,7 +159,7 @@ class Stage(nn.Layer):
         self.norm = LayerNorm(dim, epsilon=1e-6)
 
     def forward(self, x):
-        """(batch, height, width, dim), of (batch, channels, height, width) if the stage makes patches."""
+        """(batch, height, width, dim) of (batch, height, width, in_channels)."""
         x = x if self.downsample is None else self.downsample(x)
         grid = (x.shape[1], x.shape[2])
         x = x.flatten(1, 2)  # (batch, tokens, dim)
@@ -202,7 +212,7 @@ class PyramidVisionTransformer(Model):
         super().__init__()
         self.image_size, self.in_channels = as_pair(image_size), in_channels
         self.patch_embed = OverlappingPatches(
-            in_channels, embed_dims[0], kernel_size=7, stride=4, epsilon=patch_epsilon
+            in_channels, embed_dims[0], kernel_size=7, stride=4, epsilon=patch_epsilon, is_channels_last=False
         )
         self.stages = nn.LayerList()
         for index, rates in enumerate(rates_of_stages(drop_path, tuple(depths))):
@@ -230,15 +240,15 @@ class PyramidVisionTransformer(Model):
         """The mean of the normalised tokens (batch, embed_dim) of images (batch, in_channels, height, width)."""
         x = self.patch_embed(x)
         for stage in self.stages:
-            x = stage(x if stage.downsample is None else x.transpose([0, 3, 1, 2]))
+            x = stage(x)
         return x.mean(axis=[1, 2])
 
     def features(self, x) -> List[paddle.Tensor]:
         """The output of each stage, including the norm after its blocks."""
         x, maps = self.patch_embed(x), []
         for stage in self.stages:
-            x = stage(x).transpose([0, 3, 1, 2])  # (batch, dim, height, width), as the next stage takes it
-            maps.append(x)
+            x = stage(x)
+            maps.append(x.transpose([0, 3, 1, 2]))
         return maps
 
     def forward(self, x):

@@ -18,7 +18,7 @@ For experiments, ``SparseTensor(features, coordinates)`` builds the plan on dema
 - ``coordinate_levels``: sorted keys, levels, and the search for neighbours
 - ``coordinate_plan``: what a network needs, built without Paddle and packed into two arrays
 - ``kernel_map``, ``tensor``: the tables on the device, ``Plan`` and ``SparseTensor``
-- ``convolution``: the arithmetic and its gradient
+- ``convolution``: the arithmetic and its gradient; ``batched``: the same in few operations, for GPUs
 - ``layers``, ``pooling``: building blocks of networks
 - ``minkunet``, ``variants``: networks, and their names without Paddle
 """

@@ -1,0 +1,163 @@
+"""Depth-wise convolutions as ConvNeXt-T and PVTv2-B2 have them at 224 pixels, on a CPU, batch 8, one thread.
+
+    python benchmarks/depthwise.py [--peer-python /path/to/an/interpreter/with/torch]
+
+Forward without gradients, the backward pass for the input alone, and for weight and bias alone. Ours takes pictures
+with channels last; the peers, Paddle's own convolution and torch's where there is an interpreter that has it, take them
+as Paddle's and timm's models do, channels first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from typing import Any, Callable, Dict, List, NamedTuple, Sequence
+
+import rounds
+
+ROUNDS, WARM_UP_ROUNDS, BATCH = 9, 2, 8
+OURS, PADDLE, TORCH = "ours", "Paddle's own", "torch"
+PARTS = ("forward", "by input", "by weight")
+SERVES = "--torch-peer"
+
+
+class Case(NamedTuple):
+    """A stage of a model."""
+
+    name: str
+    kernel_size: int
+    channels: int
+    side: int
+
+
+CASES = [
+    *(Case("ConvNeXt-T", 7, channels, side) for channels, side in ((96, 56), (192, 28), (384, 14), (768, 7))),
+    *(Case("PVTv2-B2", 3, channels, side) for channels, side in ((512, 56), (1024, 28), (1280, 14), (2048, 7))),
+]
+
+
+def seconds_of(part: str, layer: Any, x: Any, gradient: Any, wants: Callable[[Any, bool], None], no_grad: Any) -> float:
+    """Time one part of a convolution; ``wants(tensor, whether)`` says whether a tensor receives a gradient."""
+    if part == PARTS[0]:
+        with no_grad():
+            started = time.perf_counter()
+            layer(x)
+            return time.perf_counter() - started
+    wants(x, part == PARTS[1])
+    for parameter in layer.parameters():
+        wants(parameter, part == PARTS[2])
+    value = layer(x)
+    started = time.perf_counter()
+    value.backward(gradient)
+    return time.perf_counter() - started
+
+
+def of_paddle(case: Case, is_ours: bool) -> Callable[[str], float]:
+    """Seconds of a part."""
+    import paddle
+
+    from paddlevit_dist.images.kernels.pictures import DepthwiseConvolution
+
+    channels, side, size = case.channels, case.side, case.kernel_size
+    if is_ours:
+        layer, shape = DepthwiseConvolution(channels, size), [BATCH, side, side, channels]
+    else:
+        layer = paddle.nn.Conv2D(channels, channels, size, padding=size // 2, groups=channels)
+        shape = [BATCH, channels, side, side]
+    x, gradient = paddle.randn(shape), paddle.randn(shape)
+
+    def wants(tensor: Any, does: bool) -> None:
+        tensor.stop_gradient = not does
+
+    return lambda part: seconds_of(part, layer, x, gradient, wants, paddle.no_grad)
+
+
+def serve_torch() -> None:
+    """The torch peer: a case per line as JSON, with the part to time."""
+    import torch
+
+    torch.set_num_threads(1)
+    made: Dict[Case, Sequence[Any]] = {}
+    for line in sys.stdin:
+        part, *values = json.loads(line)
+        case = Case(*values)
+        if case not in made:
+            size, shape = case.kernel_size, (BATCH, case.channels, case.side, case.side)
+            layer = torch.nn.Conv2d(case.channels, case.channels, size, padding=size // 2, groups=case.channels)
+            made = {case: (layer, torch.randn(shape), torch.randn(shape))}
+        wants = lambda tensor, does: tensor.requires_grad_(does)  # noqa: E731
+        print(seconds_of(part, *made[case], wants, torch.inference_mode), flush=True)
+
+
+def ask(process: subprocess.Popen, case: Case, part: str) -> float:
+    """Seconds of the torch peer."""
+    assert process.stdin is not None and process.stdout is not None
+    process.stdin.write(json.dumps([part, *case]) + "\n")
+    process.stdin.flush()
+    reply = process.stdout.readline()
+    if not reply:
+        raise SystemExit(f"the peer ended with exit code {process.wait()}")
+    return float(reply)
+
+
+def measure(peer_python: str) -> None:
+    """Let all contenders take turns, case by case."""
+    rounds.print_machine()
+    peer = None
+    if peer_python:
+        environment = {**rounds.clean_environment(), "OMP_NUM_THREADS": "1"}
+        peer = rounds.start([peer_python, __file__, SERVES], environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    rows: List[List[str]] = []
+    result: Dict[str, float] = {}
+    try:
+        for case in CASES:
+            timers = {OURS: of_paddle(case, True), PADDLE: of_paddle(case, False)}
+            if peer is not None:
+                timers[TORCH] = lambda part, case=case, peer=peer: ask(peer, case, part)
+            for part in PARTS:
+                contenders = {name: (lambda timer=timer, part=part: timer(part)) for name, timer in timers.items()}
+                seconds = rounds.interleave(contenders, ROUNDS, WARM_UP_ROUNDS)
+                title = f"{case.name} {case.kernel_size} x {case.kernel_size}, {case.channels} at {case.side}"
+                cells = [
+                    rounds.Spread.of(seconds[name]).text(1e3) if name in seconds else ""
+                    for name in (OURS, PADDLE, TORCH)
+                ]
+                rows.append([title, part, *cells])
+                for name in timers:
+                    if name != OURS:
+                        ratio = rounds.ratios(seconds[name], seconds[OURS]).median
+                        result[f"{case.name} {case.channels} {part}: {name} / ours"] = ratio
+    finally:
+        if peer is not None:
+            rounds.end(peer)
+    rounds.table(f"Batch {BATCH}, ms, {ROUNDS} rounds", ["convolution", "part", OURS, PADDLE, TORCH], rows)
+    if peer is None:
+        print("no --peer-python: not compared with torch")
+    rounds.print_result(result)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--peer-python", default="", help="an interpreter that has torch")
+    parser.add_argument("--measure", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument(SERVES, action="store_true", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.torch_peer:
+        serve_torch()
+    elif arguments.measure:
+        measure(arguments.peer_python)
+    else:
+        environment = {**rounds.tuned_environment(1), "OMP_NUM_THREADS": "1"}
+        command = [sys.executable, __file__, "--measure", "--peer-python", arguments.peer_python]
+        process = rounds.start(command, environment)
+        try:
+            raise SystemExit(process.wait(timeout=280))
+        finally:
+            rounds.end(process)
+
+
+if __name__ == "__main__":
+    main()

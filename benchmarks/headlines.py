@@ -1,0 +1,216 @@
+"""Runs the benchmarks and sets what they measure beside goals and stored figures.
+
+    python benchmarks/headlines.py [--all] [--peer-python PYTHON] [--only NAME]
+
+``make bench`` is one row per section of docs/benchmarks.md in less than 25 minutes on the machine named there;
+``make bench-all`` is every benchmark in full. Each has its own line ``RESULT {...}``, whose figures the table repeats.
+A benchmark that fails or overruns its time is named, the others run on, and the exit code is 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Dict, List, NamedTuple, Optional
+
+import rounds
+
+FOLDER = Path(__file__).resolve().parent
+PEER = "PEER"  # in a command: "--peer-python PYTHON", or nothing
+ALL_SECONDS = 7200
+
+
+class Headline(NamedTuple):
+    """A benchmark's most telling figure; ``stored`` is docs/benchmarks.md's, ``goal`` the bound that it is to keep."""
+
+    name: str
+    command: str  # of ``make bench``
+    whole: str  # of ``make bench-all``
+    key: str
+    goal: str
+    stored: Optional[float]
+    seconds: float  # that ``make bench`` gives it
+
+
+HEADLINES = (
+    Headline(
+        "one core, ViT-Ti/16, training: torch / ours",
+        f"scaling.py --part core --seconds 60 {PEER}",
+        f"scaling.py {PEER}",
+        "core_train_over_torch",
+        ">= 1.7",
+        None,
+        180,
+    ),
+    Headline(
+        "one update without its passes: Paddle / ours",
+        f"update.py {PEER}",
+        f"update.py {PEER}",
+        "whole update: paddle, whole / ours",
+        ">= 1",
+        None,
+        120,
+    ),
+    Headline(
+        "start of one process: ours / by hand",
+        "startup.py --first-step",
+        "startup.py",
+        "first_step_1_over_by_hand",
+        "<= 1.1",
+        1.02,
+        120,
+    ),
+    Headline(
+        "engine against a bare loop, digits, overhead in %",
+        "framework_overhead.py digits_1",
+        "framework_overhead.py",
+        "digits_1_overhead_percent",
+        "<= 2",
+        1.6,
+        150,
+    ),
+    Headline("tuned against plain, a step", "cpu_tuning.py", "cpu_tuning.py", "step_speedup", ">= 1.5", 1.94, 150),
+    Headline(
+        "compiled passes, a training step",
+        "compiled.py",
+        "compiled.py",
+        "training_step_times_as_fast",
+        ">= 1",
+        1.17,
+        120,
+    ),
+    Headline(
+        "JPEGs to batches, exact: ours / PaddleViT's way",
+        "image_pipeline.py --two_workers --rounds 3 --images 250",
+        "image_pipeline.py",
+        "exact",
+        ">= 2.5",
+        1.86,
+        150,
+    ),
+    Headline(
+        "metrics: a call each / meters",
+        "collectives.py --start launcher",
+        "collectives.py --ranks 2",
+        "launcher_2_scalars_over_meters",
+        ">= 3",
+        25.29,
+        100,
+    ),
+    Headline(
+        "ImageNet's list in 8 processes: bytes, lists / ours",
+        "dataset_memory.py --rounds 3",
+        "dataset_memory.py",
+        "pickle_ratio",
+        ">= 1000",
+        249925.0,
+        90,
+    ),
+    Headline(
+        "one sparse convolution: torch / ours",
+        "sparse_conv.py --only layers",
+        "sparse_conv.py",
+        "layer_51k_32_speedup_over_torch",
+        ">= 1.3",
+        2.37,
+        150,
+    ),
+    Headline(
+        "quantising points: np.unique / ours",
+        "voxelize.py",
+        "voxelize.py",
+        "quantise_times_as_fast",
+        ">= 5",
+        21.0,
+        120,
+    ),
+    Headline(
+        "landmark U-Net, a training step: torch / ours",
+        f"networks.py --only landmarks --rounds 7 {PEER}",
+        f"networks.py {PEER}",
+        "landmarks_over_torch",
+        ">= 1",
+        None,
+        120,
+    ),
+)
+# Without a headline: minutes to hours each.
+ONLY_WHOLE = ("saving.py", "watchdog.py", "recomputation.py", "heatmaps.py", "scene_memory.py", "faults.py", "soak.py")
+
+
+class Measured(NamedTuple):
+    """How a benchmark ended."""
+
+    result: Dict[str, float]
+    seconds: float
+    problem: str
+
+
+def run(words: List[str], seconds: float, peer_python: str) -> Measured:
+    """Run one benchmark to its end, its output shown as it comes."""
+    peer = ["--peer-python", peer_python] if peer_python else []
+    command = [sys.executable, str(FOLDER / words[0])]
+    command += [part for word in words[1:] for part in (peer if word == PEER else [word])]
+    print(f"\n$ {' '.join(command)}", flush=True)
+    began = time.monotonic()
+    process = rounds.start(command, rounds.clean_environment(), stdout=subprocess.PIPE)
+    try:
+        output, _ = process.communicate(timeout=seconds)
+        problem = f"exit code {process.returncode}" if process.returncode else ""
+    except subprocess.TimeoutExpired:
+        output, problem = "", f"took longer than {seconds:g} s"
+    finally:
+        rounds.end(process)
+    print(output, end="", flush=True)
+    lines = [line for line in output.splitlines() if line.startswith("RESULT ")]
+    return Measured(json.loads(lines[-1][len("RESULT ") :]) if lines else {}, time.monotonic() - began, problem)
+
+
+def kept(value: float, goal: str) -> bool:
+    """Whether ``value`` keeps a bound such as "<= 1.1"."""
+    sign, bound = goal.split()
+    return value <= float(bound) if sign == "<=" else value >= float(bound)
+
+
+def row_of(headline: Headline, measured: Measured) -> List[str]:
+    """The table's row of a benchmark that has run."""
+    value = measured.result.get(headline.key)
+    stored = "" if headline.stored is None else f"{headline.stored:g}"
+    if measured.problem or value is None:
+        verdict = measured.problem or "not measured here"
+    else:
+        verdict = "kept" if kept(value, headline.goal) else "missed"
+    shown = "" if value is None else f"{value:.2f}"
+    return [headline.name, shown, headline.goal, stored, verdict, f"{measured.seconds:.0f}"]
+
+
+def main(arguments: Optional[List[str]] = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--all", action="store_true", help="every benchmark in full")
+    parser.add_argument("--peer-python", default="", help="an interpreter that has torch")
+    parser.add_argument("--only", default="", help="benchmarks whose file's name begins so")
+    options = parser.parse_args(arguments)
+    rounds.print_machine()
+    rows, failed = [], 0
+    for headline in HEADLINES:
+        words = (headline.whole if options.all else headline.command).split()
+        if not words[0].startswith(options.only):
+            continue
+        measured = run(words, ALL_SECONDS if options.all else headline.seconds, options.peer_python)
+        failed += bool(measured.problem)
+        rows.append(row_of(headline, measured))
+    for name in ONLY_WHOLE if options.all else ():
+        if name.startswith(options.only):
+            measured = run([name], ALL_SECONDS, options.peer_python)
+            failed += bool(measured.problem)
+            rows.append([name, "", "", "", measured.problem or "see above", f"{measured.seconds:.0f}"])
+    rounds.table("Headlines", ["", "now", "goal", "stored", "", "seconds"], rows)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

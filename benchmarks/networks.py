@@ -1,0 +1,246 @@
+"""A training step of the networks for volumes and point clouds, ours against torch, on one thread.
+
+    python benchmarks/networks.py [--peer-python PYTHON] [--only {landmarks,minkunet}] [--rounds 7]
+
+- landmarks: the U-Net of ``configs/landmark_unet3d.yaml`` (width 8, depth 3) on 2 crops of 32 x 40 x 40, squared error
+  of 8 dense maps, AdamW; the peer is the same network of torch's own layers
+- minkunet: MinkUNet34C on 8,000 voxels of a synthetic room, cross-entropy, AdamW. No library of sparse convolutions
+  for torch can be installed for CPUs; the peer is the same network by gather, product and scatter-add in torch
+  (``sparse_peers.py``), with the pairs of neighbours given
+
+PYTHON has torch and NumPy. Each side is a process of its own, with the variables of a tuned run and one thread.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+import numpy as np
+import rounds
+from rounds import Spread
+
+OURS, TORCH = "ours", "torch"
+LANDMARKS, MINKUNET = "landmarks", "minkunet"
+WIDTH, DEPTH, MAPS, CROP, BATCH = 8, 3, 8, (32, 40, 40), 2
+VOXELS, CLASSES = 8_000, 20
+DEPTHS_34, WIDTHS_34C = (2, 3, 4, 6, 2, 2, 2, 2), (32, 64, 128, 256, 256, 128, 96, 96)
+
+
+def volumes() -> Tuple[np.ndarray, np.ndarray]:
+    """Volumes (batch, 1, depth, height, width) and maps (batch, maps, depth, height, width), float32."""
+    generator = np.random.default_rng(0)
+    return tuple(generator.standard_normal((BATCH, n, *CROP)).astype(np.float32) for n in (1, MAPS))
+
+
+# ---- ours ----------------------------------------------------------------------------------------------------
+
+
+def our_step(name: str, folder: Path) -> Callable[[], Any]:
+    import paddle
+
+    from paddlevit_dist.models import create_model
+
+    paddle.seed(0)
+    if name == LANDMARKS:
+        model = create_model("unet3d", num_classes=MAPS, width=WIDTH, depth=DEPTH)
+        volume, target = map(paddle.to_tensor, volumes())
+
+        def loss() -> Any:
+            return (model(volume) - target).square().mean()
+
+    else:
+        from voxel_rooms import room
+
+        from paddlevit_dist.points.sparse import Plan, SparseTensor, build_plan
+
+        model = create_model("minkunet34c", num_classes=CLASSES, in_channels=3)
+        packed = build_plan(room(VOXELS), model.plan_spec())
+        features, labels = paddle.randn([VOXELS, 3]), paddle.randint(0, CLASSES, [VOXELS])
+
+        def loss() -> Any:
+            logits = model(SparseTensor(features, plan=Plan.of_batch(packed)))
+            return paddle.nn.functional.cross_entropy(logits, labels)
+
+    optimizer = paddle.optimizer.AdamW(1e-3, parameters=model.parameters())
+
+    def step() -> None:
+        loss().backward()
+        optimizer.step()
+        optimizer.clear_grad(set_to_zero=False)
+
+    return step
+
+
+# ---- torch ---------------------------------------------------------------------------------------------------
+
+
+def torch_unet() -> Any:
+    """The network of ``paddlevit_dist/volumes/unet3d.py`` of torch's layers."""
+    import torch
+    from torch import nn
+
+    def change(inputs: int, outputs: int, kernel: int, stride: int) -> Any:
+        convolution = nn.Conv3d(inputs, outputs, kernel, stride, (kernel - 1) // 2, bias=False)
+        return nn.Sequential(convolution, nn.BatchNorm3d(outputs))
+
+    class Block(nn.Module):
+        def __init__(self, channels: int) -> None:
+            super().__init__()
+            self.first, self.second = change(channels, channels, 3, 1), change(channels, channels, 3, 1)
+
+        def forward(self, x: Any) -> Any:
+            return torch.relu(x + self.second(torch.relu(self.first(x))))
+
+    class UNet(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            widths = [WIDTH * 2**level for level in range(DEPTH + 1)]
+            pairs = list(zip(widths, widths[1:]))
+            self.stem, self.head = change(1, WIDTH, 3, 1), nn.Conv3d(WIDTH, MAPS, 1)
+            self.encoder = nn.ModuleList([Block(channels) for channels in widths])
+            self.decoder = nn.ModuleList([Block(channels) for channels in widths[:-1]])
+            self.down = nn.ModuleList([change(a, b, 2, 2) for a, b in pairs])
+            self.up = nn.ModuleList([change(b, a, 1, 1) for a, b in pairs])
+
+        def forward(self, x: Any) -> Any:
+            x, skips = torch.relu(self.stem(x)), []
+            for level, down in zip(self.encoder, self.down):
+                skips.append(level(x))
+                x = torch.relu(down(skips[-1]))
+            x = self.encoder[DEPTH](x)
+            for level in reversed(range(DEPTH)):
+                x = nn.functional.interpolate(self.up[level](x), scale_factor=2, mode="nearest")
+                x = self.decoder[level](torch.relu(x + skips[level]))
+            return self.head(x)
+
+    return UNet()
+
+
+def torch_step(name: str, folder: Path) -> Callable[[], Any]:
+    import torch
+
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    if name == MINKUNET:
+        return torch_minkunet(folder)
+    model = torch_unet()
+    volume, target = map(torch.from_numpy, volumes())
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-3, fused=True)
+
+    def step() -> None:
+        (model(volume) - target).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+def write_pairs(folder: Path) -> None:
+    """The pairs of neighbours that MinkUNet needs, as a process without our compiled loops reads them."""
+    from sparse_peers import pairs_by_offset
+    from voxel_rooms import room
+
+    from paddlevit_dist.points.sparse.coordinate_plan import CoordinatePlan, MapKey
+
+    plan = CoordinatePlan(room(VOXELS))
+    arrays: Dict[str, np.ndarray] = {}
+    for stride in (1, 2, 4, 8, 16):
+        keys = [MapKey(stride, stride, 3), *([MapKey(stride, 2 * stride, 2)] if stride < 16 else [])]
+        for key in [*keys, *([MapKey(1, 1, 5)] if stride == 1 else [])]:
+            for offset, pair in enumerate(pairs_by_offset(plan, key)):
+                arrays[f"{tuple(key)}/{offset}"] = np.stack(pair)
+        arrays[f"rows/{stride}"] = np.array(len(plan.level(stride).order))
+    np.savez(folder / "pairs.npz", **arrays)
+
+
+def torch_minkunet(folder: Path) -> Callable[[], Any]:
+    import torch
+    from sparse_peers import TorchPeer
+
+    saved = np.load(folder / "pairs.npz")
+
+    class Peer(TorchPeer):
+        def pairs(self, plan: Any, key: Any) -> List[Tuple[Any, Any]]:
+            names = [name for name in saved.files if name.startswith(f"{tuple(key)}/")]
+            arrays = [saved[f"{tuple(key)}/{offset}"] for offset in range(len(names))]
+            return [tuple(torch.from_numpy(rows.copy()) for rows in pair) for pair in arrays]
+
+    plan = SimpleNamespace(level=lambda stride: SimpleNamespace(order=range(int(saved[f"rows/{stride}"]))))
+    return Peer(1).network(plan, DEPTHS_34, WIDTHS_34C)
+
+
+# ---- both ----------------------------------------------------------------------------------------------------
+
+
+def serve(library: str, name: str, folder: Path) -> None:
+    """A contender's process: a line for each step that is asked for."""
+    step = (our_step if library == OURS else torch_step)(name, folder)
+    step()
+    print(json.dumps({"ready": True}), flush=True)
+    for _ in sys.stdin:
+        started = time.perf_counter()
+        step()
+        print(json.dumps({"seconds": time.perf_counter() - started}), flush=True)
+
+
+def measure(name: str, options: argparse.Namespace) -> Dict[str, float]:
+    from scaling import Group, group_environments, started
+
+    pythons = {OURS: sys.executable, **({TORCH: options.peer_python} if options.peer_python else {})}
+    with tempfile.TemporaryDirectory(prefix="benchmark_") as folder:
+        if name == MINKUNET:
+            write_pairs(Path(folder))
+        words = {library: ["--serve", library, name, folder] for library in pythons}
+        groups = {
+            library: Group(python, words[library], group_environments(OURS, 1), __file__)
+            for library, python in pythons.items()
+        }
+        with started(groups):
+            times = rounds.interleave(
+                {library: functools.partial(_seconds, group) for library, group in groups.items()}, options.rounds
+            )
+    rows = [
+        [library, Spread.of(taken).text(1e3, 0), rounds.ratios(taken, times[OURS]).text()]
+        for library, taken in times.items()
+    ]
+    rounds.table(f"{name}: a training step, one thread, {options.rounds} rounds", ["", "ms", "times ours"], rows)
+    result = {f"{name}_ms": 1e3 * Spread.of(times[OURS]).median}
+    if TORCH in times:
+        result[f"{name}_over_torch"] = rounds.ratios(times[TORCH], times[OURS]).median
+    return result
+
+
+def _seconds(group: Any) -> float:
+    return group.ask()[0]["seconds"]
+
+
+def main(arguments: Optional[List[str]] = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--peer-python", metavar="PYTHON", help="interpreter with torch; without it: ours alone")
+    parser.add_argument("--only", choices=(LANDMARKS, MINKUNET))
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--serve", nargs=3, help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.serve:
+        library, name, folder = options.serve
+        serve(library, name, Path(folder))
+        return
+    rounds.print_machine()
+    if not options.peer_python:
+        print("no --peer-python: measured without torch")
+    result: Dict[str, float] = {}
+    for name in [options.only] if options.only else [LANDMARKS, MINKUNET]:
+        result.update(measure(name, options))
+    rounds.print_result(result)
+
+
+if __name__ == "__main__":
+    main()

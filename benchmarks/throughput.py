@@ -1,6 +1,6 @@
 """One contender of train_throughput.py and eval_throughput.py: a process of a model's steps on fixed tensors.
 
-    python benchmarks/throughput.py {ours,timm,paddlevit} {train,eval} MODEL [--batch-size 8] [--paddlevit FOLDER]
+    python benchmarks/throughput.py {ours,trainer,timm,paddlevit} {train,eval} MODEL [--paddlevit FOLDER]
 
 It is run by the interpreter that has the framework, answers each line of its standard input, the number of steps to
 make, with the seconds they took, and needs nothing of this repository unless it is 'ours'. Several of them form a
@@ -10,13 +10,24 @@ data-parallel group with the variables of ``group_environment``.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import importlib
 import json
 import os
+import socket
+import subprocess
 import sys
+import tempfile
 import time
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, List
 
 CLASSES = 1000
+NAMES = {
+    "vit_tiny_patch16_224": "ViT-Ti/16",
+    "vit_small_patch16_224": "ViT-S/16",
+    "swin_tiny_patch4_window7_224": "Swin-T",
+    "convnext_tiny": "ConvNeXt-T",
+}
 
 
 def group_environment(kind: str, rank: int, processes: int, port: int) -> Dict[str, str]:
@@ -85,32 +96,20 @@ def our_model(name: str) -> Any:
 
 def paddlevit_model(name: str, folder: str) -> Any:
     """PaddleViT's own model, of its checkout, with the configuration that it ships for this model."""
-    place, module, build, recipe = {
-        "vit_tiny_patch16_224": ("ViT", "transformer", "build_vit", None),
-        "vit_small_patch16_224": ("ViT", "transformer", "build_vit", None),
-        "swin_tiny_patch4_window7_224": (
-            "SwinTransformer",
-            "swin_transformer",
-            "build_swin",
-            "swin_tiny_patch4_window7_224.yaml",
-        ),
-        "convnext_tiny": ("ConvNeXt", "convnext", "build_convnext", "convnext_tiny_224.yaml"),
+    place, module, build = {
+        "vit_tiny_patch16_224": ("ViT", "vit", "build_vit"),
+        "vit_small_patch16_224": ("ViT", "vit", "build_vit"),
+        "swin_tiny_patch4_window7_224": ("SwinTransformer", "swin", "build_swin"),
+        "convnext_tiny": ("ConvNeXt", "convnext", "build_convnext"),
     }[name]
     root = os.path.join(folder, "image_classification", place)
     sys.path.insert(0, root)
-    import importlib
-
-    config = importlib.import_module("config").get_config(recipe and os.path.join(root, "configs", recipe))
-    if place == "ViT":  # it has no configuration of these sizes
-        sizes = {"vit_tiny_patch16_224": (192, 3), "vit_small_patch16_224": (384, 6)}[name]
-        config.defrost()
-        config.DATA.IMAGE_SIZE, config.MODEL.PATCH_SIZE = 224, 16
-        config.MODEL.EMBED_DIM, config.MODEL.NUM_HEADS, config.MODEL.DEPTH = sizes[0], sizes[1], 12
+    config = importlib.import_module("config").get_config(os.path.join(root, "configs", f"{name}.yaml"))
     return getattr(importlib.import_module(module), build)(config)
 
 
-def paddle_step(model: Any, trains: bool, batch_size: int) -> Callable[[], Any]:
-    """A plain loop with Paddle's AdamW, or an evaluation without gradients."""
+def paddle_step(model: Any, trains: bool, batch_size: int, one_pass: bool = False) -> Callable[[], Any]:
+    """A plain loop with Paddle's AdamW or our trainer's, or an evaluation without gradients."""
     import paddle
 
     processes = int(os.environ.get("PADDLE_TRAINERS_NUM", "1"))
@@ -127,7 +126,14 @@ def paddle_step(model: Any, trains: bool, batch_size: int) -> Callable[[], Any]:
     if processes > 1:
         paddle.distributed.init_parallel_env()
         model = paddle.DataParallel(model)
-    optimizer = paddle.optimizer.AdamW(1e-4, parameters=model.parameters(), weight_decay=0.05)
+    options = {"learning_rate": 1e-4, "parameters": model.parameters(), "weight_decay": 0.05}
+    if one_pass:
+        from paddlevit_dist.engine.one_pass import OnePassAdamW
+
+        options["parameters"] = [{"params": model.parameters(), "weight_decay": 0.05}]
+        optimizer = OnePassAdamW({parameter.name: 0.05 for parameter in model.parameters()}, **options)
+    else:
+        optimizer = paddle.optimizer.AdamW(**options)
 
     def train() -> Any:
         loss = paddle.nn.functional.cross_entropy(model(images), labels)
@@ -145,12 +151,131 @@ def make_step(arguments: argparse.Namespace) -> Callable[[], Any]:
         return torch_step(arguments.model, trains, arguments.batch_size)
     if arguments.kind == "paddlevit":
         return paddle_step(paddlevit_model(arguments.model, arguments.paddlevit), trains, arguments.batch_size)
-    return paddle_step(our_model(arguments.model), trains, arguments.batch_size)
+    return paddle_step(our_model(arguments.model), trains, arguments.batch_size, arguments.kind == "trainer")
+
+
+class Contender:
+    """A group of processes that make steps when asked.
+
+    Args:
+        command: of each process; ``environment`` is that of a group of ``processes``, without what names its rank.
+    """
+
+    def __init__(self, kind: str, command: List[str], environment: Dict[str, str], processes: int, complaints: Any):
+        import rounds
+
+        port = _free_port()
+        self.group = []
+        for rank in range(processes):
+            variables = {**environment, **group_environment(kind, rank, processes, port)}
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": complaints}
+            self.group.append(rounds.start(command, variables, **pipes))
+
+    def __call__(self) -> float:
+        """Seconds of one step of the slowest process."""
+        for process in self.group:
+            with contextlib.suppress(BrokenPipeError):  # it has ended, which the empty line says
+                process.stdin.write("1\n")
+                process.stdin.flush()
+        lines = [process.stdout.readline() for process in self.group]
+        if not all(lines):
+            raise SystemExit(f"a contender ended: {' '.join(map(str, self.group[0].args))}")
+        return max(json.loads(line)[0] for line in lines)
+
+    def end(self) -> None:
+        import rounds
+
+        for process in self.group:
+            rounds.end(process)
+
+
+def _free_port() -> int:
+    """A port with three free ones after it, as likely as not; a group takes one for each process besides."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])
+
+
+def contenders(arguments: argparse.Namespace, mode: str, model: str, processes: int, threads: int) -> Dict[str, Any]:
+    """(kind, interpreter, environment) of each contender."""
+    import rounds
+
+    count = {"OMP_NUM_THREADS": str(threads)}
+    tuned, plain = ({**rounds.tuned_environment(processes, tuned=on), **count} for on in (True, False))
+    bare = {**rounds.clean_environment(), **count}
+    found: Dict[str, Any] = {"ours": ("ours", sys.executable, tuned)}
+    if mode == "train":
+        found["ours, optimizer of the trainer"] = ("trainer", sys.executable, tuned)
+    found["ours, CPU_TUNING false"] = ("ours", sys.executable, plain)
+    if arguments.peer_python:
+        found["timm"] = ("timm", arguments.peer_python, bare)
+    if arguments.paddlevit:
+        found["PaddleViT, our environment"] = ("paddlevit", sys.executable, tuned)
+        found["PaddleViT as shipped"] = ("paddlevit", sys.executable, bare)
+    return found
+
+
+def measure(arguments: argparse.Namespace, mode: str, model: str, processes: int, threads: int) -> Dict[str, float]:
+    """Let all contenders take turns; print their images/s and return how many times as fast ours is."""
+    import rounds
+
+    running: Dict[str, Contender] = {}
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as complaints:
+        try:
+            for name, (kind, python, variables) in contenders(arguments, mode, model, processes, threads).items():
+                command = [python, __file__, kind, mode, model, "--batch-size", str(arguments.batch_size)]
+                if kind == "paddlevit":
+                    command += ["--paddlevit", arguments.paddlevit]
+                running[name] = Contender(kind, command, variables, processes, complaints)
+            seconds = rounds.interleave(running, arguments.rounds, warm_up=1)
+        except SystemExit:
+            complaints.seek(0)
+            sys.stderr.write(complaints.read()[-3000:])
+            raise
+        finally:
+            for contender in running.values():
+                contender.end()
+    images = processes * arguments.batch_size
+    rows, result = [], {}
+    for name, values in seconds.items():
+        speed = rounds.Spread.of([images / value for value in values])
+        ratio = rounds.ratios(values, seconds["ours"])
+        rows.append([name, speed.text(), ratio.text()])
+        result[name] = ratio.median
+    title = f"{NAMES.get(model, model)}, {mode}, {processes} x {threads} threads, {arguments.batch_size} images each"
+    rounds.table(title, ["", "images/s", "ours is times as fast"], rows)
+    return result
+
+
+def compare(mode: str) -> None:
+    """The main program of both benchmarks."""
+    import rounds
+
+    parser = argparse.ArgumentParser(description=sys.modules["__main__"].__doc__)
+    parser.add_argument("--peer-python", help="an interpreter with torch and timm")
+    parser.add_argument("--paddlevit", help="a checkout of PaddleViT")
+    parser.add_argument("--models", nargs="+", default=list(NAMES))
+    parser.add_argument("--modes", nargs="+", default=["1x1", "1x2", "2x1"], help="processes x threads")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--batch-size", type=int, default=8)
+    arguments = parser.parse_args()
+    rounds.print_machine()
+    for given, missing in ((arguments.peer_python, "--peer-python: no timm"), (arguments.paddlevit, "--paddlevit")):
+        if not given:
+            print(f"left out, as it was not given: {missing}")
+    result: Dict[str, float] = {}
+    for model in arguments.models:
+        for shape in arguments.modes:
+            processes, threads = (int(part) for part in shape.split("x"))
+            for name, ratio in measure(arguments, mode, model, processes, threads).items():
+                if name != "ours":
+                    result[f"{model} {shape} {name}"] = ratio
+    rounds.print_result(result)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("kind", choices=["ours", "timm", "paddlevit"])
+    parser.add_argument("kind", choices=["ours", "trainer", "timm", "paddlevit"])
     parser.add_argument("mode", choices=["train", "eval"])
     parser.add_argument("model")
     parser.add_argument("--batch-size", type=int, default=8)

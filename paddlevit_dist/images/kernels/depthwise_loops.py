@@ -312,5 +312,6 @@ def weight_gradient(pictures, gradient, taps, of_weight, of_bias, batch, height,
                     gradient_at = own + (begin - top) * gradient_row
                     _add_products(taps, place, copy_row, gradient_at, gradient_row, rows, width, sums_at)
     _regroup(of_weight, kernel, False, True, channels, sums.ctypes.data)
+    sums[0] = 0.0  # until here, as numba frees an array once it is used no more
     for first in range(0, channels, LANES):
         _copy_vector(bias_sums.ctypes.data + first * 4, of_bias + first * 4)

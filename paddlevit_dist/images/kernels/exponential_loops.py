@@ -189,7 +189,6 @@ def attention_gradient(
     one, zero = f32(1.0), f32(0.0)
     room, result = np.empty((tokens, step), dtype=np.float32), np.empty((tokens, step), dtype=np.float32)
     given_room, square_room = np.empty((tokens, width), dtype=np.float32), np.empty(square, dtype=np.float32)
-    slope = square_room.ctypes.data
     if bias_out != 0:
         numba.carray(floats_at(bias_out), heads * square)[:] = zero
     for window in range(batch * windows):
@@ -204,6 +203,7 @@ def attention_gradient(
             q, dq, g = base + 4 * head * head_dim, target + 4 * head * head_dim, given + 4 * head * head_dim
             k, v, dk, dv = q + 4 * width, q + 8 * width, dq + 4 * width, dq + 8 * width
             own = weights + 4 * square * (window * heads + head)
+            slope = square_room.ctypes.data  # here, as numba frees an array once it is used no more
             multiply(sgemm, 112, 111, tokens, head_dim, tokens, one, own, tokens, g, width, zero, dv, step)
             multiply(sgemm, 111, 112, tokens, tokens, head_dim, one, g, width, v, step, zero, slope, tokens)
             _softmax_gradient(slope, own, tokens, tokens)
@@ -257,7 +257,6 @@ def attention_of_some_gradient(
     width, step, one, zero = heads * head_dim, 2 * heads * head_dim, f32(1.0), f32(0.0)
     scaled = f32(scale)
     room = np.empty(readers * tokens, dtype=np.float32)
-    slope = room.ctypes.data
     for item in range(batch):
         for head in range(heads):
             place = 4 * (item * readers * width + head * head_dim)
@@ -266,6 +265,7 @@ def attention_of_some_gradient(
             key, dk = kv + place, kv_out + place
             value, dv = key + 4 * width, dk + 4 * width
             own = weights + 4 * (item * heads + head) * readers * tokens
+            slope = room.ctypes.data  # here, as numba frees an array once it is used no more
             multiply(sgemm, 112, 111, tokens, head_dim, readers, one, own, tokens, given, width, zero, dv, step)
             multiply(sgemm, 111, 112, readers, tokens, head_dim, one, given, width, value, step, zero, slope, tokens)
             _softmax_gradient(slope, own, readers, tokens)

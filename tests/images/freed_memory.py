@@ -1,0 +1,22 @@
+"""A training step of each kind of fast layer; prints the names of the models that made one."""
+
+from __future__ import annotations
+
+import paddle
+
+from paddlevit_dist.images.kernels import switch
+from paddlevit_dist.models import create_model
+
+MODELS = {
+    "vit_tiny_patch16_224": {"embed_dim": 48, "depth": 2, "num_heads": 3},
+    "swin_tiny_patch4_window7_224": {"embed_dim": 48, "depths": [2, 1, 1, 1]},
+    "convnext_tiny": {"dims": [16, 32, 64, 64], "depths": [1, 1, 1, 1]},
+    "pvt_v2_b0": {"depths": [1, 1, 1, 1]},
+}
+
+if __name__ == "__main__":
+    assert switch.is_possible()
+    for name, options in MODELS.items():
+        model = create_model(name, num_classes=2, **options)
+        model(paddle.ones([1, 3, 224, 224])).sum().backward()
+        print(name, flush=True)

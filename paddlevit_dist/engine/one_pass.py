@@ -77,12 +77,14 @@ class GradientNorm:
     Args:
         parameters: whose gradients count, where they have one.
         largest: None: nothing is scaled.
+        on_host: the host knows the norm at once; else it does not wait for the device that computes it.
     """
 
-    def __init__(self, parameters: Sequence[paddle.Tensor], largest: Optional[float]) -> None:
+    def __init__(self, parameters: Sequence[paddle.Tensor], largest: Optional[float], on_host: bool = True) -> None:
         self._parameters = list(parameters)
         self._largest = largest
-        self._is_compiled = is_worthwhile(self._parameters)
+        self._on_host = on_host
+        self._is_compiled = on_host and is_worthwhile(self._parameters)
         self._sizes = np.array([p.size for p in self._parameters], np.int64)
 
     @paddle.no_grad()
@@ -107,13 +109,14 @@ class GradientNorm:
         if not gradients:
             return paddle.zeros([1])
         norm = paddle.add_n([paddle_versions.squared_norm(gradient) for gradient in gradients]).sqrt()
-        if self._largest and norm.place.is_cpu_place():
+        if self._largest and self._on_host:
             factor = _factor(norm.numpy()[0], self._largest)
             if factor < 1:
                 for gradient in gradients:
                     gradient.scale_(float(factor))
-        elif self._largest:  # the host does not wait for the device
+        elif self._largest:
             factor = paddle.clip(self._largest / (norm + 1e-6), max=1.0)
+            factor = paddle.where(paddle.isfinite(norm), factor, paddle.ones_like(factor))
             for gradient in gradients:
                 gradient.multiply_(factor.astype(gradient.dtype))
         return norm

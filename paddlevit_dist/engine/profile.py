@@ -250,6 +250,9 @@ def operator_name(text: str) -> str:
     name = re.sub(r"\[[\d.]+ \w+\]$", "", text)
     name = re.sub(r" dygraph$", "", name)
     name = re.sub(r"^(Global|Local)_", "", name)
+    own = re.match(r"GradNodePyLayer_+([A-Za-z]\w*?)(_\d+)?$", name)
+    if own is not None:
+        return f"{own.group(1)}, backward"
     backward = re.match(r"(\w+)GradNode$", name)
     if backward is None:
         return name

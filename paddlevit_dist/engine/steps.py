@@ -83,9 +83,9 @@ class Updater:
         self.samples_per_update = samples_per_update
         self.accumulation_steps = accumulation_steps
         self.parameters = [p for p in model.parameters() if not p.stop_gradient]
-        self._norm = GradientNorm(self.parameters, gradient_clip)
         self.buffers = running_statistics(model)
         self.on_host = not paddle.get_device().startswith("gpu") if on_host is None else on_host
+        self._norm = GradientNorm(self.parameters, gradient_clip, self.on_host)
         self.skipped = SkippedUpdates() if skipped is None else skipped
         self._forward_communicates = communicates_in_forward(model)
         self.finite: Flag = True

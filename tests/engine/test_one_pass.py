@@ -141,14 +141,19 @@ def with_gradients(*values):
     return parameters
 
 
-@pytest.mark.parametrize("worthwhile", [0, 10**9], ids=["compiled", "by operations"])
+WAYS = pytest.mark.parametrize(
+    "worthwhile, on_host", [(0, True), (10**9, True), (0, False)], ids=["compiled", "by operations", "on a device"]
+)
+
+
+@WAYS
 @pytest.mark.parametrize("largest", [None, 1.5, 1e6])
-def test_the_norm_and_what_is_clipped_follow_the_formula(worthwhile, largest, monkeypatch):
+def test_the_norm_and_what_is_clipped_follow_the_formula(worthwhile, on_host, largest, monkeypatch):
     monkeypatch.setattr(one_pass, "WORTHWHILE", worthwhile)
     generator = np.random.default_rng(7)
     values = [generator.standard_normal(size).astype("float32") for size in (1, 16, 1037)]
     parameters = [*with_gradients(*values), paddle.create_parameter([4], "float32")]  # the last has no gradient
-    norm = GradientNorm(parameters, largest)()
+    norm = GradientNorm(parameters, largest, on_host)()
     expected = np.sqrt(sum((value.astype(np.float64) ** 2).sum() for value in values))
     assert norm.shape == [1] and norm.item() == pytest.approx(expected, rel=1e-6)
     factor = 1.0 if largest is None else min(1.0, largest / (expected + 1e-6))
@@ -158,12 +163,12 @@ def test_the_norm_and_what_is_clipped_follow_the_formula(worthwhile, largest, mo
     assert parameters[-1].grad is None
 
 
-@pytest.mark.parametrize("worthwhile", [0, 10**9], ids=["compiled", "by operations"])
+@WAYS
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 1e20])
-def test_a_norm_that_float32_cannot_hold_is_not_finite_and_nothing_is_scaled(worthwhile, bad, monkeypatch):
+def test_a_norm_that_float32_cannot_hold_is_not_finite_and_nothing_is_scaled(worthwhile, on_host, bad, monkeypatch):
     monkeypatch.setattr(one_pass, "WORTHWHILE", worthwhile)
     parameters = with_gradients(np.array([1.0, bad, 2.0]))
-    assert not np.isfinite(GradientNorm(parameters, 1.0)().item())
+    assert not np.isfinite(GradientNorm(parameters, 1.0, on_host)().item())
     np.testing.assert_array_equal(parameters[0].grad.numpy(), np.array([1.0, bad, 2.0], "float32"))
 
 

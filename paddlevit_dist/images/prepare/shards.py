@@ -164,7 +164,7 @@ def _smaller(encoded: bytes, path: str, reading: Reading, settings: Settings) ->
         "JPEG",
         quality=settings.quality,
         exif=exif.tobytes() if turned != 1 else b"",
-        restart_marker_blocks=_restart_blocks(picture),
+        restart_marker_blocks=_restart_blocks(picture),  # Pillow before 10.2 ignores it
     )
     return ".jpg", out.getvalue()
 

@@ -167,9 +167,10 @@ class _AddScaled(PyLayer):
     @staticmethod
     def forward(ctx, x, branch, scale, keep):
         ctx.keep, out = keep, empty(*x.shape)
-        ctx.wanted, branch = wanted(x, branch, scale) + [False] * (keep is not None), in_order(branch)
+        ctx.wanted = wanted(x, branch, scale) + [False] * (keep is not None)
+        x, branch = in_order(x), in_order(branch)  # by names: their memory is used until the end
         ctx.save_for_backward(branch, scale)
-        places = [address(tensor) for tensor in (in_order(x), branch, scale, keep, out)]
+        places = [address(tensor) for tensor in (x, branch, scale, keep, out)]
         picture_loops.add_scaled(*places, *_sizes(x))
         return out
 

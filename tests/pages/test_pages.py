@@ -115,7 +115,9 @@ def test_the_commands_of_all_pages_run_one_after_the_other(clone, monkeypatch):
     assert not list(clone.glob("core*"))
 
 
-OUTPUTS = sorted("demo digits ten look mine rooms rooms_instances heads four small balls heads_eval my_volumes".split())
+OUTPUTS = sorted(
+    "demo digits ten profiled look mine rooms rooms_instances heads four small balls heads_eval my_volumes".split()
+)
 
 
 def entry_commands() -> List[str]:

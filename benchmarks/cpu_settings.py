@@ -78,17 +78,7 @@ def make_step(static: str) -> Callable[[], float]:
     model = create_model("vit_tiny_patch16_224")
     if static:
         compile_passes(model)
-    optimizer = paddle.optimizer.AdamW(1e-4, parameters=model.parameters(), weight_decay=0.05)
-    images, labels = paddle.randn([BATCH_SIZE, 3, 224, 224]), paddle.randint(0, 1000, [BATCH_SIZE])
-
-    def step() -> float:
-        started = time.perf_counter()
-        paddle.nn.functional.cross_entropy(model(images), labels).backward()
-        optimizer.step()
-        optimizer.clear_grad(set_to_zero=False)
-        return time.perf_counter() - started
-
-    return step
+    return rounds.timed_training_step(model, model.parameters(), BATCH_SIZE)
 
 
 def answer_requests(static: str) -> None:

@@ -54,17 +54,7 @@ def make_step() -> Callable[[], float]:
 
     paddle.seed(0)
     model = create_model("vit_tiny_patch16_224")
-    optimizer = paddle.optimizer.AdamW(1e-4, parameters=model.parameters(), weight_decay=0.05)
-    images, labels = paddle.randn([BATCH_SIZE, 3, 224, 224]), paddle.randint(0, 1000, [BATCH_SIZE])
-
-    def step() -> float:
-        started = time.perf_counter()
-        paddle.nn.functional.cross_entropy(model(images), labels).backward()
-        optimizer.step()
-        optimizer.clear_grad(set_to_zero=False)
-        return time.perf_counter() - started
-
-    return step
+    return rounds.timed_training_step(model, model.parameters(), BATCH_SIZE)
 
 
 def page_faults() -> int:

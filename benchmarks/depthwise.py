@@ -9,7 +9,6 @@ as Paddle's and timm's models do, channels first.
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
@@ -139,25 +138,5 @@ def measure(peer_python: str) -> None:
     rounds.print_result(result)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--peer-python", default="", help="an interpreter that has torch")
-    parser.add_argument("--measure", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument(SERVES, action="store_true", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.torch_peer:
-        serve_torch()
-    elif arguments.measure:
-        measure(arguments.peer_python)
-    else:
-        environment = {**rounds.tuned_environment(1), "OMP_NUM_THREADS": "1"}
-        command = [sys.executable, __file__, "--measure", "--peer-python", arguments.peer_python]
-        process = rounds.start(command, environment)
-        try:
-            raise SystemExit(process.wait(timeout=280))
-        finally:
-            rounds.end(process)
-
-
 if __name__ == "__main__":
-    main()
+    rounds.run_with_torch_peer(__file__, __doc__.splitlines()[0], SERVES, serve_torch, measure)

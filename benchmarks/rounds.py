@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import functools
 import json
@@ -11,6 +12,7 @@ import signal
 import statistics
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Sequence
 
@@ -126,6 +128,49 @@ def start(command: Sequence[str], environment: Mapping[str, str], **options: Any
     if os.environ.get("BENCHMARK_FIRST") == "1":
         Path(f"/proc/{process.pid}/autogroup").write_text("-15")
     return process
+
+
+def run_with_torch_peer(file: str, description: str, serves: str, serve: Callable[[], None], measure: Any) -> None:
+    """The command line of a benchmark that measures in a process with one thread and the environment of a run.
+
+    Args:
+        file: the benchmark, which starts itself again: for the measurement, and by the peer's interpreter.
+        serves: the option of the peer's process, which calls ``serve``.
+        measure: a function of the interpreter that has torch; "" where none was given.
+    """
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--peer-python", default="", help="an interpreter that has torch")
+    parser.add_argument("--measure", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument(serves, action="store_true", help=argparse.SUPPRESS, dest="serves")
+    arguments = parser.parse_args()
+    if arguments.serves:
+        serve()
+    elif arguments.measure:
+        measure(arguments.peer_python)
+    else:
+        environment = {**tuned_environment(1), "OMP_NUM_THREADS": "1"}
+        process = start([sys.executable, file, "--measure", "--peer-python", arguments.peer_python], environment)
+        try:
+            raise SystemExit(process.wait(timeout=280))
+        finally:
+            end(process)
+
+
+def timed_training_step(model: Any, parameters: Sequence[Any], batch_size: int) -> Callable[[], float]:
+    """A training step of a classifier on noise of 224 pixels, by Paddle's AdamW, that returns its seconds."""
+    import paddle
+
+    optimizer = paddle.optimizer.AdamW(1e-4, parameters=parameters, weight_decay=0.05)
+    images, labels = paddle.randn([batch_size, 3, 224, 224]), paddle.randint(0, 1000, [batch_size])
+
+    def step() -> float:
+        started = time.perf_counter()
+        paddle.nn.functional.cross_entropy(model(images), labels).backward()
+        optimizer.step()
+        optimizer.clear_grad(set_to_zero=False)
+        return time.perf_counter() - started
+
+    return step
 
 
 def _leave(number: int, frame: Any) -> None:

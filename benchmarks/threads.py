@@ -14,7 +14,6 @@ import contextlib
 import os
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import IO, Callable, Dict, List
 
@@ -33,17 +32,7 @@ def work(folder: str) -> None:
     paddle.seed(0)
     inner = create_model("vit_tiny_patch16_224")
     model = data_parallel(inner)
-    optimizer = paddle.optimizer.AdamW(1e-4, parameters=inner.parameters(), weight_decay=0.05)
-    size = IMAGES // world_size()
-    images, labels = paddle.randn([size, 3, 224, 224]), paddle.randint(0, 1000, [size])
-
-    def step() -> float:
-        started = time.perf_counter()
-        paddle.nn.functional.cross_entropy(model(images), labels).backward()
-        optimizer.step()
-        optimizer.clear_grad(set_to_zero=False)
-        return time.perf_counter() - started
-
+    step = rounds.timed_training_step(model, inner.parameters(), IMAGES // world_size())
     step()
     with open(Path(folder, f"turn_{rank()}")) as turns, open(Path(folder, f"reply_{rank()}"), "w") as replies:
         for _ in turns:

@@ -60,7 +60,7 @@ class InstanceSegmentation(SceneTask):
                 f"POINTS.INSTANCES.STUFF names all classes of dataset {self.config.DATA.DATASET}: no class is left "
                 "that could have instances"
             )
-        steps = steps_of(self.config.POINTS, 1.0 / self.config.DATA.VOXEL_SIZE_M, is_training=split == "train")
+        steps = steps_of(self.config.POINTS, 1.0 / self.config.DATA.VOXEL_SIZE_M, is_training=self.trains_on(split))
         notices = self.notices_of(dataset)
         return InstanceSamples(dataset, steps, self.voxel_features, self.keys.USE_POSITIONS, notices)
 

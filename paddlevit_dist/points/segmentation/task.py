@@ -37,7 +37,7 @@ class SemanticSegmentation(SceneTask):
     def build_dataset(self, split: str, cache_folder: Path) -> PointSamples:
         points = self.config.POINTS
         dataset = self.open_scenes(split, cache_folder)
-        is_training = split == "train"
+        is_training = self.trains_on(split)
         return PointSamples(
             dataset,
             training_steps(points, dataset) if is_training else (),

@@ -86,8 +86,9 @@ class SemanticSegmentation(SceneTask):
         step.metrics.update(predicted, labels, summed_cross_entropy(logits, labels))
         if step.writer is not None:
             classes = predicted.numpy()
+            true = labels.numpy()
             for (name, xyz, offset), part in zip(written_scenes(batch), slices_of(batch)):
-                step.writer.write(name, xyz, classes[part], offset)
+                step.writer.write(name, xyz, classes[part], offset, true[part])
 
     def _mean_logits(self, model: paddle.nn.Layer, batch: Dict[str, Any]) -> paddle.Tensor:
         """Float32 (P, classes), over all rotations in which a scene is seen."""

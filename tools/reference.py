@@ -14,10 +14,10 @@ from typing import Dict, Iterator, List, Optional, Tuple
 
 from paddlevit_dist.__main__ import COMMANDS
 from paddlevit_dist.commands.parser import CommandParser
-from paddlevit_dist.config.command_line import FLAGS, USAGE, Flag
+from paddlevit_dist.config.command_line import FLAGS, Flag
 from paddlevit_dist.config.key import Key
 from paddlevit_dist.config.table import keys
-from paddlevit_dist.registry import key_tables, readers_of
+from paddlevit_dist.registry import TASKS, key_tables
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"
 _WRITTEN_BY = "<!-- written by tools/reference.py: change the tables that it reads, not this page -->"
@@ -60,7 +60,9 @@ def keys_page() -> str:
 
 def _readers(name: str) -> str:
     engine = key_tables()[0]
-    return _EVERY_RUN if any(key.name == name for key in engine.keys) else " and ".join(readers_of(name))
+    if any(key.name == name for key in engine.keys):
+        return _EVERY_RUN
+    return " and ".join(task for task in TASKS if name in keys(task))
 
 
 def _key_row(key: Key, flag: Optional[Flag]) -> str:
@@ -111,7 +113,7 @@ def _flag_tables() -> Iterator[str]:
 def _command(target: str, meaning: str) -> Iterator[str]:
     parser, printed = _help_of(target)
     if parser is None:
-        takes_flags = printed.startswith(f"usage: {USAGE}")
+        takes_flags = "-cfg=FILE" in printed
         yield (
             f"{_sentence(meaning)} Its options: [flags](#flags-of-the-main-job)."
             if takes_flags

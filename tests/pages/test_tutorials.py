@@ -1,0 +1,79 @@
+"""Tutorials that are whole sessions: their files are written, their commands and programs run, as they stand."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from support.processes import ROOT, run_command
+
+from .not_run import NOT_RUN
+from .reading import commands_of, text_of
+
+_FILE_OR_BLOCK = re.compile(r"(?:`([\w./]+\.(?:py|yaml|sh))`:\n\n)?```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+class Session:
+    """A folder of a reader's own, with what an installed package would give."""
+
+    def __init__(self, folder: Path, page: str) -> None:
+        self.folder = folder
+        self.programs = []
+        for name, language, content in _FILE_OR_BLOCK.findall(text_of(page)):
+            if name:
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                (folder / name).write_text(content, encoding="utf-8")
+            elif language == "python":
+                self.programs.append(content)
+        shim = folder / "bin" / "paddlevit-dist"
+        shim.parent.mkdir()
+        shim.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m paddlevit_dist "$@"\n', encoding="utf-8")
+        shim.chmod(0o755)
+
+    def type(self, command: str) -> str:
+        path = f"{self.folder / 'bin'}:{Path(sys.executable).parent}:/usr/bin:/bin"
+        ended = run_command(["bash", "-c", command], timeout=240, folder=self.folder, PATH=path)
+        assert ended.code == 0, f"{command}\n{ended.out[-3000:]}\n{ended.err[-3000:]}"
+        assert "Traceback" not in ended.err
+        return ended.out
+
+    def run(self, page: str) -> list:
+        """What each command, then each program without a name, prints."""
+        printed = [self.type(command) for command in commands_of(page) if command not in NOT_RUN]
+        for number, program in enumerate(self.programs):
+            (self.folder / f"program_{number}.py").write_text(program, encoding="utf-8")
+            printed.append(self.type(f"python program_{number}.py"))
+        return printed
+
+
+@pytest.mark.long
+def test_a_loop_of_ones_own_prints_the_same_with_one_process_and_with_two(tmp_path):
+    page = "docs/own_loop.md"
+    one, two = (
+        re.findall(r"^epoch \d loss ([\d.]+) top-1 ([\d.]+)", o, re.M) for o in Session(tmp_path, page).run(page)
+    )
+    assert len(one) == len(two) == 3
+    for (loss, top1), (other_loss, other_top1) in zip(one, two):
+        assert float(loss) == pytest.approx(float(other_loss), abs=2e-3)
+        assert float(top1) == pytest.approx(float(other_top1), abs=0.6)  # two pictures whose scores are close
+    assert (tmp_path / "own_loop.pdparams").is_file()
+    on_page = re.findall(r"^epoch \d loss ([\d.]+)", text_of(page), re.M)
+    assert [float(loss) for loss in on_page] == pytest.approx([float(loss) for loss, _ in one], abs=0.02)
+
+
+@pytest.mark.long
+def test_code_of_ones_own_trains_evaluates_and_predicts(tmp_path):
+    page = "docs/own_code.md"
+    assert {"counting.py", "counting.yaml"} <= {name for name, _, _ in _FILE_OR_BLOCK.findall(text_of(page))}
+    printed = Session(tmp_path, page).run(page)
+    errors = [float(value) for out in printed for value in re.findall(r"^mean error ([\d.]+)", out, re.MULTILINE)]
+    assert len(errors) >= 2 and errors[-1] < 1.0  # guessing the mean number of dots is wrong by 2.5
+
+
+def test_every_file_that_a_tutorial_runs_is_on_its_page():
+    for page in ("docs/own_loop.md", "docs/own_code.md"):
+        named = {name for name, _, _ in _FILE_OR_BLOCK.findall(text_of(page)) if name}
+        run = {word for command in commands_of(page) for word in re.findall(r"[\w/]+\.(?:py|yaml)", command)}
+        assert run and {word for word in run if not (ROOT / word).exists()} <= named

@@ -23,7 +23,7 @@ PAGES = [
 ]
 
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-_STARTS = ("make ", ". ", "./", "sh ", "python ", "pip ", "CUDA_VISIBLE_DEVICES=")
+_STARTS = ("make ", "paddlevit-dist ", ". ", "./", "sh ", "python ", "pip ", "CUDA_VISIBLE_DEVICES=")
 
 
 def text_of(page: str) -> str:
@@ -37,7 +37,7 @@ def commands_of(page: str) -> List[str]:
     """
     commands = []
     for language, content in _BLOCK.findall(text_of(page)):
-        if language not in ("", "bash", "sh"):
+        if language not in ("", "bash"):
             continue
         for line in content.replace("\\\n", " ").splitlines():
             command = " ".join(re.sub(r"\s+# .*$", "", line).split())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from pathlib import Path
@@ -12,7 +13,9 @@ from support.processes import ROOT, run_command
 from .not_run import NOT_RUN
 from .reading import commands_of, text_of
 
-_FILE_OR_BLOCK = re.compile(r"(?:`([\w./]+\.(?:py|yaml|sh))`:\n\n)?```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_FILE_OR_BLOCK = re.compile(
+    r"(?:`([\w./]+\.(?:py|yaml|sh))`[^`\n]*:\n\n)?```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL
+)
 
 
 class Session:
@@ -22,7 +25,7 @@ class Session:
         self.folder = folder
         self.programs = []
         for name, language, content in _FILE_OR_BLOCK.findall(text_of(page)):
-            if name:
+            if name and language != "bash":
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 (folder / name).write_text(content, encoding="utf-8")
             elif language == "python":
@@ -64,6 +67,16 @@ def test_a_loop_of_ones_own_prints_the_same_with_one_process_and_with_two(tmp_pa
 
 
 @pytest.mark.long
+def test_two_nodes_of_the_loopback_address_train(tmp_path):
+    for name in ("configs", "main_multi_gpu.py"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    Session(tmp_path, "docs/machines.md").run("docs/machines.md")
+    events = (tmp_path / "output" / "nodes" / "metrics.jsonl").read_text(encoding="utf-8")
+    assert json.loads((tmp_path / "output" / "nodes" / "run.json").read_text(encoding="utf-8"))["processes"] == 2
+    assert '"kind": "evaluation"' in events
+
+
+@pytest.mark.long
 def test_code_of_ones_own_trains_evaluates_and_predicts(tmp_path):
     page = "docs/own_code.md"
     assert {"counting.py", "counting.yaml"} <= {name for name, _, _ in _FILE_OR_BLOCK.findall(text_of(page))}
@@ -73,7 +86,7 @@ def test_code_of_ones_own_trains_evaluates_and_predicts(tmp_path):
 
 
 def test_every_file_that_a_tutorial_runs_is_on_its_page():
-    for page in ("docs/own_loop.md", "docs/own_code.md"):
+    for page in ("docs/own_loop.md", "docs/own_code.md", "docs/machines.md"):
         named = {name for name, _, _ in _FILE_OR_BLOCK.findall(text_of(page)) if name}
-        run = {word for command in commands_of(page) for word in re.findall(r"[\w/]+\.(?:py|yaml)", command)}
+        run = {word for command in commands_of(page) for word in re.findall(r"[\w./]+\.(?:py|yaml|sh)", command)}
         assert run and {word for word in run if not (ROOT / word).exists()} <= named

@@ -159,6 +159,11 @@ class Task:
         """How many there are, by class where known: what the first lines of a run say about a split."""
         return f"{len(samples):,} {self.sample_name}"
 
+    def reading_advice(self, samples: Any) -> Sequence[str]:
+        """What makes these training samples come faster, besides more loader processes: parts of a sentence that say
+        what to set or to call. Shown once in a run that waits for its data."""
+        return ()
+
     def check_sample(self, sample: Any) -> None:
         """Refuse a sample that must not be computed with. Called in the loader process for each sample that is read, in
         training and in evaluation; whoever calls it adds the sample's index, description and rank to the message.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import time
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, NoReturn, Tuple
@@ -42,6 +41,7 @@ from .passes import PassesTrial, compile_model
 from .precision import Precision
 from .profile import Profile
 from .remaining import Pace, RemainingTime
+from .reports import Reports, require_finite
 from .resumption import Resumption
 from .schedule import Schedule, schedule_of
 from .steps import CountingCollate, Updater, accumulation_groups
@@ -129,6 +129,7 @@ class Training:
             self.last_epoch * self.updates_per_epoch - self.sampler.updates_made,
             evaluations + self.start.evaluation_due,
         )
+        self.reports = Reports(record, task, datasets["train"], self.loader.num_workers, self.remaining)
 
     def _schedule(self) -> Schedule:
         schedule = schedule_of(self.config.TRAIN, self.updates_per_epoch, self.sampler.global_batch_size)
@@ -308,38 +309,13 @@ class Training:
         self.updater.count_last()
         means = meters.reduce()  # the only collective besides gradients and counts
         require_finite(means, f"in epoch {epoch} near update {self.schedule.update}")
-        rate, waiting = pace.finish(self.sampler.global_batch_size)
-        norm = self.updater.gradient_norm.numpy().item()  # not finite where the last update was skipped
-        skipped = self.skipped.total
-        self.record.event(
-            "training",
-            {
-                "epoch": epoch,
-                "update": self.schedule.update,
-                "learning_rate": learning_rate,
-                **({"gradient_norm": norm} if math.isfinite(norm) else {}),
-                **means,
-                "skipped_updates": skipped,
-                "samples_per_second": round(rate, 2),
-                "data_wait_fraction": round(waiting, 4),
-            },
-        )
-        left = self.remaining.text()
-        bar.note(f"loss {means['loss']:.4g}, {left}" if "loss" in means else left)
-        return (
-            f"{_format(means)} gradient norm {norm:.3g} lr {learning_rate:.2e} {rate:.0f} {self.task.sample_name}/s "
-            f"data wait {waiting:.0%}, {f'{skipped} skipped so far, ' if skipped else ''}{left}"
-        )
+        place = {"epoch": epoch, "update": self.schedule.update, "learning_rate": learning_rate}
+        norm = self.updater.gradient_norm.numpy().item()
+        speed = pace.finish(self.sampler.global_batch_size)
+        return self.reports.training(place, norm, means, self.skipped.total, speed, bar)
 
     def _tell_epoch(self, epoch: int, means: Dict[str, float], pace: Pace) -> None:
-        seconds = pace.seconds_of_epoch()
-        self.record.event("epoch", {"epoch": epoch, "seconds": round(seconds, 3), **means})
-        rate = pace.updates * self.sampler.global_batch_size / max(seconds, 1e-9)
-        self.record.say(
-            f"epoch {epoch}/{self.config.TRAIN.NUM_EPOCHS} training: {_format(means)} {rate:.0f} "
-            f"{self.task.sample_name}/s data wait {pace.waited / max(seconds, 1e-9):.0%} "
-            f"({seconds:.1f} s, {self.remaining.text()})"
-        )
+        self.reports.epoch(epoch, self.config.TRAIN.NUM_EPOCHS, means, pace, self.sampler.global_batch_size)
         for line in self.task.finish_epoch():
             self.record.say(line)
 
@@ -418,23 +394,3 @@ class Training:
         except UserError:
             self.checkpointer.discard_epoch(epoch)
             raise
-
-
-def require_finite(values: Dict[str, float], when: str) -> None:
-    """Nothing from a diverged model is recorded or stays saved. The values must be equal on every rank.
-
-    Raises:
-        UserError: one of them is not finite.
-    """
-    bad = [name for name, value in values.items() if not math.isfinite(value)]
-    if bad:
-        raise UserError(
-            f"'{bad[0]}' is {values[bad[0]]} {when}: training has diverged; lower TRAIN.BASE_LR, set "
-            "TRAIN.GRAD_CLIP or a longer warm-up, and -resume=auto from the last checkpoint"
-        )
-
-
-def _format(values: Dict[str, float]) -> str:
-    return " ".join(
-        f"{name} {value:.4f}" if abs(value) < 10 else f"{name} {value:.2f}" for name, value in values.items()
-    )

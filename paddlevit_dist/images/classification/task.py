@@ -221,6 +221,12 @@ class Classification(Task):
                 f"(-num_classes) is {self.num_classes}; set it to {dataset.num_classes} or leave it out"
             )
 
+    def reading_advice(self, samples: Any) -> Sequence[str]:
+        if not isinstance(samples, ImageSamples) or samples.dataset.reading is None:  # not files of pictures
+            return ()
+        packing = "make smaller pictures once (python -m paddlevit_dist prepare images -h)"
+        return (packing,) if self.config.DATA.DECODER == "fast" else ("DATA.DECODER fast", packing)
+
     def check_sample(self, sample: Any) -> None:
         require_finite(sample[0], "picture")
         require_label(sample[1], self.num_classes)

@@ -10,6 +10,7 @@ from ..errors import UserError
 from ..observe.display import fields_of
 from ..observe.hints import DataWaitHint
 from ..observe.memory import memory_mib
+from ..observe.observer import Observers
 from ..observe.progress import Progress
 from ..observe.record import RunRecord
 from ..parallel import world_size
@@ -18,18 +19,25 @@ from .remaining import Pace, RemainingTime, duration
 
 
 class Reports:
-    """Turns the numbers of a report or an epoch into events, a line for the log and what the terminal shows.
+    """Turns the numbers of a report or an epoch into events, a line for the log and what terminal and observers get.
 
     Args:
-        record: writes on the main process only.
+        record, observers: on the main process; elsewhere they do nothing.
         samples: of the training.
         loader_processes: of each training process.
     """
 
     def __init__(
-        self, record: RunRecord, task: Task, samples: Any, loader_processes: int, remaining: RemainingTime
+        self,
+        record: RunRecord,
+        observers: Observers,
+        task: Task,
+        samples: Any,
+        loader_processes: int,
+        remaining: RemainingTime,
     ) -> None:
         self._record = record
+        self._observers = observers
         self._sample_name = task.sample_name
         self._remaining = remaining
         self._data_wait = DataWaitHint(
@@ -60,6 +68,7 @@ class Reports:
             **({} if memory is None else {"memory_mib": memory}),
         }
         self._record.event("training", values)
+        self._observers.report(place["update"], values)
         hint = self._data_wait.look(waiting, seconds)
         if hint is not None:
             self._record.say(hint)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, NoReturn, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NoReturn, Optional, Tuple
 
 import paddle
 
@@ -17,6 +17,7 @@ from ..loading.loader import Loader
 from ..loading.sampler import TrainingSampler
 from ..observe.heartbeat import Heartbeat
 from ..observe.meters import Meters
+from ..observe.observer import Observers
 from ..observe.progress import Progress
 from ..observe.record import RunRecord
 from ..parallel import (
@@ -61,6 +62,7 @@ class Training:
         start_record: writes configuration and run record, once the run is sure to continue.
         make_loader: a loader of this run's settings.
         evaluate: evaluates the model as it is.
+        start_observers: called once ``metrics.jsonl`` says what of an earlier course counts.
     """
 
     def __init__(
@@ -75,12 +77,16 @@ class Training:
         heartbeat: Heartbeat,
         make_loader: MakeLoader,
         evaluate: Evaluate,
+        observers: Optional[Observers] = None,
+        start_observers: Callable[["Training"], None] = lambda _: None,
     ) -> None:
         train = config.TRAIN
         self.config = config
         self.task = task
         self.model = model
         self.record = record
+        self.observers = Observers([], record.say) if observers is None else observers
+        self.start_observers = start_observers
         self.start_record = start_record
         self.heartbeat = heartbeat
         self.evaluate = evaluate
@@ -129,7 +135,7 @@ class Training:
             self.last_epoch * self.updates_per_epoch - self.sampler.updates_made,
             evaluations + self.start.evaluation_due,
         )
-        self.reports = Reports(record, task, datasets["train"], self.loader.num_workers, self.remaining)
+        self.reports = Reports(record, self.observers, task, datasets["train"], self.loader.num_workers, self.remaining)
 
     def _schedule(self) -> Schedule:
         schedule = schedule_of(self.config.TRAIN, self.updates_per_epoch, self.sampler.global_batch_size)
@@ -171,6 +177,7 @@ class Training:
             schedule=self.schedule,
             sampler=self.sampler,
             skipped=self.skipped,
+            note_saved=self.observers.note_saved,
         )
 
     def _keeps(self, epoch: int) -> bool:
@@ -204,6 +211,7 @@ class Training:
             return {}
         self.start_record()
         self.resumption.tell(self.start)
+        self.start_observers(self)
         self.record.say(describe_training(self.config, self.task, self.model, self.sampler))
         if self.precision.notice:
             self.record.say(self.precision.notice)
@@ -370,6 +378,7 @@ class Training:
             values, line = self._evaluate_weights(epoch)
             self.remaining.count_evaluation(time.perf_counter() - started)
             self.record.event("evaluation", {"epoch": epoch, **values})
+            self.observers.evaluated(epoch * self.updates_per_epoch, epoch, values)
             name, more_is_better = self.task.best_metric
             is_best = self.checkpointer.note_evaluation(epoch, name, values[name], more_is_better)
             self.record.say(f"epoch {epoch} evaluation: {line}{' (best)' if is_best else ''}")

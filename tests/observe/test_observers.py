@@ -48,10 +48,6 @@ def events(output, kind):
     return [line for line in lines if line["kind"] == kind]
 
 
-def names(notes):
-    return [entry[0] if entry[0] in ("report", "saved") else entry[:2] for entry in notes.told]
-
-
 def test_a_training_is_told_in_order_and_continues_where_it_was_resumed(tmp_path):
     first, again = Notes(), Notes()
     trained(tmp_path, [first, again], "TRAIN.STOP_AFTER_EPOCH", "1")

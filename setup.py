@@ -20,9 +20,7 @@ EXTRAS = {
         "numpy>=1.21,<2",  # 2.6.2 was built against numpy 1
     ],
     "fast": ["opencv-python-headless>=4.11,<6"],  # DATA.DECODER fast: decodes and resizes training pictures
-    "tensorboard": [
-        "tensorboard>=2.12,<3"
-    ],  # -log_to=tensorboard: its own writer, which needs neither TensorFlow nor torch
+    "tensorboard": ["tensorboard>=2.12,<3"],  # -log_to=tensorboard: its own writer, without TensorFlow or torch
     "visualdl": ["visualdl>=2.5,<3"],  # -log_to=visualdl
     "volumes": [
         "nibabel>=5.0,<6",  # reads NIfTI volumes

@@ -42,19 +42,18 @@ def scalars_of_visualdl(folder):
     return scalars, text.text.encoded_text_string
 
 
-@pytest.mark.parametrize(
-    "name, read",
-    [("tensorboard", scalars_of_tensorboard), ("visualdl", scalars_of_visualdl)],
-    ids=lambda value: str(value),
-)
-def test_every_report_and_evaluation_is_there_once_also_after_a_repetition(name, read, tmp_path):
+READERS = {"tensorboard": scalars_of_tensorboard, "visualdl": scalars_of_visualdl}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_every_report_and_evaluation_is_there_once_also_after_a_repetition(name, tmp_path):
     pytest.importorskip(name)
     folder = tmp_path / name
     train(tmp_path, name, "TRAIN.STOP_AFTER_EPOCH", "2", "SAVE_FREQ", "1")
     # Resumed from the first epoch: the second is made again.
     train(tmp_path, name, f"-resume={tmp_path / 'checkpoints' / 'epoch_0001'}")
     assert len(list(folder.iterdir())) == 1
-    scalars, text = read(folder)
+    scalars, text = READERS[name](folder)
     for kind, value in (("training", "loss"), ("training", "gradient_norm"), ("evaluation", "top-1")):
         expected = recorded(tmp_path, kind, value)
         steps, values = zip(*scalars[f"{kind}/{value}"])

@@ -64,9 +64,7 @@ def test_a_training_is_told_in_order_and_continues_where_it_was_resumed(tmp_path
     assert resumed.told[0] == ("start", 5, [("training", update) for update in range(1, 6)] + [("evaluation", 5)])
     assert [entry[1] for entry in resumed.told if entry[0] == "report"] == [6, 7, 8, 9, 10]
     assert [entry[1:3] for entry in resumed.told if entry[0] == "evaluated"] == [(10, 2)]
-    assert (
-        resumed.told[-2:] == [("saved", "epoch_0002"), ("end", "finished")] or ("saved", "epoch_0002") in resumed.told
-    )
+    assert ("saved", "epoch_0002") in resumed.told
 
 
 class Fails(Observer):

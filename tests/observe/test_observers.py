@@ -8,10 +8,11 @@ import sys
 
 import pytest
 from support.processes import ROOT, run_command
-from support.runs import DIGITS, MAIN, refused
+from support.runs import DIGITS, refused
 from support.small_runs import build
 
-from paddlevit_dist import Observer, UserError
+from paddlevit_dist import Observer, UserError, register_observer
+from paddlevit_dist.observe.observer import observers_of
 
 RUN = ["-epochs=2", "-batch_size=64", "TRAIN.WARMUP_EPOCHS", "0"]  # 2 x 5 updates
 
@@ -38,9 +39,7 @@ class Notes(Observer):
 
 
 def trained(output, observers, *arguments):
-    trainer = build(str(output), *RUN, *arguments)
-    trainer.observers._observers.extend(observers)
-    trainer.train()
+    build(str(output), *RUN, *arguments, observers=observers).train()
 
 
 def events(output, kind):
@@ -93,7 +92,14 @@ def test_a_user_error_of_an_observer_ends_the_run(tmp_path):
     assert notes.told[-1] == ("end", "failed")
 
 
-def test_a_missing_package_and_an_unknown_name_are_told_before_the_run(tmp_path, monkeypatch):
+class Wants(Observer):
+    requires = {"no_such_module": "no-such-package"}
+
+
+def test_a_missing_package_and_an_unknown_name_are_told_before_the_run(tmp_path):
+    register_observer("wants", Wants)
+    with pytest.raises(UserError, match="LOG_TO wants: not installed; python -m pip install no-such-package"):
+        observers_of(["wants"])
     assert "observer 'tensorbord' is not known: did you mean 'tensorboard'" in refused(
         *DIGITS, f"-output={tmp_path / 'a'}", "-log_to=tensorbord"
     )
@@ -111,4 +117,3 @@ def test_the_example_of_the_page_runs_as_it_is_printed(tmp_path):
     rows = (tmp_path / "out" / "scores.csv").read_text().splitlines()
     scores = [f"{event['epoch']},{event['top-1']}" for event in events(tmp_path / "out", "evaluation")]
     assert [re.sub(r"^(\d+),\d+,", r"\1,", row) for row in rows] == scores and len(rows) == 2
-    assert MAIN.exists()

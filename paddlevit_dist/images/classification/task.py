@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
@@ -226,6 +227,16 @@ class Classification(Task):
             return ()
         packing = "make smaller pictures once (python -m paddlevit_dist prepare images -h)"
         return (packing,) if self.config.DATA.DECODER == "fast" else ("DATA.DECODER fast", packing)
+
+    def classes_of(self, samples: Any) -> Optional[np.ndarray]:
+        labels = samples.dataset.labels if isinstance(samples, ImageSamples) else None
+        return None if labels is None else np.asarray(labels, dtype=np.int64)
+
+    def classes_in(self, sample: Any) -> Optional[np.ndarray]:
+        return np.asarray(sample[1], dtype=np.int64)
+
+    def expected_losses(self) -> Dict[str, float]:
+        return {} if self.class_weights is not None else {"loss": math.log(self.num_classes)}
 
     def check_sample(self, sample: Any) -> None:
         require_finite(sample[0], "picture")

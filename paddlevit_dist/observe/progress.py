@@ -29,9 +29,14 @@ class Progress:
 
             self._bar = tqdm(total=total, desc=label, leave=False, dynamic_ncols=True, bar_format=_BAR)
 
-    def step(self) -> None:
+    @property
+    def is_shown(self) -> bool:
+        """Whether there is a bar."""
+        return self._bar is not None
+
+    def step(self, number: int = 1) -> None:
         if self._bar is not None:
-            self._bar.update(1)
+            self._bar.update(number)
             note_sign_of_life()
 
     def note(self, text: str) -> None:

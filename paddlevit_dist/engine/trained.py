@@ -18,9 +18,11 @@ from ..checkpoint.weights import INDEX_ENDING, evaluated_weights, find_weights_f
 from ..contracts.prediction import Learned
 from ..contracts.task import Task
 from ..errors import UserError
+from ..registry import room_of
 from .about import settings_of
 
 _RUN_CONFIGURATION = "config.yaml"  # in a run's folder
+_PICTURES = "folder"
 _EXPORTED = (".pdiparams", ".pdmodel", ".onnx")
 _FOR_USE: Dict[str, Any] = {  # nothing is trained, resumed or written by the run that these settings are from
     "EVAL": True,
@@ -134,8 +136,12 @@ def configuration_of(
         UserError: a setting is not known or wrong.
     """
     if settings is None:
-        named = [f"-cfg={recipe}", "-eval", f"-pretrained={weights}"]
-        return configuration.load([*named, "MODEL.RESUME", "None", *words])
+        named = [f"-cfg={recipe}", "-eval", f"-pretrained={weights}", "MODEL.RESUME", "None", *words]
+        loaded = configuration.load(named)
+        is_of_pictures = room_of("task", loaded.values.TASK) == room_of("dataset", _PICTURES)
+        if loaded.sources["DATA.DATASET"] == "default" and is_of_pictures:  # which would be glyphs, and are not cropped
+            return configuration.load([*named, f"-dataset={_PICTURES}"])
+        return loaded
     model = {**_mapping(settings.get("MODEL")), "PRETRAINED": weights, "PRETRAINED_PART": None, "RESUME": None}
     content = yaml.safe_dump({**settings, **_FOR_USE, "MODEL": model}, allow_unicode=True)
     with tempfile.TemporaryDirectory(prefix="paddlevit_dist_") as folder:

@@ -82,16 +82,16 @@ def objects(folder: Path) -> list:
     return [json.loads(line) for line in (folder / "predictions.jsonl").read_text(encoding="ascii").splitlines()]
 
 
-def expected_scores(image: Image.Image, model, size: int = 16, crop: float = 0.875) -> np.ndarray:
-    """A plain loop: the evaluation's resize and crop with Pillow, ImageNet's mean and deviation, softmax."""
-    image = image.convert("RGB")
+def expected_scores(image: Image.Image, model, crop: float = 0.875, mean=0.5, deviation=0.5) -> np.ndarray:
+    """A plain loop: the evaluation's resize and crop with Pillow, mean and deviation, softmax."""
+    image, size = image.convert("RGB"), 16
     shorter = int(size / crop)
     width, height = image.size
     longer = int(shorter * max(width, height) / min(width, height))
     image = image.resize((shorter, longer) if width <= height else (longer, shorter), Image.Resampling.BICUBIC)
     left, top = (round((side - size) / 2) for side in image.size)
     pixels = np.asarray(image.crop((left, top, left + size, top + size)), np.float32) / 255
-    values = (pixels - [0.485, 0.456, 0.406]) / [0.229, 0.224, 0.225]
+    values = (pixels - mean) / deviation
     with paddle.no_grad():
         logits = model(paddle.to_tensor(values.transpose(2, 0, 1)[None].astype("float32"))).numpy()[0]
     shares = np.exp(logits - logits.max(), dtype=np.float64)
@@ -108,7 +108,9 @@ def assert_row(row: dict, shares: np.ndarray, names) -> None:
 # ---- what is in the rows -----------------------------------------------------------------------------------------
 
 
-def test_every_kind_of_picture_gets_what_a_plain_loop_computes(weights, tmp_path):
+def test_every_kind_of_picture_gets_what_a_plain_loop_computes(tmp_path):
+    of_run = ["DATA.CROP_PCT", "0.7", "DATA.IMAGENET_MEAN", "[0.4, 0.5, 0.6]", "DATA.IMAGENET_STD", "[0.2, 0.3, 0.25]"]
+    weights = write_weights(tmp_path / "w", NAMES, *of_run)
     paths = []
     for seed, mode in enumerate(("RGB", "L", "RGBA", "P", "CMYK", "I;16")):
         paths.append(tmp_path / f"{mode.replace(';', '')}.{'jpg' if mode == 'CMYK' else 'png'}")
@@ -123,7 +125,8 @@ def test_every_kind_of_picture_gets_what_a_plain_loop_computes(weights, tmp_path
     model = network(len(NAMES))
     for row, path in zip(rows, paths):
         assert list(row) == ["input", "class", "score"] + [f"{n}_{k}" for k in range(2, 6) for n in ("class", "score")]
-        assert_row(row, expected_scores(Image.open(path), model), NAMES)
+        shares = expected_scores(Image.open(path), model, 0.7, [0.4, 0.5, 0.6], [0.2, 0.3, 0.25])
+        assert_row(row, shares, NAMES)
     in_memory = predictor([Image.open(paths[0]), np.asarray(Image.open(paths[1]))])
     assert [list(row.values())[1:] for row in in_memory] == [list(row.values())[1:] for row in rows[:2]]
 
@@ -201,8 +204,7 @@ def test_inputs_keep_their_order_and_what_cannot_be_read_is_listed(weights, pict
     (odd / "notes.txt").write_text("no picture")
     (odd / "photo.heic").write_bytes(b"\0\0\0\x18ftypheic" + bytes(20))
     (odd / "cut.png").write_bytes((pictures / "3.png").read_bytes()[:300])
-    with open(odd / "caf\udce9.png".encode("utf-8", "surrogateescape"), "wb") as file:
-        picture(20).save(file, format="PNG")
+    picture(20).save(odd / "caf\udce9.png")
     archive = tmp_path / "some.tar"
     with tarfile.open(archive, "w") as tar:
         tar.add(pictures / "10.png", "b/10.png")

@@ -37,12 +37,12 @@ class Entry(NamedTuple):
     """What became of one input.
 
     Attributes:
-        index: of the input.
+        place: index of the input.
         rows: without the input's name; None: it cannot be read.
         reason: why not.
     """
 
-    index: int
+    place: int
     rows: Optional[List[Row]]
     reason: str = ""
 
@@ -137,14 +137,14 @@ class Journal:
         """Inputs that are still to be predicted, int64, ascending."""
         is_left = np.ones(self._identity.number, bool)
         for entry in self._entries():
-            is_left[entry.index] = False
+            is_left[entry.place] = False
         return np.flatnonzero(is_left)
 
     def rows(self, names: Sequence[str]) -> Iterator[Row]:
         """All rows so far, each with its input."""
         for entry in self._entries():
             for row in entry.rows or ():
-                yield {"input": names[entry.index], **row}
+                yield {"input": names[entry.place], **row}
 
     def complete(self, counts: Counts) -> None:
         """Note that everything is predicted and written, and keep nothing else."""
@@ -209,10 +209,10 @@ class Journal:
         last = -1
         with contextlib.ExitStack() as stack:
             files = [stack.enter_context(open(file, "rb")) for file in self._files()]
-            for entry in heapq.merge(*map(_read_entries, files), key=lambda entry: entry.index):
-                if last < entry.index < self._identity.number:
+            for entry in heapq.merge(*map(_read_entries, files), key=lambda entry: entry.place):
+                if last < entry.place < self._identity.number:
                     yield entry
-                    last = entry.index
+                    last = entry.place
 
     def _compact(self) -> None:
         """Make one file of those that earlier starts have left."""
@@ -243,7 +243,7 @@ class Journal:
                 missing += 1
             columns: Optional[List[str]] = None
             for entry in self._entries():
-                name = samples.names[entry.index]
+                name = samples.names[entry.place]
                 if entry.rows is None:
                     bad.writerow([name, one_line(entry.reason)])
                     missing += 1
@@ -301,7 +301,7 @@ def first_unreadable(folder: Path) -> Tuple[str, str]:
 
 
 def _line(entry: Entry) -> bytes:
-    parts = [entry.index, entry.rows] if entry.rows is not None else [entry.index, None, entry.reason]
+    parts = [entry.place, entry.rows] if entry.rows is not None else [entry.place, None, entry.reason]
     return json.dumps(parts, separators=(",", ":")).encode() + b"\n"
 
 

@@ -100,7 +100,7 @@ def predict_batch(task: Task, model: Any, batch: Dict[str, Any], write: Callable
             continue
         more = write(index, prediction)
         entries.append(Entry(index, [{**row, **more} for row in rows]))
-    return sorted(entries, key=lambda entry: entry.index)
+    return sorted(entries, key=lambda entry: entry.place)
 
 
 def predict_share(
@@ -237,7 +237,7 @@ class Predictor:
             self.unreadable = list(samples.unreadable)
             rows: List[Row] = []
             for entry in self._entries(samples):
-                name = samples.names[entry.index]
+                name = samples.names[entry.place]
                 if entry.rows is None:
                     self.unreadable.append((name, entry.reason))
                 rows += [{"input": name, **row} for row in entry.rows or ()]

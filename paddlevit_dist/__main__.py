@@ -20,6 +20,7 @@ COMMANDS = {  # name -> function under ``commands`` that implements it, and what
     "inspect": ("inspect_model:run", "a model's layers and cost by its name; --list: all names"),
     "inspect data": ("inspect_data:run", "a picture of augmented training samples; takes the main flags"),
     "inspect recipes": ("inspect_recipes:run", "the recipes that -cfg=NAME finds, one line each"),
+    "inspect submission": ("inspect_submission:run", "predictions against the rules of ScanNet's benchmark"),
     "prepare images": ("prepare:run_images", "check pictures, or pack them as tar files of smaller ones"),
     "prepare scannet": ("prepare:run_scannet", "write raw ScanNet v2 as memory-mapped scenes"),
     "prepare ply": ("prepare:run_ply", "write PLY files as memory-mapped scenes"),
@@ -81,7 +82,7 @@ def _show(names: List[str]) -> None:
 
     print(f"usage: {program('COMMAND ...')}\n")
     for name in names:
-        print(f"  {name:15} {COMMANDS[name][1]}")
+        print(f"  {name:18} {COMMANDS[name][1]}")
     print("\nCOMMAND -h shows its options. Own code joins with -import=MODULE or -import=FILE.py.")
 
 

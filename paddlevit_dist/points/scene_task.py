@@ -14,6 +14,7 @@ from ..contracts.prediction import Learned
 from ..contracts.sample_checks import require_finite, require_labels
 from ..contracts.task import Task
 from ..errors import UserError
+from .data.pictures import palette_of
 from .data.samples import PointSample, SceneSamples, join
 from .data.scene import AS_GIVEN, CENTRED, IGNORED
 from .data.scenes import SceneDataset
@@ -136,6 +137,9 @@ class SceneTask(Task):
     def check_input(self, sample: PointSample) -> None:
         for view in sample.views:
             require_finite(view.features, "features")
+
+    def picture_legend(self) -> List[Tuple[str, Tuple[int, int, int]]]:
+        return [(name, tuple(colour)) for name, colour in zip(self.class_names, palette_of(self.class_names).tolist())]
 
     def describe_samples(self, samples: Samples) -> str:
         return f"{super().describe_samples(samples)} of {len(self.class_names)} classes: {', '.join(self.class_names)}"

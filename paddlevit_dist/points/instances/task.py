@@ -14,7 +14,7 @@ from ...contracts.task import EvaluationStep, Step, Term
 from ...errors import UserError
 from ...models import create_model
 from ...parallel import rank
-from ..data.pictures import CELL_PX, in_cell
+from ..data.pictures import CELL_PX, draw_classes, in_cell
 from ..data.samples import compile_loops
 from ..data.scene import IGNORED
 from ..data.scenes import SceneDataset
@@ -197,13 +197,22 @@ class InstanceSegmentation(SceneTask):
         return results
 
     def pictures(self, samples: InstanceSamples, batch: Dict[str, Any], epoch: int) -> List[Tuple[np.ndarray, str]]:
-        """The scenes of a training batch from above, coloured by instance, with their sizes."""
-        return [_picture(batch["xyz"][part], batch["instance_labels"][part]) for part in slices_of(batch)]
+        """The scenes of a training batch from above, coloured by instance and beside that by class."""
+        return [
+            self._picture(batch["xyz"][part], batch["instance_labels"][part], batch["labels"][part])
+            for part in slices_of(batch)
+        ]
+
+    def _picture(self, xyz: np.ndarray, instance: np.ndarray, semantic: np.ndarray) -> Tuple[np.ndarray, str]:
+        """Image and caption of a scene."""
+        views = [draw_instances(xyz, instance, CELL_PX), draw_classes(xyz, semantic, self.class_names, CELL_PX)]
+        said = f"{len(xyz):,} points, {len(np.unique(instance[instance >= 0]))} instances"
+        return np.concatenate([in_cell(view) for view in views], axis=1), said
 
     def evaluation_pictures(self, samples: InstanceSamples, indices: Sequence[int]) -> List[Tuple[np.ndarray, str]]:
         """The same for scenes as evaluated."""
         scenes = [samples.dataset.read(index) for index in indices]
-        return [_picture(scene.xyz, scene.instance) for scene in scenes]
+        return [self._picture(scene.xyz, scene.instance, scene.semantic) for scene in scenes]
 
     def prediction_writer(self, folder: Path) -> InstanceWriter:
         return InstanceWriter(folder, self.class_names)
@@ -221,12 +230,6 @@ class InstanceSegmentation(SceneTask):
 
     def build_metrics(self) -> InstanceMetrics:
         return InstanceMetrics(self.class_names, self.instance_classes)
-
-
-def _picture(xyz: np.ndarray, instance: np.ndarray) -> Tuple[np.ndarray, str]:
-    """Square image and caption of a scene."""
-    drawn = draw_instances(xyz, instance, CELL_PX)
-    return in_cell(drawn), f"{len(xyz):,} points, {len(np.unique(instance[instance >= 0]))} instances"
 
 
 def _clusters_between(clusters: Clusters, first: int, end: int) -> Tuple[Clusters, np.ndarray]:

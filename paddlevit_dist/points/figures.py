@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 import numpy as np
@@ -64,6 +65,11 @@ def _scenes(confusions: Sequence[np.ndarray], scenes: Sequence[str]) -> Table:
 
 def _percent(part: Any, whole: Any) -> Any:
     return round(100 * float(part) / float(whole), 2) if whole else None
+
+
+def short_name(described: str) -> str:
+    """What a scene is called in a table: its file without folder and suffix."""
+    return os.path.splitext(os.path.basename(described))[0] if os.sep in described else described
 
 
 def chosen(confusions: Sequence[np.ndarray]) -> List[int]:

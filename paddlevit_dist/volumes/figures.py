@@ -11,7 +11,7 @@ from .metrics import RADII_MM
 from .pictures import orthogonal_slices
 
 _SHOWN = 12  # volumes
-_MOST_LINES = 12  # of a chart; further landmarks are in the table
+_MOST_LINES = 7  # of a chart, beside that of all, for as many colours; the others are in the table
 _MOST_ROWS = 1_000
 
 

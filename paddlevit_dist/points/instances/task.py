@@ -19,7 +19,7 @@ from ..data.pictures import CELL_PX, draw_classes, in_cell
 from ..data.samples import compile_loops
 from ..data.scene import IGNORED
 from ..data.scenes import SceneDataset
-from ..figures import chosen, confusion_of, point_set, semantic_layers, semantic_tables
+from ..figures import chosen, confusion_of, point_set, semantic_layers, semantic_tables, short_name
 from ..inputs import SceneInputs
 from ..outputs import SceneOutputs
 from ..scene_task import SceneTask, slices_of, written_scenes
@@ -220,7 +220,7 @@ class InstanceSegmentation(SceneTask):
             layers, legends = instance_layers(scene, predictions, self.class_names)
             more_layers, more_legends = semantic_layers(scene, classes, self.class_names, "classes: ")
             made.append(point_set(scene.name, scene, {**layers, **more_layers}, {**legends, **more_legends}))
-        names = [samples.describe(index) for index, _ in records]
+        names = [short_name(samples.describe(index)) for index, _ in records]
         own = [self.class_names[number] for number in self.instance_classes]
         precisions = precision_table([record.matches for _, record in records], own)
         return [precisions, *semantic_tables(confusions, names, self.class_names), *made]

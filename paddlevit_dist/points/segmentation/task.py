@@ -18,7 +18,7 @@ from ..data.pictures import CELL_PX, draw, draw_classes, in_cell
 from ..data.samples import compile_loops
 from ..data.scene import IGNORED
 from ..data.scenes import SceneDataset
-from ..figures import chosen, confusion_of, point_set, semantic_layers, semantic_tables
+from ..figures import chosen, confusion_of, point_set, semantic_layers, semantic_tables, short_name
 from ..inputs import SceneInputs, describe_points
 from ..outputs import SceneOutputs
 from ..scene_task import SceneTask, slices_of, written_scenes
@@ -133,7 +133,7 @@ class SemanticSegmentation(SceneTask):
             if again is not None:
                 scene, predicted = again
                 made.append(point_set(scene.name, scene, *semantic_layers(scene, predicted, self.class_names)))
-        names = [samples.describe(index) for index, _ in records]
+        names = [short_name(samples.describe(index)) for index, _ in records]
         return [*semantic_tables(confusions, names, self.class_names), *made]
 
     def prediction_writer(self, folder: Path) -> SceneWriter:

@@ -17,6 +17,8 @@ _FOLDER = "./predictions"
 def run(words: List[str]) -> None:
     """Carry out the command. Nothing here imports Paddle before its environment is set."""
     options = _parse(words)
+    if not options.output.strip():
+        raise UserError("predict: -output is empty: is a shell variable not set? Leave it out for ./predictions")
     signals.expect(training=False)
 
     from ..parallel import devices, tuning

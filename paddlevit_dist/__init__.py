@@ -19,6 +19,7 @@ warnings.filterwarnings(
 
 _NAMES = {
     "UserError": "errors",
+    "Observer": "observe.observer",
     "all_gather": "parallel",
     "barrier": "parallel",
     "broadcast_object": "parallel",
@@ -31,6 +32,7 @@ _NAMES = {
     "reduce_dict": "parallel",
     "register_dataset": "registry",
     "register_model": "registry",
+    "register_observer": "registry",
     "register_task": "registry",
     "Trainer": "engine.trainer",
     "world_size": "parallel",

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
@@ -223,6 +224,22 @@ class Classification(Task):
                 f"dataset {self.config.DATA.DATASET} has labels 0 to {dataset.num_classes - 1} but MODEL.NUM_CLASSES "
                 f"(-num_classes) is {self.num_classes}; set it to {dataset.num_classes} or leave it out"
             )
+
+    def reading_advice(self, samples: Any) -> Sequence[str]:
+        if not isinstance(samples, ImageSamples) or samples.dataset.reading is None:  # not files of pictures
+            return ()
+        packing = "make smaller pictures once (python -m paddlevit_dist prepare images -h)"
+        return (packing,) if self.config.DATA.DECODER == "fast" else ("DATA.DECODER fast", packing)
+
+    def classes_of(self, samples: Any) -> Optional[np.ndarray]:
+        labels = samples.dataset.labels if isinstance(samples, ImageSamples) else None
+        return None if labels is None else np.asarray(labels, dtype=np.int64)
+
+    def classes_in(self, sample: Any) -> Optional[np.ndarray]:
+        return np.asarray(sample[1], dtype=np.int64)
+
+    def expected_losses(self) -> Dict[str, float]:
+        return {} if self.class_weights is not None else {"loss": math.log(self.num_classes)}
 
     def check_sample(self, sample: Any) -> None:
         require_finite(sample[0], "picture")

@@ -156,7 +156,7 @@ def configuration_of(
     with tempfile.TemporaryDirectory(prefix="paddlevit_dist_") as folder:
         file = Path(folder, "settings_of_the_run.yaml")
         file.write_text(content, encoding="utf-8", errors="surrogateescape")
-        return configuration.load([f"-cfg={file}", *words])
+        return configuration.load([f"-cfg={file}", *words], is_trusted=False)
 
 
 def learned_of(about: Dict[str, Any], num_classes: Optional[int] = None) -> Learned:

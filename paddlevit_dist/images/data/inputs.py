@@ -301,7 +301,8 @@ class GivenPictures(InputSamples):
         """As ``PictureInputs.sample``."""
         picture = self._pictures[index]
         if isinstance(picture, np.ndarray):
-            if picture.dtype != np.uint8 or picture.ndim not in (2, 3) or not picture.size:
+            is_picture = picture.ndim == 2 or (picture.ndim == 3 and picture.shape[2] in (1, 3, 4))
+            if picture.dtype != np.uint8 or not is_picture or not picture.size:
                 raise BadSample(f"expected uint8 (height, width[, 3]), got {picture.dtype} {picture.shape}")
             picture = Image.fromarray(picture[:, :, 0] if picture.ndim == 3 and picture.shape[2] == 1 else picture)
         elif not isinstance(picture, Image.Image):

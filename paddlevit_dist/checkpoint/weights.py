@@ -102,7 +102,7 @@ def shards_of(index: Path) -> List[Path]:
 EXTENSION = ".pdparams"
 AVERAGED = "model_ema" + EXTENSION  # beside the weights of a checkpoint whose run averages them
 _TORCH = (".pth", ".pt", ".bin", ".ckpt")
-_READ = (EXTENSION, ".safetensors", ".npz", *_TORCH)
+SUFFIXES = (EXTENSION, ".safetensors", ".npz", *_TORCH)  # of files that are read
 _OTHER_FORMATS = (".npy", ".onnx", ".h5", ".msgpack", ".pdiparams", ".pdmodel", ".pdopt", ".tflite", ".gguf")
 _IN_DIRECTORY = (  # of one of our checkpoints, of a model as Hugging Face stores it
     "model.pdparams",
@@ -208,7 +208,9 @@ def find_weights_file(path: Union[str, os.PathLike]) -> Path:
         for candidate in (given, with_extension, *in_directory):
             if candidate.is_file():
                 if candidate.suffix.lower() in _OTHER_FORMATS:
-                    raise UserError(f"{candidate}: {candidate.suffix} files are not read, only {', '.join(_READ)} are")
+                    raise UserError(
+                        f"{candidate}: {candidate.suffix} files are not read, only {', '.join(SUFFIXES)} are"
+                    )
                 return candidate
     if given.is_dir():
         there = _what_is_there(given, _IN_DIRECTORY[0])
@@ -250,7 +252,7 @@ def _only_weights_in(folder: Path) -> List[Path]:
     """The only file of a readable format in a directory, whatever its name."""
     if not folder.is_dir():
         return []
-    found = [file for file in sorted(folder.iterdir()) if file.suffix.lower() in _READ]
+    found = [file for file in sorted(folder.iterdir()) if file.suffix.lower() in SUFFIXES]
     return found if len(found) == 1 else []
 
 

@@ -18,7 +18,7 @@ from ...contracts.user_models import contract_of
 from ...errors import UserError
 from ...models import create_model
 from ...parallel import all_gather, is_main, rank
-from ..data.class_balance import class_weights, draw_balanced_order, weighted_cross_entropy
+from ..data.class_balance import class_weights, draw_balanced_order, tell_imbalance, weighted_cross_entropy
 from ..data.held_out import open_pictures
 from ..data.image_dataset import ImageDataset
 from ..data.inspection import Inspection
@@ -183,6 +183,9 @@ class Classification(Task):
             )
         self.class_weights = class_weights(self.config.TRAIN.CLASS_WEIGHTS, labels, self.num_classes)
         samples.is_balanced = data.CLASS_BALANCED
+        if labels is not None:
+            is_corrected = data.CLASS_BALANCED or self.class_weights is not None
+            samples.notices += map(printable, tell_imbalance(labels, samples.class_names, is_corrected))
         if data.DECODER == "fast":
             self._use_fast_decoder(samples)
         if data.ON_BAD_SAMPLE == "skip":
@@ -214,12 +217,21 @@ class Classification(Task):
 
     def _check_classes(self, dataset: Any) -> None:
         if self.num_classes is None:
+            if dataset.num_classes < 2:
+                raise UserError(
+                    f"dataset {self.config.DATA.DATASET} at {self.config.DATA.DATA_PATH} has only one class"
+                    f"{self._only_class(dataset)}: a classifier needs two or more, one folder each"
+                )
             self.num_classes = dataset.num_classes
         if self.num_classes < dataset.num_classes:
             raise UserError(
                 f"dataset {self.config.DATA.DATASET} has labels 0 to {dataset.num_classes - 1} but MODEL.NUM_CLASSES "
                 f"(-num_classes) is {self.num_classes}; set it to {dataset.num_classes} or leave it out"
             )
+
+    @staticmethod
+    def _only_class(dataset: Any) -> str:
+        return f", {printable(dataset.class_names[0])}" if dataset.class_names else ""
 
     def check_sample(self, sample: Any) -> None:
         require_finite(sample[0], "picture")

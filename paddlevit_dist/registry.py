@@ -127,6 +127,7 @@ _BUILT_IN_TABLES = (ENGINE_TABLE, *(table for tables in TABLES.values() for tabl
 RECIPES = {
     **dict.fromkeys(("mnist", "fashion_mnist"), "./configs/vit_mnist.yaml"),
     "digits": "./configs/vit_digits.yaml",
+    "folder": "./configs/finetune_pictures.yaml",
     "images": "./configs/vit_tiny_patch16_224.yaml",
     "points": "./configs/minkunet34c_scannet.yaml",
     "volumes": "./configs/landmark_unet3d.yaml",

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Optional
 
-_SHARE = 4  # an update takes a quarter of the training set at most, so that an epoch of the fewest samples has several
+# An update takes a quarter of a small training set, so that an epoch has several, but no fewer than four samples, whose
+# gradients would be noise.
+_SHARE, _FEWEST = 4, 4
 
 
 def settle(values: Any, settings: Mapping[str, Any], all_settings: Sequence[Any]) -> list[str]:
@@ -56,10 +58,10 @@ def with_fitting_batch(run: Any, processes: int, samples: Optional[int] = None) 
     wanted = data.GLOBAL_BATCH_SIZE
     if run.values.EVAL or wanted is None:
         return run
-    fitting = wanted if samples is None else min(wanted, max(1, samples // _SHARE))
+    fitting = wanted if samples is None else min(wanted, max(samples // _SHARE, min(_FEWEST, samples)))
     own = max(1, fitting // (processes * accumulated))
     total = own * processes * accumulated
-    why = f", a quarter of {samples:,} training samples at most" if fitting < wanted else ""
+    why = f", since there are only {samples:,} training samples" if fitting < wanted else ""
     notice = f"DATA.GLOBAL_BATCH_SIZE {wanted}: an update takes {total}{why}" if total != wanted else None
     return run.changed("DATA.BATCH_SIZE", own, notice)
 

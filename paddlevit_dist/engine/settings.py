@@ -38,8 +38,8 @@ _DATA = (
     optional(
         "DATA.GLOBAL_BATCH_SIZE",
         "int",
-        "training images per update, shared among the devices, a quarter of the training set at most; a BATCH_SIZE of "
-        "a later file or of the command line takes its place",
+        "training images per update, shared among the devices; of a small training set a quarter, or four; a "
+        "BATCH_SIZE of a later file or of the command line takes its place",
         AT_LEAST_1,
     ),
     optional("DATA.BATCH_SIZE_EVAL", "int", "evaluation images per device; None: DATA.BATCH_SIZE", AT_LEAST_1),
@@ -402,7 +402,7 @@ def _unused(given: Given) -> Iterator[Unused]:
     ):
         if train.LR_SCHEDULER.NAME not in readers:
             yield Unused(names, f"{schedule}NAME", f"it is for {' and '.join(readers)}, and {{}}")
-    if train.NUM_SAMPLES is None:
+    if "TRAIN.NUM_SAMPLES" not in given:
         yield Unused(("TRAIN.EPOCH_LIMITS",), "TRAIN.NUM_SAMPLES", "it bounds what follows from it, and {}")
     if not (train.WARMUP_EPOCHS or train.WARMUP_STEPS):
         steps = "TRAIN.WARMUP_EPOCHS" if train.WARMUP_STEPS is None else "TRAIN.WARMUP_STEPS"

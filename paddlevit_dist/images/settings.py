@@ -173,12 +173,18 @@ _AUGMENT = (
 
 
 def _complete(values: CfgNode, settings: Mapping[str, Setting], _: Sequence[Setting]) -> list[str]:
-    """Defaults of mean and deviation fit any number of channels, and published weights that are named."""
+    """Defaults of mean and deviation fit any number of channels, and published weights that are named.
+
+    In a recipe that needs weights they are those of its model's published ones, so that a run of it can be evaluated
+    and fine-tuned on by its path.
+    """
     notices = _pair_model_and_weights(values, settings)
     for key in _DATA:
         if key.name in ("DATA.IMAGENET_MEAN", "DATA.IMAGENET_STD") and key.name not in settings:
             values.DATA[key.name.split(".")[1]] = key.default[:1] * values.DATA.IMAGE_CHANNELS
     weights = published(values.MODEL.PRETRAINED)
+    if weights is None and values.MODEL.PRETRAINED_REQUIRED:
+        weights = published(values.MODEL.NAME)
     if weights is not None and values.DATA.IMAGE_CHANNELS == len(weights.mean):
         of_weights = {"IMAGENET_MEAN": weights.mean, "IMAGENET_STD": weights.std, "CROP_PCT": weights.crop_pct}
         for name, value in of_weights.items():

@@ -39,11 +39,11 @@ def test_devices_and_accumulation_change_neither_epochs_nor_the_batch(samples):
     assert products == ([32, 32, 32] if samples > 100 else [25, 24, 24])
 
 
-@pytest.mark.parametrize(("samples", "batch"), [(1, 1), (3, 1), (10, 2), (30, 7), (127, 31), (128, 32)])
-def test_a_batch_is_a_quarter_of_few_samples(samples, batch):
+@pytest.mark.parametrize(("samples", "batch"), [(1, 1), (3, 3), (10, 4), (30, 7), (127, 31), (128, 32)])
+def test_a_batch_is_a_quarter_of_few_samples_or_four(samples, batch):
     run = fitted(samples)
     assert run.values.DATA.BATCH_SIZE == batch
-    assert any("a quarter of" in notice for notice in run.notices) == (batch < 32)
+    assert any(f"only {samples} training samples" in notice for notice in run.notices) == (batch < 32)
 
 
 def test_numbers_on_the_command_line_win_and_say_so():

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from yacs.config import CfgNode
 
+from ..checkpoint.published import published
 from ..config.key import (
     ABOVE_0,
     AT_LEAST_0,
@@ -281,7 +282,8 @@ def _complete(values: CfgNode, settings: Mapping[str, Setting], all_settings: Se
 def _leave_out_start(values: CfgNode, settings: Mapping[str, Setting]) -> None:
     """An evaluation looks at a run, not at what its recipe starts from."""
     model, given = values.MODEL, settings.get("MODEL.PRETRAINED")
-    if values.EVAL and model.PRETRAINED_REQUIRED and given is not None and given.source != COMMAND_LINE:
+    is_of_recipe = model.PRETRAINED_REQUIRED and given is not None and given.source != COMMAND_LINE
+    if values.EVAL and is_of_recipe and published(model.PRETRAINED) is not None:
         model.PRETRAINED = None
 
 

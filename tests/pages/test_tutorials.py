@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 import sys
@@ -67,6 +68,23 @@ def test_a_loop_of_ones_own_prints_the_same_with_one_process_and_with_two(tmp_pa
 
 
 @pytest.mark.long
+def test_from_a_folder_of_pictures_to_a_table_of_new_ones(tmp_path):
+    page = "docs/own_pictures.md"
+    printed = Session(tmp_path, page).run(page)
+    scores = [float(top1) for out in printed for top1 in re.findall(r"^top-1 ([\d.]+)", out, re.M)]
+    assert scores[0] > 40  # of four classes
+    with open(tmp_path / "found" / "predictions.csv", encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["input"] for row in rows] == [f"new/{index:03d}.png" for index in range(12)]
+    assert {row["class"] for row in rows} <= {"circle", "square", "star", "triangle"}
+    said = [line.split()[:2] for line in printed[-1].splitlines() if line.startswith("new/")]
+    assert said == [[row["input"], row["class"]] for row in rows]  # what Predictor returns is what the command writes
+    assert (tmp_path / "output" / "look" / "data.png").is_file()
+    for page in (tmp_path / "both.html", tmp_path / "output" / "shapes" / "report.html"):
+        assert "<html" in page.read_text(encoding="utf-8")[:500]
+
+
+@pytest.mark.long
 def test_two_nodes_of_the_loopback_address_train(tmp_path):
     for name in ("configs", "main_multi_gpu.py"):
         (tmp_path / name).symlink_to(ROOT / name)
@@ -77,7 +95,7 @@ def test_two_nodes_of_the_loopback_address_train(tmp_path):
 
 
 @pytest.mark.long
-def test_code_of_ones_own_trains_evaluates_and_predicts(tmp_path):
+def test_code_of_ones_own_trains_and_evaluates(tmp_path):
     page = "docs/own_code.md"
     assert {"counting.py", "counting.yaml"} <= {name for name, _, _ in _FILE_OR_BLOCK.findall(text_of(page))}
     printed = Session(tmp_path, page).run(page)
@@ -86,7 +104,7 @@ def test_code_of_ones_own_trains_evaluates_and_predicts(tmp_path):
 
 
 def test_every_file_that_a_tutorial_runs_is_on_its_page():
-    for page in ("docs/own_loop.md", "docs/own_code.md", "docs/machines.md"):
+    for page in ("docs/own_pictures.md", "docs/own_loop.md", "docs/own_code.md", "docs/machines.md"):
         named = {name for name, _, _ in _FILE_OR_BLOCK.findall(text_of(page)) if name}
         run = {word for command in commands_of(page) for word in re.findall(r"[\w./]+\.(?:py|yaml|sh)", command)}
         assert run and {word for word in run if not (ROOT / word).exists()} <= named

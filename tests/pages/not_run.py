@@ -12,6 +12,8 @@ HOST = "needs a second host; tests/distributed/test_several_machines.py runs it 
 ITSELF = "is the test suite, or part of it"
 HOURS = "takes minutes to hours and a quiet machine; its programs are what the page is about"
 PAGE_OF_ITS_OWN = "tests/images/test_documented_session.py runs that page, on the digits"
+SESSION = "tests/pages/test_tutorials.py runs that page, as it stands"
+FORMS = "tells how commands are written, of others and of ours"
 
 NOT_RUN = {
     "CUDA_VISIBLE_DEVICES=0,1,2,3 python main_multi_gpu.py -cfg='./configs/vit_base_patch16_224.yaml' "
@@ -22,6 +24,12 @@ NOT_RUN = {
     "python -m paddle.distributed.launch --nnodes 2 --rank 1 --master 10.0.0.1:38700 main_multi_gpu.py "
     "-cfg=./configs/vit_digits.yaml -output=./output/two": HOST,
     "pip install paddlepaddle-gpu==3.3.1 -i https://www.paddlepaddle.org.cn/packages/stable/cu126/": DOWNLOAD,
+    "pip install '.[cpu]'": DOWNLOAD,
+    "pip install .": DOWNLOAD,
+    "make site": DOWNLOAD,
+    "make format": "changes files; make lint says whether it would",
+    "make reference": "writes files; tests/pages/test_reference.py says whether it would",
+    "python -m paddlevit_dist": "is part of commands that are run",
     "pip install '.[volumes]'": DOWNLOAD,
     "pip install '.[fast]'": DOWNLOAD,
     "pip install pillow-heif": DOWNLOAD,
@@ -41,4 +49,9 @@ NOT_RUN = {
 }
 
 # Pages whose commands another test runs, or that are about programs of hours.
-NOT_RUN_PAGES = {"docs/finetune.md": PAGE_OF_ITS_OWN, "docs/benchmarks.md": HOURS}
+NOT_RUN_PAGES = {
+    "docs/finetune.md": PAGE_OF_ITS_OWN,
+    "docs/benchmarks.md": HOURS,
+    **dict.fromkeys(("docs/own_pictures.md", "docs/own_loop.md", "docs/own_code.md", "docs/machines.md"), SESSION),
+    **dict.fromkeys(("docs/coming_from.md", "docs/reference/keys.md", "docs/reference/commands.md"), FORMS),
+}

@@ -13,6 +13,7 @@ from support.processes import ROOT, run_command
 
 from .not_run import NOT_RUN
 from .reading import commands_of, text_of
+from .test_pages import write_command
 
 _FILE_OR_BLOCK = re.compile(
     r"(?:`([\w./]+\.(?:py|yaml|sh))`[^`\n]*:\n\n)?```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL
@@ -31,13 +32,10 @@ class Session:
                 (folder / name).write_text(content, encoding="utf-8")
             elif language == "python":
                 self.programs.append(content)
-        shim = folder / "bin" / "paddlevit-dist"
-        shim.parent.mkdir()
-        shim.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m paddlevit_dist "$@"\n', encoding="utf-8")
-        shim.chmod(0o755)
+        self.commands = write_command(folder)
 
     def type(self, command: str) -> str:
-        path = f"{self.folder / 'bin'}:{Path(sys.executable).parent}:/usr/bin:/bin"
+        path = f"{self.commands}:{Path(sys.executable).parent}:/usr/bin:/bin"
         ended = run_command(["bash", "-c", command], timeout=240, folder=self.folder, PATH=path)
         assert ended.code == 0, f"{command}\n{ended.out[-3000:]}\n{ended.err[-3000:]}"
         assert "Traceback" not in ended.err

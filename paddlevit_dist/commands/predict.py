@@ -44,7 +44,8 @@ def run(words: List[str]) -> None:
 def _parse(words: List[str]) -> Any:
     parser = CommandParser(
         "predict",
-        "Predict pictures without labels; everything about the input comes from the weights. Writes predictions.csv, "
+        "Predict pictures, scenes of points or volumes without labels; everything about the input comes from the "
+        "weights. Writes predictions.csv, "
         "predictions.jsonl and unreadable.tsv. The same command again continues what was interrupted.",
     )
     parser.add_argument(
@@ -54,7 +55,13 @@ def _parse(words: List[str]) -> Any:
         help="a run's folder (its best checkpoint, else its "
         "last), a checkpoint, or weights with an about.yaml beside them",
     )
-    parser.add_argument("inputs", metavar="INPUT", nargs="+", type=path, help="files, folders and tar files")
+    parser.add_argument(
+        "inputs",
+        metavar="INPUT",
+        nargs="+",
+        type=path,
+        help="files and folders: pictures and tar files of them; PLY files and what 'prepare' reads; volumes",
+    )
     parser.option("output", _FOLDER, "folder to write to", path)
     parser.add_argument("--restart", "-restart", action="store_true", help="replace what is in the folder")
     parser.option("ngpus", None, "devices, or processes without a GPU (default: all GPUs, or one process)", at_least(1))

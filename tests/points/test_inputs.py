@@ -165,7 +165,14 @@ def test_a_fingerprint_changes_with_the_files(tmp_path):
     assert task.open_inputs([str(tmp_path)], tmp_path).fingerprint() != before
 
 
-def test_weights_that_do_not_say_how_many_classes_are_refused():
-    task = SemanticSegmentation(config.load([*SEMANTIC, "-eval", "-pretrained=x", "-dataset=scannet"]).values)
-    with pytest.raises(UserError, match="do not say how many classes they know"):
-        task.recall(Learned())
+def test_classes_are_those_of_the_weights_or_of_the_kind_of_data():
+    published = SemanticSegmentation(config.load([*SEMANTIC, "-eval", "-pretrained=x", "-dataset=scannet"]).values)
+    published.recall(Learned())
+    assert tuple(published.class_names) == CLASS_NAMES and published.num_classes == 20
+    published.recall(Learned(2, ("ball", "floor")))
+    assert published.class_names == ["ball", "floor"]
+    published.recall(Learned(22, CLASS_NAMES))
+    assert published.class_names[19:] == ["otherfurniture", "20", "21"]
+    own = SemanticSegmentation(config.load([*SEMANTIC, "-eval", "-pretrained=x", "-dataset=scenes"]).values)
+    with pytest.raises(UserError, match="do not say which classes they know: name them with --class_names"):
+        own.recall(Learned())

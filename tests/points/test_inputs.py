@@ -139,7 +139,16 @@ def test_classes_are_written_where_the_points_came_from(tmp_path):
     assert lines == [str(NYU40_NUMBERS[number]) for number in predictions[1]]
     (row,) = task.prediction_rows(predictions[1])
     assert row["points"] == 80 and row["points_chair"] == np.count_nonzero(predictions[1] == 4)
-    assert "inspect submission" in writer.finish([])[-1]
+    (line,) = writer.finish([])
+    assert str(output) in line and "NAME.png from above" in line
+
+
+def test_the_hidden_scenes_are_for_the_benchmark(tmp_path):
+    write_scannet(tmp_path / "in", "scene0707_00", labelled=False)
+    task = recalled(SemanticSegmentation, SEMANTIC)
+    inputs = task.open_inputs([str(tmp_path / "in")], tmp_path)
+    assert "inspect submission" in task.output_writer(tmp_path, inputs).finish([])[-1]
+    assert task.output_writer(tmp_path, task.open_inputs([], tmp_path)).finish([]) == []
 
 
 def test_instances_are_rows_best_first(tmp_path):

@@ -85,6 +85,7 @@ def test_a_scene_is_the_same_before_and_after_its_preparation(tmp_path):
     reader = ScanNetReader()
     prepare_store(reader, reader.sources(str(raw), {}), str(raw), tmp_path / "store", 1)
     prepared = ScanNet(str(tmp_path / "store"), "test", tmp_path)
+    assert not prepared.labelled
     for source in (raw, tmp_path / "store"):
         scenes, _ = inputs_of(source)
         for index in range(2):

@@ -136,10 +136,12 @@ class SceneTask(Task):
         return True
 
     def recall(self, learned: Learned) -> None:
-        self.num_classes = learned.num_classes or (len(learned.class_names) if learned.class_names else None)
+        names = learned.class_names or dataset_class(self.config, SceneDataset).fixed_classes
+        self.num_classes = learned.num_classes or (len(names) if names else None)
         if self.num_classes is None:
-            raise UserError("the weights do not say how many classes they know: set MODEL.NUM_CLASSES (-num_classes)")
-        self.class_names = list(learned.class_names or map(str, range(self.num_classes)))
+            raise UserError("the weights do not say which classes they know: name them with --class_names=FILE")
+        self.class_names = [*(names or ())][: self.num_classes]
+        self.class_names += map(str, range(len(self.class_names), self.num_classes))
         self.coordinates = learned.input.get("coordinates", CENTRED)
         self._only_predicts = True
 

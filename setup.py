@@ -44,7 +44,10 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     packages=find_packages(include=["paddlevit_dist", "paddlevit_dist.*"]),
-    package_data={"paddlevit_dist.images.data": ["digits.npz"]},
+    package_data={
+        "paddlevit_dist.images.data": ["digits.npz"],
+        "paddlevit_dist.observe.report": ["*.css", "*.js"],
+    },
     python_requires=">=3.9,<3.14",
     install_requires=CORE,
     extras_require=EXTRAS,

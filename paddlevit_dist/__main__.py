@@ -20,6 +20,7 @@ from .version import versions  # noqa: E402
 COMMANDS = {  # name -> function under ``commands`` that implements it, and what it does
     "train": ("train:run", "train, and evaluate, on all devices of this machine; takes the main flags"),
     "evaluate": ("evaluate:run", "evaluate trained weights on all devices; takes the main flags"),
+    "report": ("report:run", "one HTML file about one or several runs: curves, settings, mistakes"),
     "doctor": ("doctor:run", "what this machine and its Paddle can do"),
     "inspect": ("inspect_model:run", "a model's layers and cost by its name; --list: all names"),
     "inspect data": ("inspect_data:run", "a picture of augmented training samples; takes the main flags"),

@@ -12,6 +12,7 @@ WIDTH, HEIGHT = 420, 250
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 12, 10, 38
 _MOST_POINTS = 500  # of a line; a chart is not wider in pixels
 NUM_COLOURS = 8
+_MARKED = 30  # points: a line of fewer has dots
 
 _numbers = itertools.count(1)
 
@@ -184,7 +185,7 @@ def _drawn(line: Line, scale: _Scale, lines: Sequence[Line]) -> str:
     places = [(scale.x(x), scale.y(y)) for x, y in line.points]
     path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in places)
     drawn = f'<path class="curve {colour} {line.style}" d="{path}"/>'
-    if line.style == "dots" or len(places) == 1:
+    if line.style == "dots" or len(places) == 1 or 2 < len(places) <= _MARKED:
         drawn += "".join(f'<circle class="{colour}" cx="{x:.1f}" cy="{y:.1f}" r="2.5"/>' for x, y in places)
     return f"<g>{drawn}</g>"
 

@@ -12,6 +12,7 @@ from .curves import embedded, text
 _LARGEST_GRID = 24  # classes: a matrix of more is drawn on a canvas
 _TALL = 12  # rows: a table of more scrolls, and can be searched
 _ENLARGED_BELOW = 64  # pixels
+_END_OF_CHARTS = "<!-- charts --></div>"
 
 
 def laid_out(figures: Sequence[Dict[str, Any]], notices: List[str]) -> str:
@@ -19,7 +20,12 @@ def laid_out(figures: Sequence[Dict[str, Any]], notices: List[str]) -> str:
     parts = []
     for figure in figures:
         try:
-            parts.append(_LAYOUTS[figure["kind"]](figure))
+            part = _LAYOUTS[figure["kind"]](figure)
+            is_beside = figure["kind"] == "chart" and parts and parts[-1].endswith(_END_OF_CHARTS)
+            if is_beside:
+                parts[-1] = parts[-1][: -len(_END_OF_CHARTS)] + part + _END_OF_CHARTS
+            else:
+                parts.append(f'<div class="charts">{part}{_END_OF_CHARTS}' if figure["kind"] == "chart" else part)
         except Exception as error:  # the file may hold anything; the other figures are still worth showing
             notices.append(one_line(f"a figure cannot be shown: {type(error).__name__}: {error}"))
     return "".join(parts)
@@ -27,7 +33,10 @@ def laid_out(figures: Sequence[Dict[str, Any]], notices: List[str]) -> str:
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], note: str = "") -> str:
     """A table whose columns can be sorted; the first cell of a row is its heading."""
-    head = "".join(f'<th scope="col">{text(column)}</th>' for column in columns)
+    kinds = [
+        ' class="n"' if place and any(_is_number(row[place]) for row in rows) else "" for place in range(len(columns))
+    ]
+    head = "".join(f'<th scope="col"{kind}>{text(column)}</th>' for column, kind in zip(columns, kinds))
     body = "".join(
         f'<tr><th scope="row">{_cell(row[0])}</th>{"".join(map(_data_cell, row[1:]))}</tr>' for row in rows if row
     )
@@ -46,8 +55,12 @@ def _caption(title: str, note: str) -> str:
 
 
 def _data_cell(value: Any) -> str:
-    kind = ' class="n"' if isinstance(value, (int, float)) and not isinstance(value, bool) else ""
+    kind = ' class="n"' if _is_number(value) else ""
     return f"<td{kind}>{_cell(value)}</td>"
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _cell(value: Any) -> str:

@@ -44,7 +44,7 @@ def write_page(folders: Sequence[Path], target: Path) -> Path:
 
 def render(runs: Sequence[Run]) -> str:
     """The whole page."""
-    made = [_summary(runs), *_figures(runs), _curves(runs)]
+    made = [_summary(runs), _curves(runs), *_figures(runs)]
     made += [_differences(runs)] if len(runs) > 1 else []
     made += [_weights(runs), _settings(runs), _environment(runs), _events(runs)]
     sections = [section for section in made if section[2]]
@@ -169,8 +169,9 @@ def _figures(runs: Sequence[Run]) -> List[Section]:
             title = f"{run.name}: predictions" if len(runs) > 1 else "Predictions"
             if len(run.figures) > 1:
                 title += f" ({kind.lower()})"
-            opened = " open" if number == 0 else ""
-            body = f"<details{opened}><summary>{text(title)}</summary>{head}{content}</details>"
+            body = head + content
+            if sections:  # those of the first run are what most readers want to see
+                body = f"<details><summary>{len(stored.figures)} figures</summary>{body}</details>"
             sections.append((f"figures-{number}-{kind.lower()}", title, body))
     return sections
 

@@ -13,6 +13,7 @@ from ..registry import resolve
 from .adapter import adopt_class
 from .dataset import Samples
 from .figures import Figure
+from .prediction import InputSamples, Learned, OutputWriter, Row
 from .sample_checks import require_finite
 
 Number = Union[int, float, paddle.Tensor]
@@ -288,6 +289,51 @@ class Task:
             UserError: the task cannot write its predictions.
         """
         raise UserError(f"SAVE_PREDICTIONS: task {self.config.TASK} writes no predictions; leave it out")
+
+    def recall(self, learned: Learned) -> None:
+        """In place of ``build_dataset`` where trained weights are used on other data: keep what would follow from the
+        data that they were trained on. Called once, in the parent process, before anything else."""
+
+    def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> InputSamples:
+        """What there is to predict in ``inputs``, without labels; anything worth telling goes to its ``notices``.
+
+        Called after ``recall``. Inputs that are missing or cannot be listed are in its ``unreadable``.
+
+        Args:
+            inputs: paths as the user gave them, such as files, folders and archives; from Python also what
+                else the task takes, such as pictures in memory.
+            cache_folder: exists; for indices and the like, which are needed until the prediction ends.
+        Raises:
+            UserError: the task cannot predict such inputs at all.
+        """
+        raise UserError(f"predict: task {self.config.TASK} does not predict; use -eval with SAVE_PREDICTIONS true")
+
+    def check_input(self, sample: Any) -> None:
+        """As ``check_sample``, for a sample of ``open_inputs``."""
+        require_finite(sample)
+
+    def collate_inputs(self, samples: Sequence[Any]) -> Dict[str, Any]:
+        """As ``collate``, for samples of ``open_inputs``; by default the same."""
+        return self.collate(samples)
+
+    def prediction_rows(self, prediction: Any) -> List[Row]:
+        """What the tables say of one input: usually one row. All rows of a task have the same names, and values that
+        JSON and CSV can hold; the input's name is added before them.
+
+        Args:
+            prediction: what ``predict_step`` returned for it.
+        Raises:
+            BadSample: nothing can be said, as the outputs are not finite; the input is then listed as unreadable.
+        """
+        raise NotImplementedError
+
+    def output_writer(self, folder: Path, samples: InputSamples) -> OutputWriter:
+        """What writes more than the rows; by default nothing. Made on each rank, and in the main process at the end.
+
+        Args:
+            folder: the output folder, which exists.
+        """
+        return OutputWriter()
 
     def export_parts(self) -> ExportParts:
         """What an exported model needs besides its weights.

@@ -22,7 +22,7 @@ from ..contracts.task import EvaluationStep, Records, Task
 from ..errors import UserError
 from ..observe.progress import Progress
 from ..observe.record import RunRecord
-from ..observe.report import store, write_page
+from ..observe.report import PAGE, store, write_page
 from ..parallel import LeftEarly, all_gather, is_main, stops
 
 Kept = List[Tuple[int, Any]]  # index of a sample and its record
@@ -191,7 +191,7 @@ class FigureMaker:
             return
         try:
             began = time.perf_counter()
-            page = write_page([self.record.folder], self.record.folder / "report.html")
+            page = write_page([self.record.folder], self.record.folder / PAGE)
             self.record.say(f"report: {page} ({time.perf_counter() - began:.1f} s)")
         except UserError as error:
             self.record.say(f"note: no report was written: {error}")

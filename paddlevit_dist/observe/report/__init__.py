@@ -6,6 +6,6 @@
 - ``report.css``, ``report.js``, ``matrix.js``, ``viewer.js``: how it looks, and what moves
 """
 
-from .page import write_page
+from .page import PAGE, write_last_page, write_page
 
-__all__ = ["write_page"]
+__all__ = ["PAGE", "write_last_page", "write_page"]

@@ -7,12 +7,16 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from ... import __version__
+from ...errors import UserError
 from ...files import atomic_file
 from ...printing import one_line
+from ..history import METRICS
+from ..record import RunRecord
 from . import curves, figures
 from .curves import text
 from .runs import Run, measured, read_runs
 
+PAGE = "report.html"
 _STYLE, _SCRIPTS = "report.css", ("report.js", "matrix.js", "viewer.js")
 _TITLES = {
     "loss": "Loss",
@@ -40,6 +44,20 @@ def write_page(folders: Sequence[Path], target: Path) -> Path:
     with atomic_file(target) as file:
         file.write(page.encode("utf-8", "backslashreplace"))
     return target
+
+
+def write_last_page(folder: Path, began: float) -> None:
+    """Write the report of a run that did not come to its end; a failure goes to its log.
+
+    Args:
+        began: when this start of it did, in seconds since 1970: one that has recorded nothing leaves what is there.
+    """
+    file = folder / METRICS
+    try:
+        if file.is_file() and file.stat().st_mtime >= began:
+            write_page([folder], folder / PAGE)
+    except (UserError, ValueError, TypeError, LookupError, OSError) as error:
+        RunRecord(folder, writes=True).log(f"no report was written: {type(error).__name__}: {error}")
 
 
 def render(runs: Sequence[Run]) -> str:

@@ -151,8 +151,13 @@ class Task:
         """Whether this run writes its predictions, so that batches carry what that needs."""
         return bool(self.config.EVAL and self.config.SAVE_PREDICTIONS)
 
+    def trains_on(self, split: str) -> bool:
+        """Whether the samples of a split are varied at random: those of "train", unless that is what is evaluated."""
+        return split == "train" and not self.config.EVAL
+
     def build_dataset(self, split: str, cache_folder: Path) -> Samples:
-        """The samples of "train" or "val", with anything worth reporting in their ``notices``.
+        """The samples of "train", "val", or another split that is evaluated (DATA.SPLIT), with anything worth reporting
+        in their ``notices``.
 
         Args:
             cache_folder: for what is made once, such as indices and decoded volumes.

@@ -234,19 +234,22 @@ class BestFigures:
     """The figures of a training: of the weights that its best evaluation was of.
 
     Every rank has one.
+
+    Args:
+        maker: None: none are made, and no report.
     """
 
-    def __init__(self, maker: FigureMaker, model: paddle.nn.Layer) -> None:
+    def __init__(self, maker: Optional[FigureMaker], model: paddle.nn.Layer) -> None:
         self.maker = maker
         self.model = model
         self._of_last: Optional[RecordKeeper] = None
 
     def keeper(self, is_last: bool) -> Optional[RecordKeeper]:
         """For an evaluation of the weights that count; only the training's last is kept."""
-        self._of_last = self.maker.keeper() if is_last else None
+        self._of_last = self.maker.keeper() if is_last and self.maker is not None else None
         return self._of_last
 
-    def write(self, checkpoints: Path, best: Dict[str, Any], last_epoch: int, last_weights: Any) -> None:
+    def write(self, checkpoints: Path, best: Optional[Dict[str, Any]], last_epoch: int, last_weights: Any) -> None:
         """Write figures and report at the end of a training. Every rank must call this.
 
         Args:
@@ -254,24 +257,27 @@ class BestFigures:
             best: "epoch", "name" and "value" of the best evaluation.
             last_weights: makes a context in which the model has the weights of the last evaluation.
         """
-        if self._of_last is not None and best["epoch"] != last_epoch:
-            self._write_best(checkpoints / "best", best)
-        elif self._of_last is not None:
-            with last_weights():
-                self.maker.write(self.model, self._of_last, self._about(best))
+        if self.maker is None:
+            return
+        if self._of_last is not None and best is not None:
+            if best["epoch"] != last_epoch:
+                self._write_best(self.maker, checkpoints / "best", best)
+            else:
+                with last_weights():
+                    self.maker.write(self.model, self._of_last, self._about(best))
         self.maker.write_page()
 
-    def _write_best(self, checkpoint: Path, best: Dict[str, Any]) -> None:
-        record = self.maker.record
+    def _write_best(self, maker: FigureMaker, checkpoint: Path, best: Dict[str, Any]) -> None:
+        record = maker.record
         with weights_of(self.model, checkpoint) as is_loaded:
             if not is_loaded:
                 record.say(f"note: the report shows no figures: {checkpoint} cannot be read by every process")
                 return
             record.say(f"the report shows the best weights, of epoch {best['epoch']}: evaluating them once more")
-            keeper = self.maker.keeper()
+            keeper = maker.keeper()
             if keeper is not None:
-                keeper.evaluate(self.model, self.maker.loader, self.maker.at)
-            self.maker.write(self.model, keeper, self._about(best))
+                keeper.evaluate(self.model, maker.loader, maker.at)
+            maker.write(self.model, keeper, self._about(best))
 
     def _about(self, best: Dict[str, Any]) -> Dict[str, Any]:
         return {"of": f"the best weights, of epoch {best['epoch']}", best["name"]: best["value"]}

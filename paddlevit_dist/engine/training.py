@@ -6,7 +6,7 @@ import contextlib
 import math
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, NoReturn, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NoReturn, Optional, Tuple
 
 import paddle
 
@@ -62,7 +62,7 @@ class Training:
         start_record: writes configuration and run record, once the run is sure to continue.
         make_loader: a loader of this run's settings.
         evaluate: evaluates the model as it is.
-        figures: makes those of the report.
+        figures: makes those of the report; None: there is no report.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Training:
         heartbeat: Heartbeat,
         make_loader: MakeLoader,
         evaluate: Evaluate,
-        figures: FigureMaker,
+        figures: Optional[FigureMaker] = None,
     ) -> None:
         train = config.TRAIN
         self.config = config

@@ -28,8 +28,9 @@ def record_later(logits: paddle.Tensor, labels: paddle.Tensor) -> Records:
 
 
 def record(probabilities: Sequence[np.ndarray], labels: np.ndarray) -> List[bytes]:
-    """The same for probabilities, float32 (classes,) each, and labels, int (batch,), in the host's memory."""
-    return list(_later(paddle.to_tensor(np.stack(probabilities)), paddle.to_tensor(np.asarray(labels, np.int64)))())
+    """The same for probabilities, (classes,) each, and labels, int (batch,), in the host's memory."""
+    scores = np.stack(probabilities).astype(np.float32)  # (batch, classes)
+    return list(_later(paddle.to_tensor(scores), paddle.to_tensor(np.asarray(labels, np.int64)))())
 
 
 def _later(probabilities: paddle.Tensor, labels: paddle.Tensor) -> Records:

@@ -211,8 +211,13 @@ class Viewer {
     gl.uniformMatrix4fv(gl.getUniformLocation(program, "view"), false, this.view(width / height));
     gl.uniform1f(gl.getUniformLocation(program, "size"), this.size * width / 480);
     gl.drawArrays(gl.POINTS, 0, this.count);
-    canvas.getContext("2d").drawImage(drawing.canvas, 0, 0);
+    const context = canvas.getContext("2d");
+    context.drawImage(drawing.canvas, 0, 0);
+    if (canvas.dataset.drawn) return;
+    // Once, for whoever tests the page: how many points, and how many colours they show in the middle of the picture.
     canvas.dataset.drawn = this.count;
+    const shown = new Uint32Array(context.getImageData(width / 2 - 20, height / 2 - 20, 40, 40).data.buffer);
+    canvas.dataset.colours = new Set(shown).size;
   }
 }
 

@@ -46,7 +46,7 @@ def test_every_quantity_has_a_curve_and_evaluations_stand_at_the_end_of_their_ep
     folder = write_run(tmp_path / "run")
     content = (write_page([folder], tmp_path / "page.html")).read_text()
     names = captions(Page(content), content)
-    for name in ("Loss", "top-1", "Learning rate", "Gradient norm", "memory_mib"):
+    for name in ("Loss", "top-1", "Learning rate", "Gradient norm", "Memory (MiB)"):
         assert name in names
     assert "Updates skipped so far" not in names and "samples" not in names
     data = [json.loads(part) for part in re.findall(r'class="data">(.*?)</script>', content)]

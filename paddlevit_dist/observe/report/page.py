@@ -25,6 +25,7 @@ _TITLES = {
     "samples_per_second": "Throughput (samples per second)",
     "data_wait_fraction": "Data wait (share of the time)",
     "skipped_updates": "Updates skipped so far",
+    "memory_mib": "Memory (MiB)",
 }
 _AFTER_METRICS = ("learning_rate", "gradient_norm", "samples_per_second", "data_wait_fraction")
 _MOST_CURVES = 14  # more are folded away

@@ -17,6 +17,8 @@ _FOLDER = "./predictions"
 def run(words: List[str]) -> None:
     """Carry out the command. Nothing here imports Paddle before its environment is set."""
     options = _parse(words)
+    if not options.output.strip():
+        raise UserError("predict: -output is empty: is a shell variable not set? Leave it out for ./predictions")
     signals.expect(training=False)
 
     from ..parallel import devices, tuning
@@ -44,17 +46,21 @@ def run(words: List[str]) -> None:
 def _parse(words: List[str]) -> Any:
     parser = CommandParser(
         "predict",
-        "Predict pictures without labels; everything about the input comes from the weights. Writes predictions.csv, "
-        "predictions.jsonl and unreadable.tsv. The same command again continues what was interrupted.",
+        "Predict data without labels: pictures, scenes of points, volumes. Everything about the input comes from the "
+        "weights. Writes predictions.csv, predictions.jsonl, unreadable.tsv, and what else the task writes. The same "
+        "command again continues what was interrupted.",
+        imports=True,
     )
     parser.add_argument(
         "source",
         metavar="SOURCE",
         type=path,
-        help="a run's folder (its best checkpoint, else its "
-        "last), a checkpoint, or weights with an about.yaml beside them",
+        help="a run's folder (its best checkpoint, else its last), a checkpoint, or weights with an about.yaml beside "
+        "them",
     )
-    parser.add_argument("inputs", metavar="INPUT", nargs="+", type=path, help="files, folders and tar files")
+    parser.add_argument(
+        "inputs", metavar="INPUT", nargs="+", type=path, help="files and folders; pictures also in tar files"
+    )
     parser.option("output", _FOLDER, "folder to write to", path)
     parser.add_argument("--restart", "-restart", action="store_true", help="replace what is in the folder")
     parser.option("ngpus", None, "devices, or processes without a GPU (default: all GPUs, or one process)", at_least(1))
@@ -104,19 +110,17 @@ def _predict(options: Any, source: Any, plan: Any, folder: Path) -> None:
         with Heartbeat(write_line, shown=plan.is_main).at("listing the inputs"):
             samples = task.open_inputs(options.inputs, cache)
             digests = source.digests()
-        left = np.arange(0)
+        left, counts = np.arange(0), None
         if plan.is_main:
             for line in [*task.notices, *samples.notices]:
                 write_line(line)
-            identity = Identity(
-                digests["weights"], digests["settings"], samples.fingerprint(), len(samples), options.source
+            counts = journal.open(
+                Identity(digests["weights"], digests["settings"], samples.fingerprint(), len(samples), options.source)
             )
-            counts = journal.open(identity)
             if counts is not None:
                 write_line(f"{folder}: all of it is predicted already; -restart predicts it again")
-                _say(counts, samples, folder)
-                return
-            left = journal.left()
+            else:
+                left = journal.left()
             if 0 < len(left) < len(samples):
                 write_line(f"continuing: {len(samples) - len(left):,} of {len(samples):,} are done")
         arguments = (task, source, samples, left, folder, options.batch_size, options.num_workers)
@@ -124,14 +128,15 @@ def _predict(options: Any, source: Any, plan: Any, folder: Path) -> None:
             if len(left) or plan.launched:
                 launch_workers(worker, arguments, plan, source.config.WATCHDOG_SECONDS)
         except BaseException as error:
-            if plan.is_main and not getattr(error, "again", False):
+            if plan.is_main and counts is None and not getattr(error, "again", False):
                 _keep(journal, samples)
             raise
         if plan.is_main:
-            counts, lines = predicted(journal, task, samples)
-            for line in lines:
-                write_line(line)
-            _say(counts, samples, folder)
+            if counts is None:
+                counts, lines = predicted(journal, task, samples)
+                for line in lines:
+                    write_line(line)
+            _say(counts, folder)
 
 
 def _keep(journal: Any, samples: Any) -> None:
@@ -144,7 +149,7 @@ def _keep(journal: Any, samples: Any) -> None:
         write_line(f"{done}; the same command continues")
 
 
-def _say(counts: Any, samples: Any, folder: Path) -> None:
+def _say(counts: Any, folder: Path) -> None:
     """Tell how it ended.
 
     Raises:

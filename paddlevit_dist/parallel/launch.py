@@ -22,12 +22,13 @@ import socket
 import sys
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
-from .. import printing, signals
+from .. import late_imports, own_code, printing, signals
 from ..errors import Stopped, UserError, WorkerFailure
 from . import failures, leftovers, places, secret, tuning
 from .devices import ProcessPlan
+from .luggage import Luggage
 from .places import Pages
 from .semaphores import require_semaphores
 from .watchdog import Watchdog, answer_with_stacks
@@ -119,6 +120,7 @@ def _start(
 ) -> Any:
     import paddle.distributed as dist
 
+    luggage = Luggage.pack(worker, arguments)
     _prepare_rendezvous()
     tuning.hide_threads()
     # Paddle logs INFO lines to the root logger while choosing ports.
@@ -129,16 +131,36 @@ def _start(
         with signals.held():
             multiprocessing.resource_tracker.ensure_running()  # a hangup waits for ever there, but others pass again
             signals.hold()
-            context = dist.spawn(
-                _worker_entry,
-                args=(worker, arguments, str(folder), os.getpid(), plan.uses_gpu, secret.for_workers(), pages.path),
-                nprocs=plan.processes,
-                join=False,
-                backend="nccl" if plan.uses_gpu else "gloo",
-            )
+            with own_code.folders_hidden(), _package_before_paddle():
+                context = dist.spawn(
+                    _worker_entry,
+                    args=(luggage, str(folder), os.getpid(), plan.uses_gpu, secret.for_workers(), pages.path),
+                    nprocs=plan.processes,
+                    join=False,
+                    backend="nccl" if plan.uses_gpu else "gloo",
+                )
     finally:
         root_logger.setLevel(previous_level)
     return context
+
+
+@contextlib.contextmanager
+def _package_before_paddle() -> Iterator[None]:
+    """Let processes that are spawned in the block import this package before Paddle, as 2.6 needs (see its ``zlib``).
+
+    They run the parent's main module first, but not that of a package, which ``python -m`` has started: they would
+    begin with the function that Paddle hands them. So they are told of another module.
+    """
+    main = sys.modules["__main__"]
+    before = getattr(main, "__spec__", None)
+    if before is None or not before.name.endswith(".__main__"):
+        yield
+        return
+    main.__spec__ = late_imports.__spec__
+    try:
+        yield
+    finally:
+        main.__spec__ = before
 
 
 def _prepare_rendezvous() -> None:
@@ -151,8 +173,7 @@ def _prepare_rendezvous() -> None:
 
 
 def _worker_entry(
-    worker: Callable[..., None],
-    arguments: Tuple[Any, ...],
+    luggage: Luggage,
     folder: str,
     parent: int,
     uses_gpu: bool,
@@ -182,6 +203,7 @@ def _worker_entry(
         paddle.disable_signal_handler()
         signals.install()
         signals.watch()
+        worker, arguments = luggage.unpack()
         places.note("joining the group")
         with places.waiting_for_ranks():
             _wait_for_rendezvous()

@@ -9,17 +9,24 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 
-from ...contracts.task import EvaluationStep, Step, Term
+from ...contracts.figures import Figure
+from ...contracts.prediction import Row
+from ...contracts.task import EvaluationStep, Records, Step, Term
 from ...errors import UserError
 from ...models import create_model
 from ...parallel import rank
-from ..data.pictures import CELL_PX, in_cell
+from ..data.pictures import CELL_PX, draw_classes, in_cell
 from ..data.samples import compile_loops
 from ..data.scene import IGNORED
+from ..data.scenes import SceneDataset
+from ..figures import chosen, confusion_of, point_set, semantic_layers, semantic_tables, short_name
+from ..inputs import SceneInputs
+from ..outputs import SceneOutputs
 from ..scene_task import SceneTask, slices_of, written_scenes
 from ..segmentation.losses import semantic_terms, summed_cross_entropy
 from ..sparse import Plan, SparseTensor
 from .batches import instance_fields
+from .figures import InstanceRecord, instance_layers, precision_table
 from .grouping import Clusters, proposal_ious
 from .input import InstanceSample, InstanceSamples, steps_of
 from .instance_table import compile_loop
@@ -29,6 +36,7 @@ from .pointgroup import Grouping, PointGroupOutput
 from .proposals import score_targets, select_predictions
 from .writer import InstanceWriter, draw_instances
 
+_ROW = ("instance", "class", "confidence", "points")  # of the tables of predictions
 _MIDDLE = np.full(3, 0.5)
 
 
@@ -54,13 +62,15 @@ class InstanceSegmentation(SceneTask):
             )
 
     def build_dataset(self, split: str, cache_folder: Path) -> InstanceSamples:
-        dataset = self.open_scenes(split, cache_folder)
+        return self.samples_of(self.open_scenes(split, cache_folder), self.trains_on(split))
+
+    def samples_of(self, dataset: SceneDataset, is_training: bool) -> InstanceSamples:
         if not self.instance_classes:
             raise UserError(
                 f"POINTS.INSTANCES.STUFF names all classes of dataset {self.config.DATA.DATASET}: no class is left "
                 "that could have instances"
             )
-        steps = steps_of(self.config.POINTS, 1.0 / self.config.DATA.VOXEL_SIZE_M, is_training=self.trains_on(split))
+        steps = steps_of(self.config.POINTS, 1.0 / self.config.DATA.VOXEL_SIZE_M, is_training)
         notices = self.notices_of(dataset)
         return InstanceSamples(dataset, steps, self.voxel_features, self.keys.USE_POSITIONS, notices)
 
@@ -152,7 +162,7 @@ class InstanceSegmentation(SceneTask):
             scores=scores,
         )
 
-    def eval_step(self, model: paddle.nn.Layer, batch: Dict[str, Any], step: EvaluationStep) -> None:
+    def eval_step(self, model: paddle.nn.Layer, batch: Dict[str, Any], step: EvaluationStep) -> Optional[Records]:
         metrics = step.metrics
         output = self.forward(model, batch, _MIDDLE, step.epoch)
         labels = batch["labels"]
@@ -166,6 +176,14 @@ class InstanceSegmentation(SceneTask):
             for (name, xyz, offset), part, predictions in zip(written_scenes(batch), parts, found):
                 is_known = (true_class[part] >= 0).any()  # even where there is no instance
                 step.writer.write(name, xyz, true_instance[part] if is_known else None, predictions, offset)
+        if not step.keeps_records:
+            return None
+        number, classes = len(self.class_names), predicted.numpy()
+        records = [
+            InstanceRecord(confusion_of(true_class[part], classes[part], number), matches)
+            for part, matches in zip(parts, metrics.tables[-len(parts) :])
+        ]
+        return lambda: records
 
     def predict_step(self, model: paddle.nn.Layer, batch: Dict[str, Any]) -> List[Tuple[np.ndarray, List[Prediction]]]:
         """For each scene the class of each point, int64 (points,), and its instances, best first."""
@@ -189,26 +207,58 @@ class InstanceSegmentation(SceneTask):
             results.append(select_predictions(own, scores[chosen], classes[part], *limits))
         return results
 
+    def figures(self, samples: Any, records: Sequence[Tuple[int, Any]], model: paddle.nn.Layer) -> List[Figure]:
+        if not records:
+            return []
+        confusions = [record.confusion for _, record in records]
+        made: List[Figure] = []
+        for place in chosen(confusions):
+            again = self.predicted_again(samples, records[place][0], model)
+            if again is None:
+                continue
+            scene, (classes, predictions) = again
+            layers, legends = instance_layers(scene, predictions, self.class_names)
+            more_layers, more_legends = semantic_layers(scene, classes, self.class_names, "classes: ")
+            made.append(point_set(scene.name, scene, {**layers, **more_layers}, {**legends, **more_legends}))
+        names = [short_name(samples.describe(index)) for index, _ in records]
+        own = [self.class_names[number] for number in self.instance_classes]
+        precisions = precision_table([record.matches for _, record in records], own)
+        return [precisions, *semantic_tables(confusions, names, self.class_names), *made]
+
     def pictures(self, samples: InstanceSamples, batch: Dict[str, Any], epoch: int) -> List[Tuple[np.ndarray, str]]:
-        """The scenes of a training batch from above, coloured by instance, with their sizes."""
-        return [_picture(batch["xyz"][part], batch["instance_labels"][part]) for part in slices_of(batch)]
+        """The scenes of a training batch from above, coloured by instance and beside that by class."""
+        return [
+            self._picture(batch["xyz"][part], batch["instance_labels"][part], batch["labels"][part])
+            for part in slices_of(batch)
+        ]
+
+    def _picture(self, xyz: np.ndarray, instance: np.ndarray, semantic: np.ndarray) -> Tuple[np.ndarray, str]:
+        """Image and caption of a scene."""
+        views = [draw_instances(xyz, instance, CELL_PX), draw_classes(xyz, semantic, self.class_names, CELL_PX)]
+        said = f"{len(xyz):,} points, {len(np.unique(instance[instance >= 0]))} instances"
+        return np.concatenate([in_cell(view) for view in views], axis=1), said
 
     def evaluation_pictures(self, samples: InstanceSamples, indices: Sequence[int]) -> List[Tuple[np.ndarray, str]]:
         """The same for scenes as evaluated."""
         scenes = [samples.dataset.read(index) for index in indices]
-        return [_picture(scene.xyz, scene.instance) for scene in scenes]
+        return [self._picture(scene.xyz, scene.instance, scene.semantic) for scene in scenes]
 
     def prediction_writer(self, folder: Path) -> InstanceWriter:
         return InstanceWriter(folder, self.class_names)
 
+    def prediction_rows(self, prediction: Tuple[np.ndarray, List[Prediction]]) -> List[Row]:
+        """A row for each instance, best first; one without values where there is none."""
+        rows = [
+            (number, self.class_names[found.class_number], round(float(found.confidence), 6), len(found.points))
+            for number, found in enumerate(prediction[1])
+        ]
+        return [dict(zip(_ROW, row)) for row in rows or [(None,) * len(_ROW)]]
+
+    def output_writer(self, folder: Path, samples: SceneInputs) -> SceneOutputs:  # type: ignore[override] # as opened
+        return SceneOutputs(samples, InstanceWriter(folder, self.class_names))
+
     def build_metrics(self) -> InstanceMetrics:
         return InstanceMetrics(self.class_names, self.instance_classes)
-
-
-def _picture(xyz: np.ndarray, instance: np.ndarray) -> Tuple[np.ndarray, str]:
-    """Square image and caption of a scene."""
-    drawn = draw_instances(xyz, instance, CELL_PX)
-    return in_cell(drawn), f"{len(xyz):,} points, {len(np.unique(instance[instance >= 0]))} instances"
 
 
 def _clusters_between(clusters: Clusters, first: int, end: int) -> Tuple[Clusters, np.ndarray]:

@@ -13,6 +13,7 @@ from ...files import atomic_file
 from ..data.pictures import coloured, draw_classes, legend_of, palette_of
 from ..data.ply import write_coloured_ply
 from ..data.scannet_classes import submitted_numbers
+from ..data.scene import Scene
 from ..data.sheets import sheet, write_png
 
 
@@ -34,6 +35,7 @@ class SceneWriter(PredictionWriter):
         self.class_names = list(class_names)
         self.numbers, self.kind = submitted_numbers(class_names)
         self.palette = palette_of(class_names)
+        self.predicted_files = f"NAME.ply coloured by class, NAME.png from above, NAME.txt with {self.kind}"
 
     def write(
         self,
@@ -60,6 +62,10 @@ class SceneWriter(PredictionWriter):
             names.append(f"{name}.png")
             write_png(self.folder / names[-1], self._drawn(xyz, classes, true))
         return names
+
+    def write_predicted(self, scene: Scene, prediction: np.ndarray) -> List[str]:
+        """Write the files of a scene without truth; returns their names. ``prediction`` is of ``predict_step``."""
+        return self.write(scene.name, scene.xyz, prediction, scene.offset)
 
     def _drawn(self, xyz: np.ndarray, classes: np.ndarray, true: Optional[np.ndarray]) -> np.ndarray:
         shown = [("prediction", classes)]

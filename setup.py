@@ -70,7 +70,10 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     packages=find_packages(include=["paddlevit_dist", "paddlevit_dist.*"]),
-    package_data={"paddlevit_dist.images.data": ["digits.npz"]},
+    package_data={
+        "paddlevit_dist.images.data": ["digits.npz"],
+        "paddlevit_dist.observe.report": ["*.css", "*.js"],
+    },
     cmdclass={"build_py": BuildWithRecipes},
     entry_points={"console_scripts": ["paddlevit-dist = paddlevit_dist.__main__:main"]},
     python_requires=">=3.9,<3.14",

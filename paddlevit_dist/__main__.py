@@ -18,6 +18,7 @@ COMMANDS = {  # name -> function under ``commands`` that implements it, and what
     "predict": ("predict:run", "what trained weights say of new data without labels"),
     "export": ("export:run", "a trained classifier as an inference model of Paddle"),
     "convert": ("convert:run", "weights of any origin as .pdparams or .safetensors"),
+    "report": ("report:run", "one HTML file about one or several runs: curves, settings, mistakes"),
     "inspect": ("inspect_model:run", "a model's layers and cost by its name; --list: all names"),
     "inspect data": ("inspect_data:run", "a picture of augmented training samples; takes the main flags"),
     "inspect recipes": ("inspect_recipes:run", "the recipes that -cfg=NAME finds, one line each"),

@@ -58,6 +58,7 @@ def _carry_out(run: Any, plan: Any, folder: Path) -> None:
     from ..observe.observer import observers_of
     from ..observe.progress import write_line
     from ..observe.record import cache_folder, refuse_another_run, require_writable
+    from ..observe.report import write_last_page
     from ..parallel import launch_workers
 
     if plan.is_main:
@@ -82,6 +83,8 @@ def _carry_out(run: Any, plan: Any, folder: Path) -> None:
         if plan.is_main:
             with contextlib.suppress(UserError):  # a log that cannot be written does not hide why the run ended
                 note_end(folder, began, error, is_training=not run.values.EVAL)
+                if run.values.REPORT:
+                    write_last_page(folder, began)
         raise
 
 

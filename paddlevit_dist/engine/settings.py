@@ -244,6 +244,13 @@ _RUN = (
         "bool",
         "evaluate or resume even if the checkpoint has other settings; differences are reported",
     ),
+    Key(
+        "REPORT",
+        True,
+        "bool",
+        "write SAVE/report.html at the end, with figures of the best weights' evaluation; if that is not the last one, "
+        "it is done once more",
+    ),
     Key("SAVE_PREDICTIONS", False, "bool", "with EVAL: write what the model predicts to SAVE/predictions"),
     Key("AMP", False, "bool", "mixed precision in training, on GPUs; weights and checkpoints stay float32"),
     Key("AMP_DTYPE", "float16", "text", "half precision that AMP computes in", choices=("float16", "bfloat16")),

@@ -237,6 +237,7 @@ def evaluate(
     *,
     writer: Optional[PredictionWriter] = None,
     epoch: Optional[int] = None,
+    keeper: Any = None,
 ) -> Tuple[Dict[str, float], str]:
     """Evaluate the inner model (not its data-parallel wrapper) in float32. Every rank must call this.
 
@@ -246,6 +247,7 @@ def evaluate(
         loader: batches of this rank's share.
         on_batch: called after each batch, for a progress bar.
         writer, epoch: see ``EvaluationStep``.
+        keeper: keeps what figures are made of (``figures.RecordKeeper``); None: none are made.
     Returns:
         Metric values, equal on every rank, and the line that reports them.
     Raises:
@@ -254,11 +256,13 @@ def evaluate(
     was_training = model.training
     model.eval()
     metrics = task.build_metrics()
-    step = EvaluationStep(metrics, writer, epoch)
+    step = EvaluationStep(metrics, writer, epoch, keeper is not None)
     leaves = False
     try:
         for batch in loader:
-            task.eval_step(model, batch, step)
+            records = task.eval_step(model, batch, step)
+            if keeper is not None:
+                keeper.add(model, batch, records)
             if on_batch is not None:
                 on_batch()
             if stops.wanted():

@@ -28,6 +28,7 @@ from ..parallel import LeftEarly, is_main, rank, set_batch_norm_momentum, tuning
 from ..parallel.devices import cpu_cores, default_workers
 from ..printing import without_credentials
 from . import about
+from .figures import FigureMaker, RecordKeeper
 from .introduction import first_lines
 from .passes import compile_model
 from .schedule import effective_batch_size
@@ -86,6 +87,7 @@ class Trainer:
             ),
             task.collate,
         )
+        self.figures = FigureMaker(config, task, self.evaluated, self.val_loader, self.record, self.heartbeat.at)
 
     def _start_record(self) -> None:
         """Write configuration and run record: only once the run is sure to continue, so as not to replace another's."""
@@ -128,9 +130,10 @@ class Trainer:
             self.record.say(line)
         labelled = self.evaluated.labelled
         writer = self._prediction_writer() if self.config.SAVE_PREDICTIONS or not labelled else None
+        keeper = self.figures.keeper() if labelled else None
         try:
             with self.heartbeat.at("evaluating"):
-                values, line = self._evaluate("evaluation", writer)
+                values, line = self._evaluate("evaluation", writer, keeper=keeper)
         except LeftEarly as left:  # the signal came while code ran in which its exception was lost
             raise signals.Interrupted(signals.number() or signal.SIGTERM) from left
         for said in writer.finish() if writer else ():
@@ -140,6 +143,8 @@ class Trainer:
         facts = {"weights": without_credentials(str(source)), "split": self.config.DATA.SPLIT}
         self.record.event("evaluation", {**facts, **values})
         self.observers.evaluated(0, 0, values)
+        self.figures.write(self.model, keeper, {"of": facts["weights"], "split": facts["split"]})
+        self.figures.write_page()
         self.record.say(line)
         return values
 
@@ -153,7 +158,13 @@ class Trainer:
         folder.mkdir(parents=True, exist_ok=True)
         return writer
 
-    def _evaluate(self, label: str, writer: Optional[PredictionWriter] = None, epoch: Optional[int] = None):
+    def _evaluate(
+        self,
+        label: str,
+        writer: Optional[PredictionWriter] = None,
+        epoch: Optional[int] = None,
+        keeper: Optional[RecordKeeper] = None,
+    ):
         total = len(self.val_loader)
         bar = Progress(total, label, is_main())
         done = 0
@@ -166,7 +177,7 @@ class Trainer:
 
         self.heartbeat.at(f"in the {label}")
         try:
-            return evaluate(self.task, self.model, self.val_loader, count, writer=writer, epoch=epoch)
+            return evaluate(self.task, self.model, self.val_loader, count, writer=writer, epoch=epoch, keeper=keeper)
         finally:
             bar.close()
 
@@ -217,6 +228,7 @@ class Trainer:
             heartbeat=self.heartbeat,
             make_loader=self._loader,
             evaluate=self._evaluate,
+            figures=self.figures,
             observers=self.observers,
             start_observers=self._start_observers,
         )

@@ -34,6 +34,7 @@ from ..parallel import (
 from . import about
 from .checkpointer import Checkpointer, Saving
 from .evidence import EvidenceFolder
+from .figures import BestFigures, FigureMaker
 from .finite import SkippedUpdates
 from .introduction import describe_training
 from .model_ema import ModelEma
@@ -62,6 +63,7 @@ class Training:
         start_record: writes configuration and run record, once the run is sure to continue.
         make_loader: a loader of this run's settings.
         evaluate: evaluates the model as it is.
+        figures: makes those of the report; None: there is no report.
         start_observers: called once ``metrics.jsonl`` says what of an earlier course counts.
     """
 
@@ -77,6 +79,7 @@ class Training:
         heartbeat: Heartbeat,
         make_loader: MakeLoader,
         evaluate: Evaluate,
+        figures: Optional[FigureMaker] = None,
         observers: Optional[Observers] = None,
         start_observers: Callable[["Training"], None] = lambda _: None,
     ) -> None:
@@ -90,6 +93,7 @@ class Training:
         self.start_record = start_record
         self.heartbeat = heartbeat
         self.evaluate = evaluate
+        self.figures = BestFigures(figures, model)
         self.profile = Profile(config.PROFILE, Path(config.SAVE) / "profile", record)
         self.last_epoch = min(train.NUM_EPOCHS, train.STOP_AFTER_EPOCH or train.NUM_EPOCHS)
         self.batch_norm = train.BATCH_NORM or task.batch_norm
@@ -235,6 +239,8 @@ class Training:
         self.heartbeat.at("writing the last checkpoint")
         self.checkpointer.finish()
         if values:
+            last_weights = contextlib.nullcontext if self.ema is None else self.ema.in_place
+            self.figures.write(self.checkpointer.folder, self.checkpointer.best, self.last_epoch, last_weights)
             self.record.say(line)
         return values
 
@@ -385,7 +391,9 @@ class Training:
         return values, line
 
     def _evaluate_weights(self, epoch: int) -> Tuple[Dict[str, float], str]:
-        values, line = self.evaluate(f"evaluation {epoch}", epoch=epoch)
+        is_last = epoch == self.last_epoch
+        keeper = self.figures.keeper(is_last) if self.ema is None else None
+        values, line = self.evaluate(f"evaluation {epoch}", epoch=epoch, keeper=keeper)
         self._require_finite_evaluation(values, epoch, f"in the evaluation of epoch {epoch}")
         if self.ema is None:
             return values, line
@@ -393,7 +401,8 @@ class Training:
         self.record.say(f"epoch {epoch} evaluation without averaging: {line}")
         with self.ema.in_place():
             self._share_statistics()
-            values, line = self.evaluate(f"evaluation {epoch} of averaged weights", epoch=epoch)
+            keeper = self.figures.keeper(is_last)
+            values, line = self.evaluate(f"evaluation {epoch} of averaged weights", epoch=epoch, keeper=keeper)
         self._require_finite_evaluation(values, epoch, f"in the evaluation of epoch {epoch}'s averaged weights")
         return values, line
 

@@ -45,6 +45,6 @@ def copy(trained, tmp_path) -> Path:
 
 def _train(folder: Path, *further: str) -> Trained:
     output = folder / "output"
-    arguments = [f"-output={output}", *DIGITS, f"-epochs={EPOCHS}", "-seed=3", *further]
+    arguments = [f"-output={output}", *DIGITS, f"-epochs={EPOCHS}", "-seed=3", "REPORT", "True", *further]
     arguments += ["SAVE_FREQ", str(SAVE_FREQ), "TRAIN.BASE_LR", "3e-3"]
     return Trained(well(run_first_start(*arguments)), output, arguments)

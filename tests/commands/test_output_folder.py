@@ -26,7 +26,8 @@ def run(request):
 
 def test_the_folder_is_flat_and_holds_the_named_files(run):
     names = {path.name for path in run.output.iterdir()}
-    assert names == {"config.yaml", "run.json", "log.txt", "metrics.jsonl", "checkpoints", "data"}
+    records = {"config.yaml", "run.json", "log.txt", "metrics.jsonl", "checkpoints", "data"}
+    assert names == {*records, "report.html", "report_data.zip"}
 
 
 def test_the_configuration_loads_back_to_the_same_values(run):

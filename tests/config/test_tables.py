@@ -142,6 +142,7 @@ PROMISED = {
     "PROFILE": None,
     "REPLAY": None,
     "SELFTEST": False,
+    "REPORT": True,
     "SAVE_PREDICTIONS": False,
     "ALLOW_CHANGES": False,
     "AMP": False,

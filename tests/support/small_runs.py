@@ -11,7 +11,18 @@ from paddlevit_dist.engine import steps
 from paddlevit_dist.registry import resolve
 
 TINY = ["MODEL.EMBED_DIM", "32", "MODEL.DEPTH", "2", "MODEL.NUM_HEADS", "2", "MODEL.PATCH_SIZE", "4"]
-DIGITS = ["DATA.IMAGE_SIZE", "16", "DATA.IMAGE_CHANNELS", "1", "DATA.NUM_WORKERS", "0", "REPORT_FREQ", "1"]
+DIGITS = [
+    "DATA.IMAGE_SIZE",
+    "16",
+    "DATA.IMAGE_CHANNELS",
+    "1",
+    "DATA.NUM_WORKERS",
+    "0",
+    "REPORT_FREQ",
+    "1",
+    "REPORT",
+    "False",
+]
 
 
 class Part:

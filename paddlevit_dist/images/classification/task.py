@@ -6,16 +6,17 @@ from __future__ import annotations
 import hashlib
 import math
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 import numpy as np
 import paddle
 import paddle.nn.functional as F
 
 from ...contracts.dataset import Samples
+from ...contracts.figures import Figure
 from ...contracts.prediction import InputSamples, Learned, Row
 from ...contracts.sample_checks import require_finite, require_label
-from ...contracts.task import EvaluationStep, ExportParts, Step, Task, Term
+from ...contracts.task import EvaluationStep, ExportParts, Records, Step, Task, Term
 from ...contracts.user_models import contract_of
 from ...errors import UserError
 from ...models import create_model
@@ -37,8 +38,11 @@ from ..transforms.operations_compiled import prepare
 from ..transforms.operations_opencv import require_opencv
 from ..transforms.policies import build_augmentation, operations_of
 from .distillation import Teacher, distillation_loss, teacher_of
+from .figures import Evaluated, report_figures
 from .metrics import ClassificationMetrics
 from .prediction import best_classes, open_inputs, probabilities
+from .records import joined, record, record_later
+from .rollout import rolled_out
 
 _ANY_NUMBER_OF_CLASSES = 10  # for a model that is only built to check that its dimensions are consistent
 _MOST_CLASSES_TOLD = 20
@@ -90,6 +94,7 @@ class Classification(Task):
     best_metric = ("top-1", True)
     sample_name = "images"
     draws_samples = True
+    makes_figures = True
     compiles = True
     counts_per_sample = {"loss": 1, "distillation": 1}
     of_each_rank = {
@@ -401,8 +406,12 @@ class Classification(Task):
         uniform = -F.log_softmax(logits, axis=-1).mean(axis=-1).sum()
         return (1.0 - smoothing) * true_label + smoothing * uniform
 
-    def eval_step(self, model: paddle.nn.Layer, batch: Dict[str, paddle.Tensor], step: EvaluationStep) -> None:
-        step.metrics.update(model(self.normalise(batch["images"])), batch["labels"])
+    def eval_step(
+        self, model: paddle.nn.Layer, batch: Dict[str, paddle.Tensor], step: EvaluationStep
+    ) -> Optional[Records]:
+        logits = model(self.normalise(batch["images"]))
+        step.metrics.update(logits, batch["labels"])
+        return record_later(logits, batch["labels"]) if step.keeps_records else None
 
     def predict_step(self, model: paddle.nn.Layer, batch: Dict[str, paddle.Tensor]) -> List[np.ndarray]:
         """The probability of each class, float64 (classes,), for each image."""
@@ -419,6 +428,14 @@ class Classification(Task):
 
     def prediction_rows(self, prediction: np.ndarray) -> List[Row]:
         return [best_classes(prediction, self.class_names)]
+
+    def figure_records(self, batch: Mapping[str, np.ndarray], predictions: Sequence[np.ndarray]) -> List[bytes]:
+        return record(predictions, batch["labels"])
+
+    def figures(self, samples: Samples, records: Sequence[Tuple[int, bytes]], model: paddle.nn.Layer) -> List[Figure]:
+        names = samples.class_names if isinstance(samples, ImageSamples) else None
+        evaluated = Evaluated(*joined(records), self.num_classes, names)
+        return report_figures(evaluated, samples, lambda images: rolled_out(model, self.normalise(images)))
 
     def export_parts(self) -> ExportParts:
         data = self.config.DATA

@@ -1,0 +1,37 @@
+"""``python -m paddlevit_dist report RUN [RUN …]``: one HTML file about runs. Without Paddle and without their data."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import List
+
+from ..errors import UserError
+from ..files import why_not_written
+from ..observe.report import PAGE, write_page
+from ..printing import one_line
+from .parser import CommandParser, path
+
+
+def run(arguments: List[str]) -> None:
+    """Write the report of one or several runs.
+
+    Raises:
+        UserError: one of the folders is no run's, or the file cannot be written.
+    """
+    parser = CommandParser("report", "Write one HTML file about one or several runs, from what is in their folders.")
+    parser.add_argument("runs", metavar="RUN", nargs="+", type=path, help="output folder of a training or evaluation")
+    parser.option(
+        "output", None, f"file to write; default: {PAGE} in the run's folder, of several runs in this folder", path
+    )
+    given = parser.parse_args(arguments)
+    folders = [Path(folder) for folder in given.runs]
+    target = Path(given.output) if given.output else Path(folders[0] if len(folders) == 1 else ".", PAGE)
+    if target.is_dir():
+        target = target / PAGE
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"report: -output={given.output}: {why_not_written(error)}") from error
+    written = write_page(folders, target)
+    print(one_line(f"{written}, {os.path.getsize(written) / 1e6:.1f} MB: open it in a browser"))

@@ -1,0 +1,216 @@
+"""Figures of a classifier's evaluation: what it confuses, how sure it is, which pictures it gets wrong."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+
+import numpy as np
+import paddle
+
+from ...contracts.dataset import Samples
+from ...contracts.figures import Chart, Figure, Gallery, Matrix, Table
+from ...errors import UserError
+from .rollout import overlaid
+
+_BINS = 15  # of confidence, as in Guo et al.
+_MOST_PAIRS = 40
+_SHOWN = 12  # pictures of a gallery
+_LOOKED_AT = 8  # pictures whose attention is shown
+
+
+class Evaluated:
+    """What the model said of each picture.
+
+    Args:
+        indices: int64 (pictures,), in the dataset.
+        rows: ``records.RECORD`` (pictures,).
+        num_classes: outputs of the model.
+        names: of its classes; None: their numbers are shown.
+    """
+
+    def __init__(
+        self, indices: np.ndarray, rows: np.ndarray, num_classes: int, names: Optional[Sequence[Any]] = None
+    ) -> None:
+        # A score that is not a number comes first in no order; such pictures count as wrong, with no confidence.
+        self.indices = indices
+        self.labels = rows["label"].astype(np.int64)
+        self.true = np.nan_to_num(rows["true"].astype(np.float64), nan=0.0)
+        self.classes = rows["classes"].astype(np.int64)  # (pictures, best)
+        self.scores = np.nan_to_num(rows["scores"].astype(np.float64), nan=0.0)
+        self.predicted = np.clip(self.classes[:, 0], 0, num_classes - 1)
+        self.confidence = self.scores[:, 0]
+        self.is_right = (self.predicted == self.labels) & np.isfinite(rows["scores"][:, 0])
+        self.num_classes = num_classes
+        given = list(names or ())[:num_classes]
+        self.names = [*map(str, given), *map(str, range(len(given), num_classes))]
+
+    def caption(self, place: int, description: str) -> str:
+        """True and predicted classes with their scores, and where the picture comes from; ``place`` in the arrays."""
+        label, best = self.labels[place], self.predicted[place]
+        lines = [f"{self.names[label]} ({self.true[place]:.1%})"]
+        if best != label:
+            lines = [f"true: {lines[0]}", f"predicted: {self.names[best]} ({self.confidence[place]:.1%})"]
+        return "\n".join([*lines, description])
+
+
+def tables(evaluated: Evaluated) -> List[Figure]:
+    """Confusion, scores of each class, and calibration."""
+    size = evaluated.num_classes
+    counts = np.bincount(evaluated.labels * size + evaluated.predicted, minlength=size * size).reshape(size, size)
+    return [
+        Matrix("Confusion", evaluated.names, counts, _hit_note(evaluated)),
+        *_pairs(counts, evaluated.names),
+        _classes(counts, evaluated.names),
+        *calibration(evaluated.confidence, evaluated.is_right),
+    ]
+
+
+def _hit_note(evaluated: Evaluated) -> str:
+    total, right = len(evaluated.labels), int(evaluated.is_right.sum())
+    return f"{right:,} of {total:,} pictures ({right / max(total, 1):.2%}) are classified right."
+
+
+def _pairs(counts: np.ndarray, names: Sequence[str]) -> List[Figure]:
+    """Which class is most often taken for which other."""
+    wrong = counts.copy()
+    np.fill_diagonal(wrong, 0)
+    order = np.argsort(-wrong, axis=None, kind="stable")[:_MOST_PAIRS]
+    rows = []
+    for label, predicted in zip(*np.unravel_index(order, wrong.shape)):
+        number, back = int(wrong[label, predicted]), int(wrong[predicted, label])
+        if number:
+            share = 100 * number / counts[label].sum()
+            rows.append((names[label], names[predicted], number, float(share), back))
+    if not rows:
+        return []
+    columns = ("true class", "taken for", "pictures", "% of the class", "the other way round")
+    note = f"The {_MOST_PAIRS} most frequent." if np.count_nonzero(wrong) > _MOST_PAIRS else ""
+    return [Table("Most confused", columns, rows, note)]
+
+
+def _classes(counts: np.ndarray, names: Sequence[str]) -> Figure:
+    right, numbers, predicted = np.diag(counts), counts.sum(axis=1), counts.sum(axis=0)
+    wrong = counts.copy()
+    np.fill_diagonal(wrong, 0)
+    rows = []
+    for label, name in enumerate(names):
+        recall = 100 * right[label] / numbers[label] if numbers[label] else None
+        precision = 100 * right[label] / predicted[label] if predicted[label] else None
+        both = int(numbers[label] + predicted[label])
+        f1 = 200 * right[label] / both if both else None
+        other = names[int(wrong[label].argmax())] if wrong[label].any() else None
+        scores = (None if value is None else round(float(value), 2) for value in (recall, precision, f1))
+        rows.append((name, int(numbers[label]), int(predicted[label]), *scores, other))
+    columns = ("class", "pictures", "predicted", "recall %", "precision %", "F1 %", "most often taken for")
+    return Table("Classes", columns, rows)
+
+
+def calibration(confidence: np.ndarray, is_right: np.ndarray) -> List[Figure]:
+    """Whether what is predicted with a confidence of 80 % is right in 80 of 100 cases: a reliability diagram, and the
+    expected calibration error of 15 bins of equal width.
+
+    Source: Guo et al., On Calibration of Modern Neural Networks, 2017, section 2, equations 2, 3 and 5.
+    """
+    bins = np.clip(np.ceil(confidence * _BINS).astype(np.int64) - 1, 0, _BINS - 1)
+    numbers = np.bincount(bins, minlength=_BINS)
+    sums = np.bincount(bins, weights=confidence, minlength=_BINS)
+    hits = np.bincount(bins, weights=is_right, minlength=_BINS)
+    filled = np.flatnonzero(numbers)
+    error = float(np.abs(hits - sums).sum() / max(len(confidence), 1))
+    mean, accuracy = sums[filled] / numbers[filled], hits[filled] / numbers[filled]
+    over = "surer than it should be" if sums.sum() > hits.sum() else "less sure than it could be"
+    centres = (np.arange(_BINS) + 0.5) / _BINS
+    return [
+        Chart(
+            "Calibration",
+            "confidence",
+            "share that is right",
+            {"this model": (mean, accuracy), "perfect": ((0.0, 1.0), (0.0, 1.0))},
+            note=f"Expected calibration error {100 * error:.2f} %; on the whole the model is {over}.",
+        ),
+        Chart("Confidence", "confidence", "pictures", {"pictures": (centres, numbers)}, kind="bar"),
+    ]
+
+
+def report_figures(
+    evaluated: Evaluated, samples: Samples, look: Callable[[paddle.Tensor], Optional[np.ndarray]]
+) -> List[Figure]:
+    """All figures, most telling first.
+
+    Args:
+        samples: what was evaluated.
+        look: images uint8 (batch, channels, height, width) -> how much the model looks at each of their patches,
+            (batch, rows, columns); None: that cannot be said of it.
+    """
+    mistakes, hardest, *rest = _chosen(evaluated)
+    reader = _Reader(samples)
+    galleries = []
+    for title, places in (("Most confident mistakes", mistakes), ("Hardest pictures", hardest)):
+        pictures = [
+            (_pixels(image), evaluated.caption(place, samples.describe(index)))
+            for place, index, image in reader.read(evaluated, places)
+        ]
+        if pictures:
+            galleries.append(Gallery(title, pictures, "As the model sees them, with its scores in brackets."))
+    return [*galleries, *tables(evaluated), *_attention(evaluated, rest[0], samples, reader, look)]
+
+
+def _chosen(evaluated: Evaluated) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Places of the mistakes of which the model is most sure, of the other pictures whose true class it believes in
+    least, and of some of both kinds to look at closely: the surest mistakes, and pictures evenly taken from those that
+    are right."""
+    wrong = np.flatnonzero(~evaluated.is_right)
+    sure = wrong[np.argsort(-evaluated.confidence[wrong], kind="stable")][:_SHOWN]
+    others = np.setdiff1d(np.arange(len(evaluated.labels)), sure)
+    hard = others[np.argsort(evaluated.true[others], kind="stable")][:_SHOWN]
+    right = np.flatnonzero(evaluated.is_right)
+    evenly = right[np.linspace(0, len(right) - 1, min(len(right), _LOOKED_AT)).astype(np.int64)]
+    half = _LOOKED_AT // 2
+    return sure, hard, np.concatenate([sure[:half], evenly[: max(half, _LOOKED_AT - len(sure))]])
+
+
+class _Reader:
+    """Reads some samples again, each once."""
+
+    def __init__(self, samples: Samples) -> None:
+        self.samples = samples
+        self._read: Dict[int, Optional[np.ndarray]] = {}
+
+    def read(self, evaluated: Evaluated, places: np.ndarray) -> Iterator[Tuple[int, int, np.ndarray]]:
+        """Place, index in the dataset and image, uint8 (channels, height, width); without those that can no longer be
+        read."""
+        for place in places.tolist():
+            index = int(evaluated.indices[place])
+            if index not in self._read:
+                try:
+                    image = self.samples.sample(index, np.random.default_rng(0))[0]
+                except (UserError, OSError):
+                    image = None
+                self._read[index] = image
+            image = self._read[index]
+            if image is not None:
+                yield place, index, image
+
+
+def _pixels(image: np.ndarray) -> np.ndarray:
+    """(channels, height, width) -> (height, width[, 3]); of other numbers of channels, the first."""
+    return image.transpose(1, 2, 0) if len(image) == 3 else image[0]
+
+
+def _attention(
+    evaluated: Evaluated,
+    places: np.ndarray,
+    samples: Samples,
+    reader: _Reader,
+    look: Callable[[paddle.Tensor], Optional[np.ndarray]],
+) -> List[Figure]:
+    read = list(reader.read(evaluated, places))
+    shares = look(paddle.to_tensor(np.stack([image for *_, image in read]))) if read else None
+    if shares is None:
+        return []
+    pictures = [
+        (overlaid(_pixels(image), share), evaluated.caption(place, samples.describe(index)))
+        for (place, index, image), share in zip(read, shares)
+    ]
+    note = "Brighter patches reach the classifier more (attention roll-out, Abnar and Zuidema 2020)."
+    return [Gallery("What the model looks at", pictures, note)]

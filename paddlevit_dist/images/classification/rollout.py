@@ -1,0 +1,115 @@
+"""Where a transformer looks: attention rolled out over its layers.
+
+Source: Abnar and Zuidema, Quantifying Attention Flow in Transformers, 2020, section 3 ("Attention rollout"): each
+layer's attention, averaged over its heads, is mixed half and half with the identity for the residual connection, and
+the products of all layers say how much of each input token reaches each token above.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, Iterator, Optional, Sequence, Tuple
+
+import numpy as np
+import paddle
+from PIL import Image
+
+from ..models.attention import attention
+from ..models.cait import CaiT
+from ..models.vit import VisionTransformer
+
+
+def rolled_out(model: paddle.nn.Layer, images: paddle.Tensor) -> Optional[np.ndarray]:
+    """How much of each patch reaches the class token, float32 (batch, rows, columns), summing to 1 over each picture.
+
+    For ViT and DeiT it is the class token after the last block (DeiT's distilled form: the mean of its two tokens); for
+    CaiT the class token, which joins in the last blocks and reads the patches of all those before.
+
+    Args:
+        images: normalised, (batch, channels, height, width).
+    Returns:
+        None for a model without global attention, or whose attention cannot be seen: a compiled one.
+    """
+    if not isinstance(model, (VisionTransformer, CaiT)):
+        return None
+    of_patches, of_token = _RollOut(), _RollOut()
+    watched = [(block.attn, of_patches) for block in model.blocks]
+    if isinstance(model, CaiT):
+        watched += [(block.attn, of_token) for block in model.blocks_token_only]
+    with _watched(watched), attention(fused=False), paddle.no_grad():
+        model(images)
+    if of_patches.layers + of_token.layers != len(watched):
+        return None
+    shares = of_patches.shares  # (batch, tokens, tokens)
+    if isinstance(model, CaiT):  # the token reads what the patches have become in their own blocks
+        patches = np.einsum("bp,bpq->bq", of_token.shares[:, 0, 1:], shares)  # (batch, patches)
+    else:
+        prefix = model.num_prefix_tokens
+        patches = shares[:, :prefix, prefix:].mean(axis=1)  # (batch, patches)
+    patches = patches / np.maximum(patches.sum(axis=1, keepdims=True), 1e-12)
+    return patches.reshape(-1, *model.patch_embed.grid).astype(np.float32)
+
+
+class _RollOut:
+    """The product of the attention of layers, the first one on the right.
+
+    Attributes:
+        layers: how many have been added.
+        shares: float64 (batch, tokens, tokens), how much of each token below is in each token above.
+    """
+
+    def __init__(self) -> None:
+        self.layers = 0
+        self.shares = np.ones((1, 1, 1))
+
+    def add(self, weights: np.ndarray) -> None:
+        """Add a layer's attention, averaged over its heads: (batch, tokens, tokens attended to), or (batch, 1, tokens
+        attended to) of one that changes the first token only.
+
+        CaiT mixes its heads after the softmax; what is negative then counts as nothing.
+        """
+        weights = np.maximum(weights.astype(np.float64), 0.0)
+        weights /= np.maximum(weights.sum(axis=-1, keepdims=True), 1e-12)
+        layer = np.tile(np.eye(weights.shape[-1]), (len(weights), 1, 1))
+        changed = weights.shape[1]
+        layer[:, :changed] = 0.5 * layer[:, :changed] + 0.5 * weights
+        self.shares = layer @ self.shares if self.layers else layer
+        self.layers += 1
+
+
+@contextlib.contextmanager
+def _watched(layers: Sequence[Tuple[Any, _RollOut]]) -> Iterator[None]:
+    """Inside the block each layer's attention weights are added to what stands beside it. A layer that is watched
+    computes plainly."""
+
+    def adds_to(total: _RollOut) -> Any:
+        def hook(layer: Any, inputs: Tuple[paddle.Tensor, ...]) -> None:
+            total.add(inputs[0].astype("float32").mean(axis=1).numpy())  # (batch, heads, ...) -> (batch, ...)
+
+        return hook
+
+    hooks = [layer.attention_dropout.register_forward_pre_hook(adds_to(total)) for layer, total in layers]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def overlaid(pixels: np.ndarray, shares: np.ndarray) -> np.ndarray:
+    """A picture uint8 (height, width[, 3]) with what matters little in it darkened, beside itself: uint8 (height,
+    2 x width, 3).
+
+    Args:
+        shares: float32 (rows, columns) of its patches.
+    """
+    colour = np.stack([pixels] * 3, axis=-1) if pixels.ndim == 2 else pixels
+    low, high = np.percentile(shares, (5, 99))
+    level = np.clip((shares - low) / max(high - low, 1e-12), 0.0, 1.0)
+    mask = Image.fromarray(np.rint(255 * level).astype(np.uint8)).resize(
+        (colour.shape[1], colour.shape[0]), Image.Resampling.BICUBIC
+    )
+    weight = 0.15 + 0.85 * np.asarray(mask, np.float32)[..., None] / 255.0
+    warm = np.array([255.0, 150.0, 30.0], np.float32)
+    lit = colour * weight * 0.8 + warm * (weight - 0.15) * 0.3
+    return np.concatenate([colour, np.clip(lit, 0, 255).astype(np.uint8)], axis=1)

@@ -1,0 +1,324 @@
+"""The page: what is known about the runs, section by section, with its style and scripts in it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+from ... import __version__
+from ...errors import UserError
+from ...files import atomic_file
+from ...printing import one_line
+from ..history import METRICS
+from ..record import RunRecord
+from . import curves, figures
+from .curves import text
+from .runs import Run, measured, read_runs
+
+PAGE = "report.html"
+_STYLE, _SCRIPTS = "report.css", ("report.js", "matrix.js", "viewer.js")
+_TITLES = {
+    "loss": "Loss",
+    "learning_rate": "Learning rate",
+    "gradient_norm": "Gradient norm",
+    "samples_per_second": "Throughput (samples per second)",
+    "data_wait_fraction": "Data wait (share of the time)",
+    "skipped_updates": "Updates skipped so far",
+    "memory_mib": "Memory (MiB)",
+}
+_AFTER_METRICS = ("learning_rate", "gradient_norm", "samples_per_second", "data_wait_fraction")
+_MOST_CURVES = 14  # more are folded away
+_COUNTS = (" count", "samples", "points")  # ends of names that count, and score nothing
+_MOST_NAMES = 200
+
+Section = Tuple[str, str, str]  # id, title, content
+
+
+def write_page(folders: Sequence[Path], target: Path) -> Path:
+    """Write the report of the runs in these folders; returns ``target``.
+
+    Raises:
+        UserError: one of them is no run's folder, or the file cannot be written.
+    """
+    page = render(read_runs(folders))
+    with atomic_file(target) as file:
+        file.write(page.encode("utf-8", "backslashreplace"))
+    return target
+
+
+def write_last_page(folder: Path, began: float) -> None:
+    """Write the report of a run that did not come to its end; a failure goes to its log.
+
+    Args:
+        began: when this start of it did, in seconds since 1970: one that has recorded nothing leaves what is there.
+    """
+    file = folder / METRICS
+    try:
+        if file.is_file() and file.stat().st_mtime >= began:
+            write_page([folder], folder / PAGE)
+    except (UserError, ValueError, TypeError, LookupError, OSError) as error:
+        RunRecord(folder, writes=True).log(f"no report was written: {type(error).__name__}: {error}")
+
+
+def render(runs: Sequence[Run]) -> str:
+    """The whole page."""
+    made = [_summary(runs), _curves(runs), *_figures(runs)]
+    made += [_differences(runs)] if len(runs) > 1 else []
+    made += [_weights(runs), _settings(runs), _environment(runs), _events(runs)]
+    sections = [section for section in made if section[2]]
+    title = "Report: " + ", ".join(run.name for run in runs)
+    links = "".join(f'<li><a href="#{name}">{text(heading)}</a></li>' for name, heading, _ in sections)
+    body = "".join(
+        f'<section id="{name}" aria-labelledby="{name}-h"><h2 id="{name}-h">{text(heading)}</h2>{content}</section>'
+        for name, heading, content in sections
+    )
+    now = time.strftime("%Y-%m-%d %H:%M:%S")
+    scripts = "\n".join(_asset(name) for name in _SCRIPTS)
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>'
+        f'{text(title)}</title><meta name="viewport" content="width=device-width, initial-scale=1">'
+        '<meta name="color-scheme" content="light dark"><link rel="icon" href="data:,">'
+        f'<style>{_asset(_STYLE)}</style></head><body><a class="skip" href="#main">Skip to content</a>'
+        f'<header><h1>{text(title)}</h1><p class="note">written {now} by paddlevit_dist {text(__version__)}</p>'
+        f'<nav aria-label="Sections"><ul>{links}</ul></nav></header><main id="main">{body}</main>'
+        f"<script>{scripts}</script></body></html>\n"
+    )
+
+
+def _asset(name: str) -> str:
+    return Path(__file__).with_name(name).read_text(encoding="utf-8")
+
+
+# ---- sections ------------------------------------------------------------------------------------------------
+
+
+def _summary(runs: Sequence[Run]) -> Section:
+    rows: List[List[Any]] = []
+    for run in runs:
+        best = _best(run)
+        machine = run.facts.get("machine")
+        processor = machine.get("processor") if isinstance(machine, dict) else None
+        device = f"{run.facts.get('processes', '?')} x {run.facts.get('device', '?')}"
+        rows.append(
+            [
+                run.name,
+                _state(run),
+                run.settings.get("MODEL.NAME"),
+                run.settings.get("DATA.DATASET"),
+                best,
+                _duration(run),
+                device + (f", {one_line(processor)}" if processor else ""),
+            ]
+        )
+    columns = ["run", "state", "model", "data", "last evaluation", "time", "device"]
+    notices = "".join(
+        f"<li>{text(f'{run.name}: ' if len(runs) > 1 else '')}{text(notice)}</li>"
+        for run in runs
+        for notice in [*run.notices, *_missing(run)]
+    )
+    content = figures.table("Runs" if len(runs) > 1 else "Run", columns, rows)
+    return "summary", "Summary", content + (f'<ul class="notices">{notices}</ul>' if notices else "")
+
+
+def _missing(run: Run) -> List[str]:
+    if run.figures:
+        return []
+    weights = run.folder / "checkpoints"
+    way = (
+        f"python -m paddlevit_dist evaluate -cfg={run.folder}/config.yaml -pretrained={run.folder} -output={run.folder}"
+    )
+    how = f"; make them with: {way}" if weights.is_dir() else ""
+    return [one_line(f"this run holds no figures of what its model predicts{how}")]
+
+
+def _state(run: Run) -> str:
+    last = run.last or {}
+    if last.get("kind") == "interruption":
+        return one_line(f"interrupted: {last.get('reason', '')}")
+    if not run.training:
+        return "evaluated" if run.evaluations else "nothing recorded yet"
+    epochs, epoch = run.settings.get("TRAIN.NUM_EPOCHS", "?"), last.get("epoch", "?")
+    if last.get("kind") == "evaluation" and str(epoch) == epochs:
+        return f"complete, {epochs} epochs"
+    if last.get("kind") == "evaluation" and "epoch" not in last:
+        return "evaluated after its training"
+    said = time.strftime("%Y-%m-%d %H:%M", time.localtime(last["time"])) if _is_time(last.get("time")) else "?"
+    return one_line(f"in epoch {epoch} of {epochs}; last entry {said}")
+
+
+def _is_time(value: Any) -> bool:
+    return isinstance(value, (int, float)) and 0 < value < 1e11
+
+
+def _best(run: Run) -> Optional[str]:
+    values = {name: points[-1][1] for name, points in run.evaluation.items()}
+    if not values and run.evaluations:
+        values = dict(measured(run.evaluations[-1]))
+    shown = [f"{name} {value:.4g}" for name, value in values.items() if not name.endswith(_COUNTS)][:3]
+    return ", ".join(shown) or None
+
+
+def _duration(run: Run) -> Optional[str]:
+    started, last = str(run.facts.get("started", "")), (run.last or {}).get("time")
+    try:
+        began = time.mktime(time.strptime(started[:19], "%Y-%m-%d %H:%M:%S"))
+    except ValueError:
+        return None
+    if not _is_time(last) or last < began:
+        return None
+    minutes, seconds = divmod(int(last - began), 60)
+    return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min {seconds} s"
+
+
+def _figures(runs: Sequence[Run]) -> List[Section]:
+    sections = []
+    for number, run in enumerate(runs):
+        for kind, stored in run.figures.items():
+            notices = list(stored.problems)
+            content = figures.laid_out(stored.figures, notices)
+            about = stored.about
+            said = ", ".join(
+                f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
+                for name, value in about.items()
+                if name not in ("of", "time") and value is not None
+            )
+            head = f'<p class="note">Of {text(about.get("of", "an evaluation"))} ({text(said)}).</p>'
+            head += "".join(f'<p class="note">{text(notice)}</p>' for notice in notices)
+            title = f"{run.name}: predictions" if len(runs) > 1 else "Predictions"
+            if len(run.figures) > 1:
+                title += f" ({kind.lower()})"
+            body = head + content
+            if sections:  # those of the first run are what most readers want to see
+                body = f"<details><summary>{len(stored.figures)} figures</summary>{body}</details>"
+            sections.append((f"figures-{number}-{kind.lower()}", title, body))
+    return sections
+
+
+def _curves(runs: Sequence[Run]) -> Section:
+    series = [(run.name, run.training, run.evaluation) for run in runs]
+    names: Dict[str, None] = {}
+    for _, training, evaluation in series:
+        names.update(dict.fromkeys([*evaluation, *training]))
+    shown = [name for name in names if not _is_dull(name, series)]
+    shown.sort(key=_order)
+    charts = [curves.chart(_TITLES.get(name, name), curves.of_events(series, name), "update") for name in shown]
+    if not charts:
+        return "curves", "Curves", ""
+    content = f'<div class="charts">{"".join(charts[:_MOST_CURVES])}</div>'
+    if charts[_MOST_CURVES:]:
+        content += (
+            f"<details><summary>{len(charts) - _MOST_CURVES} more curves</summary>"
+            f'<div class="charts">{"".join(charts[_MOST_CURVES:])}</div></details>'
+        )
+    return "curves", "Curves", content
+
+
+def _is_dull(name: str, series: Sequence[Any]) -> bool:
+    """Whether a curve would say nothing: numbers of samples, and what was always zero."""
+    if name.endswith(_COUNTS):
+        return True
+    values = [y for _, *kinds in series for points in kinds for _, y in points.get(name, ())]
+    return name == "skipped_updates" and not any(values)
+
+
+def _order(name: str) -> Tuple[int, int]:
+    if name == "loss":
+        return 0, 0
+    if name in _AFTER_METRICS:
+        return 2, _AFTER_METRICS.index(name)
+    if "memory" in name or name == "skipped_updates":
+        return 3, 0
+    # Metrics of single classes, such as "IoU wall", come after those of all.
+    return (4, 0) if " " in name and name.split()[0] in ("IoU", "AP", "AP50", "AP25") else (1, 0)
+
+
+def _differences(runs: Sequence[Run]) -> Section:
+    keys = sorted({key for run in runs for key in run.settings})
+    rows = []
+    for key in keys:
+        values = [run.settings.get(key) for run in runs]
+        if len(set(values)) > 1 and key != "SAVE":
+            rows.append([key, *("(not set)" if value is None else value for value in values)])
+    if not rows:
+        return "differences", "Differences", '<p class="note">The configurations are the same.</p>'
+    table = figures.table("Settings that differ", ["key", *(run.name for run in runs)], rows)
+    return "differences", "Differences", table
+
+
+def _settings(runs: Sequence[Run]) -> Section:
+    parts = [
+        f"<details><summary>{text(run.name)}: {len(run.settings)} settings</summary>"
+        f"{figures.table('config.yaml', ['key', 'value'], sorted(run.settings.items()))}</details>"
+        for run in runs
+        if run.settings
+    ]
+    return "configuration", "Configuration", "".join(parts)
+
+
+def _weights(runs: Sequence[Run]) -> Section:
+    parts = []
+    for run in runs:
+        report = run.load_report
+        if report is None:
+            continue
+        rows = []
+        for kind in ("resized", "reinitialised", "missing", "unexpected"):
+            entries = report.get(kind)
+            for entry in (entries if isinstance(entries, list) else [])[:_MOST_NAMES]:
+                if isinstance(entry, dict):
+                    shapes = (entry.get("source_shape"), entry.get("model_shape"))
+                    rows.append(
+                        [one_line(entry.get("name")), kind, *(None if s is None else one_line(s) for s in shapes)]
+                    )
+        loaded, fraction = report.get("loaded"), report.get("loaded_fraction")
+        share = f"{100 * fraction:.1f} %" if isinstance(fraction, (int, float)) else "?"
+        said = f"{report.get('source')}: {report.get('origin')}; {len(loaded) if isinstance(loaded, list) else '?'} "
+        said += f"parameters and buffers loaded ({share})"
+        notices = report.get("notices")
+        lines = [said, *(notices if isinstance(notices, list) else [])]
+        parts.append(f"<h3>{text(run.name)}</h3>" if len(runs) > 1 else "")
+        parts += [f"<p>{text(one_line(line))}</p>" for line in lines]
+        if rows:
+            columns = ["parameter", "what became of it", "shape in the file", "shape in the model"]
+            parts.append(figures.table("Not simply copied", columns, rows))
+    return "weights", "Weights it started from", "".join(parts)
+
+
+def _environment(runs: Sequence[Run]) -> Section:
+    parts = []
+    for run in runs:
+        rows = _rows_of(run.facts)
+        if rows:
+            table = figures.table("run.json", ["fact", "value"], rows)
+            parts.append(f"<details><summary>{text(run.name)}</summary>{table}</details>")
+    return "environment", "Environment", "".join(parts)
+
+
+def _rows_of(facts: Any, before: str = "") -> List[Tuple[str, str]]:
+    rows: List[Tuple[str, str]] = []
+    for name, value in facts.items():
+        if isinstance(value, dict):
+            rows += _rows_of(value, f"{before}{name}: ")
+        else:
+            rows.append((one_line(f"{before}{name}"), one_line(value)))
+    return rows[:_MOST_NAMES]
+
+
+def _events(runs: Sequence[Run]) -> Section:
+    rows = []
+    for run in runs:
+        for event in [*run.events, *run.evaluations]:
+            when = event.get("time")
+            shown = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(when)) if _is_time(when) else ""
+            kind = f"superseded {event['kind']}" if event.get("superseded") else event["kind"]
+            told = ", ".join(
+                f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
+                for name, value in event.items()
+                if name not in ("kind", "time", "superseded", "stages", "operators") and value not in (None, {}, [])
+            )
+            rows.append([shown, run.name, one_line(kind), one_line(told)[:1000]])
+    rows.sort(key=lambda row: row[0])
+    if not rows:
+        return "events", "Events", '<p class="note">No interruption, resumption or superseded evaluation.</p>'
+    return "events", "Events", figures.table("What happened", ["time", "run", "event", "details"], rows)

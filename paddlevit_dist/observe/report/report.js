@@ -1,0 +1,217 @@
+"use strict";
+// Charts that tell their values, tables that sort, and what the matrix and the viewer share.
+
+window.addEventListener("error", (event) => {
+  const box = document.createElement("p");
+  box.className = "problem";
+  box.textContent = "This page's script failed: " + event.message;
+  document.body.append(box);
+});
+
+const make = (name, attributes, parent) => {
+  const svg = "http://www.w3.org/2000/svg";
+  const element = parent && parent.namespaceURI === svg ? document.createElementNS(svg, name) : document.createElement(name);
+  for (const [key, value] of Object.entries(attributes || {})) element.setAttribute(key, value);
+  if (parent) parent.append(element);
+  return element;
+};
+
+const number = (value) => {
+  if (Number.isInteger(value)) return value.toLocaleString("en");
+  return Math.abs(value) >= 1e5 || Math.abs(value) < 1e-3 ? value.toExponential(3) : String(+value.toPrecision(5));
+};
+
+const onceVisible = (element, action) => {
+  if (!("IntersectionObserver" in window)) return action();
+  const watch = new IntersectionObserver((entries) => {
+    if (entries.some((entry) => entry.isIntersecting)) {
+      watch.disconnect();
+      action();
+    }
+  }, { rootMargin: "300px" });
+  watch.observe(element);
+};
+
+const readJson = (figure) => JSON.parse(figure.querySelector("script.data").textContent);
+
+// ---- charts ------------------------------------------------------------------------------------------------
+
+class Chart {
+  constructor(figure) {
+    this.svg = figure.querySelector("svg");
+    this.under = figure.querySelector(".under");
+    this.data = readJson(figure);
+    this.plain = [...this.svg.childNodes];
+    this.logarithmic = false;
+    this.at = null;
+    this.offerLog(figure);
+    this.svg.addEventListener("pointermove", (event) => this.point(event));
+    this.svg.addEventListener("pointerdown", (event) => this.point(event));
+    this.svg.addEventListener("pointerleave", () => this.leave());
+    this.svg.addEventListener("blur", () => this.leave());
+    this.svg.addEventListener("keydown", (event) => this.key(event));
+    this.places = [...new Set(this.data.lines.flatMap((line) => line.x))].sort((a, b) => a - b);
+  }
+
+  offerLog(figure) {
+    const values = this.data.lines.flatMap((line) => line.y).filter((value) => value > 0);
+    const bars = this.data.lines.some((line) => line.style === "bar");
+    this.least = values.reduce((a, b) => Math.min(a, b), Infinity);
+    this.most = values.reduce((a, b) => Math.max(a, b), 0);
+    if (bars || values.length < 2 || this.most / this.least < 3) return;
+    const button = make("button", { type: "button", class: "log", "aria-pressed": "false" }, figure);
+    button.textContent = "log";
+    button.addEventListener("click", () => {
+      this.logarithmic = !this.logarithmic;
+      button.setAttribute("aria-pressed", this.logarithmic);
+      this.draw();
+    });
+  }
+
+  px(x) {
+    const [left, , width] = this.data.box;
+    return left + (x - this.data.x[0]) / (this.data.x[1] - this.data.x[0]) * width;
+  }
+
+  py(y) {
+    const [, top, , height] = this.data.box;
+    let share = (y - this.data.y[0]) / (this.data.y[1] - this.data.y[0]);
+    if (this.logarithmic) {
+      if (y <= 0) return null;
+      share = Math.log(y / this.least) / Math.log(this.most / this.least);
+    }
+    return top + (1 - share) * height;
+  }
+
+  draw() {
+    this.svg.replaceChildren(...this.plain);
+    if (!this.logarithmic) return;
+    const [left, top, width, height] = this.data.box;
+    for (const group of this.svg.querySelectorAll(":scope > g:not(.axes)")) group.remove();
+    const axes = this.plain.find((node) => node.classList && node.classList.contains("axes")).cloneNode(true);
+    this.svg.querySelector(".axes").replaceWith(axes);
+    for (const part of axes.querySelectorAll(".grid, [text-anchor=end]")) part.remove();
+    const decades = Math.log10(this.most / this.least);
+    const factors = decades < 1.5 ? [1, 2, 3, 5, 7] : decades < 4 ? [1, 3] : [1];
+    for (let power = Math.floor(Math.log10(this.least)); power <= Math.log10(this.most); power++) {
+      if (decades >= 7 && power % 2) continue;
+      for (const factor of factors) {
+        const value = factor * 10 ** power, y = this.py(value);
+        if (value < this.least * 0.999 || value > this.most * 1.001) continue;
+        make("path", { class: "grid", d: `M${left} ${y}h${width}` }, axes);
+        make("text", { x: left - 5, y, dy: ".35em", "text-anchor": "end" }, axes).textContent =
+          value >= 1e-3 && value < 1e5 ? String(+value.toPrecision(2)) : value.toExponential(0);
+      }
+    }
+    for (const line of this.data.lines) {
+      const group = make("g", {}, this.svg);
+      let path = "", pen = "M";
+      line.x.forEach((x, place) => {
+        const y = this.py(line.y[place]);
+        if (y === null) { pen = "M"; return; }
+        path += `${pen}${this.px(x).toFixed(1)} ${y.toFixed(1)}`;
+        pen = "L";
+        if (line.style === "dots") make("circle", { class: "c" + line.colour, cx: this.px(x), cy: y, r: 2.5 }, group);
+      });
+      if (path) make("path", { class: `curve c${line.colour} ${line.style}`, d: path }, group);
+    }
+  }
+
+  point(event) {
+    const box = this.svg.getBoundingClientRect();
+    const [left, , width] = this.data.box;
+    const inside = (event.clientX - box.left) / box.width * this.svg.viewBox.baseVal.width;
+    this.show(this.data.x[0] + (inside - left) / width * (this.data.x[1] - this.data.x[0]));
+  }
+
+  key(event) {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (!step) return;
+    event.preventDefault();
+    const now = this.at === null ? (step > 0 ? -1 : this.places.length) : this.places.indexOf(this.at);
+    const by = event.shiftKey ? Math.ceil(this.places.length / 20) : 1;
+    this.show(this.places[Math.min(Math.max(now + step * by, 0), this.places.length - 1)]);
+  }
+
+  leave() {
+    this.at = null;
+    this.svg.querySelector(".cursor")?.remove();
+    this.under.textContent = "";
+  }
+
+  show(x) {
+    const nearest = (values) => {
+      let low = 0, high = values.length - 1;
+      while (high - low > 1) {
+        const middle = (low + high) >> 1;
+        if (values[middle] < x) low = middle; else high = middle;
+      }
+      return Math.abs(values[low] - x) <= Math.abs(values[high] - x) ? low : high;
+    };
+    this.at = this.places[nearest(this.places)];
+    const [, top, , height] = this.data.box;
+    this.svg.querySelector(".cursor")?.remove();
+    make("path", { class: "cursor", d: `M${this.px(this.at)} ${top}v${height}` }, this.svg);
+    const several = this.data.lines.length > 1;
+    this.under.textContent = number(this.at) + ": " + this.data.lines.map((line) => {
+      const place = nearest(line.x);
+      const where = line.x[place] === this.at || !several ? "" : ` (at ${number(line.x[place])})`;
+      return (several ? line.name + " " : "") + number(line.y[place]) + where;
+    }).join(", ");
+  }
+}
+
+// ---- tables ------------------------------------------------------------------------------------------------
+
+const cellValue = (row, column) => {
+  const said = row.children[column].textContent.trim();
+  const plain = said.replace(/,/g, "");
+  return plain !== "" && Number.isFinite(+plain) ? +plain : said;
+};
+
+const sortBy = (table, column, heading) => {
+  const descending = heading.getAttribute("aria-sort") === "descending" ||
+    (!heading.hasAttribute("aria-sort") && typeof cellValue(table.tBodies[0].rows[0], column) === "string");
+  for (const other of table.tHead.rows[0].children) other.removeAttribute("aria-sort");
+  heading.setAttribute("aria-sort", descending ? "ascending" : "descending");
+  const sign = descending ? 1 : -1;
+  const rows = [...table.tBodies[0].rows].map((row) => [cellValue(row, column), row]);
+  rows.sort(([a], [b]) => {
+    if (a === "" || b === "") return (a === "") - (b === "");  // empty cells last
+    if (typeof a !== typeof b) return typeof a === "number" ? -1 : 1;
+    return sign * (typeof a === "number" ? a - b : a.localeCompare(b));
+  });
+  table.tBodies[0].append(...rows.map(([, row]) => row));
+};
+
+const makeSortable = (table) => {
+  if (table.tBodies[0].rows.length < 2) return;
+  [...table.tHead.rows[0].children].forEach((heading, column) => {
+    const button = make("button", { type: "button" });
+    button.textContent = heading.textContent;
+    heading.replaceChildren(button);
+    button.addEventListener("click", () => sortBy(table, column, heading));
+  });
+};
+
+const makeSearchable = (scroll) => {
+  const field = make("input", { type: "search", class: "find", placeholder: "find…", "aria-label": "find rows" });
+  scroll.before(field);
+  field.addEventListener("input", () => {
+    const wanted = field.value.toLowerCase();
+    for (const row of scroll.querySelectorAll("tbody tr")) row.hidden = !row.textContent.toLowerCase().includes(wanted);
+  });
+};
+
+document.querySelectorAll("figure.chart").forEach((figure) => {
+  if (figure.querySelector("svg")) onceVisible(figure, () => new Chart(figure));
+});
+document.querySelectorAll("table.sorted").forEach(makeSortable);
+document.querySelectorAll(".scroll.tall").forEach(makeSearchable);
+// What a link leads to must not stay folded away.
+const unfold = () => {
+  const target = location.hash.length > 1 && document.getElementById(location.hash.slice(1));
+  if (target) target.querySelector("details")?.setAttribute("open", "");
+};
+window.addEventListener("hashchange", unfold);
+unfold();

@@ -1,0 +1,243 @@
+"""What a run's folder holds, read as far as it can be: a run may go on, have been killed, or have damaged files."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+
+from ...errors import UserError
+from ...printing import one_line
+from ...text_files import read_json, read_yaml
+from ..history import METRICS
+from . import store
+
+_SIGNS_OF_A_RUN = (METRICS, "config.yaml", "run.json", "eval_run.json", "eval_config.yaml")
+_LONGEST_LINE = 1 << 22  # bytes of one event
+_NOT_MEASURED = ("kind", "time", "epoch", "update", "superseded")
+_MOST_EVENTS = 2_000
+
+Points = List[Tuple[float, float]]  # x, y
+
+
+class Run(NamedTuple):
+    """Attributes:
+    name: what it is called in the report, unlike any other in it.
+    settings: values of ``config.yaml`` by full key, as text; those of an evaluation where nothing was trained.
+    facts: ``run.json``.
+    load_report: of the weights that it started from, or evaluated; None: there is none.
+    training, evaluation: points (update, value) by name.
+    evaluations: of given weights, without an epoch: their events.
+    events: what happened to it, in order: interruptions, resumptions, superseded evaluations, unreadable lines.
+    last: the last event of any kind; None: there is none.
+    figures: by what they are called.
+    notices: what is missing or damaged, and what to do about it.
+    """
+
+    name: str
+    folder: Path
+    settings: Dict[str, str]
+    facts: Dict[str, Any]
+    load_report: Optional[Dict[str, Any]]
+    training: Dict[str, Points]
+    evaluation: Dict[str, Points]
+    evaluations: List[Dict[str, Any]]
+    events: List[Dict[str, Any]]
+    last: Optional[Dict[str, Any]]
+    figures: Dict[str, store.Stored]
+    notices: List[str]
+
+
+def read_runs(folders: Sequence[Path]) -> List[Run]:
+    """The runs in these folders.
+
+    Raises:
+        UserError: one of them is no run's folder.
+    """
+    for folder in folders:
+        _require_run(folder)
+    return [read_run(folder, name) for folder, name in zip(folders, _names(folders))]
+
+
+def _require_run(folder: Path) -> None:
+    try:
+        names = set(os.listdir(folder))
+    except OSError as error:
+        raise UserError(f"report: {folder}: {error.strerror}; give the -output folder of a run") from error
+    if not names.intersection(_SIGNS_OF_A_RUN):
+        raise UserError(
+            f"report: {folder} is no run's folder, it has no {METRICS}; give the -output folder of a training or an "
+            "evaluation"
+        )
+
+
+def _names(folders: Sequence[Path]) -> List[str]:
+    """As few last parts of the paths as tell them apart."""
+    parts = [Path(os.path.abspath(folder)).parts for folder in folders]
+    for count in range(1, max(map(len, parts)) + 1):
+        names = ["/".join(part[-count:]) for part in parts]
+        if len(set(names)) == len(names):
+            break
+    else:  # a folder given twice
+        names = [f"{name} ({number})" for number, name in enumerate(names, start=1)]
+    return [one_line(name) for name in names]
+
+
+def read_run(folder: Path, name: str) -> Run:
+    """Everything that a folder holds; what cannot be read is told in its notices."""
+    notices: List[str] = []
+    metrics = _Metrics()
+    for event in _events(folder / METRICS, notices):
+        metrics.add(event)
+    settings = _optional(folder, ("config.yaml", "eval_config.yaml"), read_yaml, notices)
+    facts = _optional(folder, ("run.json", "eval_run.json"), read_json, notices)
+    load_report = _optional(folder, ("load_report.json", "eval_load_report.json"), read_json, notices)
+    figures = {}
+    for title, file in (("Training", store.TRAINING), ("Evaluation", store.EVALUATION)):
+        if (folder / file).exists():
+            try:
+                figures[title] = store.load(folder / file)
+            except (OSError, ValueError) as error:
+                notices.append(one_line(f"{file} cannot be shown: {error}; evaluate again"))
+    if metrics.left_out:
+        notices.append(f"{metrics.left_out:,} more events are not listed")
+    return Run(
+        name,
+        folder,
+        _flat(settings if isinstance(settings, dict) else {}),
+        facts if isinstance(facts, dict) else {},
+        load_report if isinstance(load_report, dict) else None,
+        metrics.training,
+        metrics.evaluated(),
+        metrics.evaluations,
+        metrics.events,
+        metrics.last,
+        figures,
+        notices,
+    )
+
+
+def _optional(folder: Path, names: Sequence[str], read: Any, notices: List[str]) -> Any:
+    for name in names:
+        if (folder / name).exists():
+            try:
+                return read(folder / name)
+            except (OSError, ValueError) as error:
+                notices.append(one_line(f"{name} cannot be read: {error}"))
+    return None
+
+
+def _flat(settings: Dict[str, Any], before: str = "") -> Dict[str, str]:
+    """Values by full key; keys as ``TRAIN.BASE_LR``."""
+    found: Dict[str, str] = {}
+    for name, value in settings.items():
+        key = one_line(f"{before}{name}")
+        if isinstance(value, dict):
+            found.update(_flat(value, f"{key}."))
+        else:
+            found[key] = one_line(value)
+    return found
+
+
+# ---- metrics.jsonl -------------------------------------------------------------------------------------------
+
+
+def _events(file: Path, notices: List[str]) -> Iterator[Dict[str, Any]]:
+    """Its lines; one that is no event, such as the last of a run that was killed while writing it, becomes one of kind
+    "unreadable"."""
+    try:
+        with open(file, "rb") as stream:
+            while True:
+                line = stream.readline(_LONGEST_LINE)
+                if not line:
+                    return
+                if line.strip():
+                    yield _parsed(line)
+    except FileNotFoundError:
+        notices.append(f"there is no {METRICS}, hence no curves")
+    except OSError as error:
+        notices.append(one_line(f"{METRICS} cannot be read: {error.strerror}"))
+
+
+def _parsed(line: bytes) -> Dict[str, Any]:
+    try:
+        event = json.loads(line)
+    except (ValueError, RecursionError):
+        event = None
+    if isinstance(event, dict) and isinstance(event.get("kind"), str):
+        return event
+    return {"kind": "unreadable", "text": line[:200].decode(errors="backslashreplace")}
+
+
+class _Metrics:
+    """Events sorted into curves and a list of what happened."""
+
+    def __init__(self) -> None:
+        self.training: Dict[str, Points] = {}
+        self.evaluations: List[Dict[str, Any]] = []
+        self.events: List[Dict[str, Any]] = []
+        self.left_out = 0
+        self.last: Optional[Dict[str, Any]] = None
+        self._of_epochs: List[Dict[str, Any]] = []
+        self._last_updates: Dict[int, int] = {}  # of each epoch
+
+    def add(self, event: Dict[str, Any]) -> None:
+        kind = event["kind"]
+        if kind != "unreadable":
+            self.last = event
+        if event.get("superseded"):
+            if kind == "evaluation":
+                self._happened(event)
+        elif kind == "training":
+            update = event.get("update")
+            if is_number(update):
+                epoch = event.get("epoch")
+                if isinstance(epoch, int):
+                    self._last_updates[epoch] = update
+                for name, value in measured(event):
+                    self.training.setdefault(name, []).append((update, value))
+        elif kind == "evaluation" and is_number(event.get("epoch")):
+            self._of_epochs.append(event)
+        elif kind == "evaluation":
+            self.evaluations.append(event)
+        elif kind not in ("epoch", "evaluation_without_average"):
+            self._happened(event)
+
+    def _happened(self, event: Dict[str, Any]) -> None:
+        if len(self.events) < _MOST_EVENTS:
+            self.events.append(event)
+        else:
+            self.left_out += 1
+
+    def evaluated(self) -> Dict[str, Points]:
+        """Evaluations at the last update of their epochs, as far as these are known."""
+        found: Dict[str, Points] = {}
+        for event in self._of_epochs:
+            place = self._place(event["epoch"])
+            for name, value in measured(event):
+                found.setdefault(name, []).append((place, value))
+        return found
+
+    def _place(self, epoch: float) -> float:
+        if epoch in self._last_updates:
+            return self._last_updates[int(epoch)]
+        if not self._last_updates:
+            return epoch
+        known = max(self._last_updates)
+        return epoch * self._last_updates[known] / max(known, 1)
+
+
+def measured(event: Dict[str, Any]) -> Iterator[Tuple[str, float]]:
+    """Finite numbers of an event that are results."""
+    for name, value in event.items():
+        if name not in _NOT_MEASURED and is_number(value):
+            yield one_line(name), float(value)
+
+
+def is_number(value: Any) -> bool:
+    """Whether it is a finite number, of a size that can be drawn."""
+    return (
+        isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and abs(value) < 1e300
+    )

@@ -1,0 +1,129 @@
+"""Which weights the figures of a training are of, and that nothing about them fails a run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import paddle
+import pytest
+from support import small_runs
+from support.report_runs import Page
+
+from paddlevit_dist.contracts.figures import Table
+from paddlevit_dist.images.classification.task import Classification
+from paddlevit_dist.observe.report import store
+
+RUN = ["-batch_size=32", "REPORT", "True", "SAVE_FREQ", "1"]
+
+
+def build(output: Path, *arguments: str, task: Any = Classification) -> Any:
+    return small_runs.build(str(output), *RUN, *arguments, task_class=task)
+
+
+class Falling(Classification):
+    """Its score falls from epoch to epoch, so that the first one is the best."""
+
+    best_metric = ("score", True)
+
+    def build_metrics(self) -> Any:
+        metrics = super().build_metrics()
+        compute = metrics.compute
+        self.evaluations = getattr(self, "evaluations", 0) + 1
+        metrics.compute = lambda state: {**compute(state), "score": -float(self.evaluations)}
+        return metrics
+
+
+def confusion(output: Path) -> int:
+    figures = store.load(output / store.TRAINING).figures
+    return next(figure["cells"] for figure in figures if figure["kind"] == "matrix")
+
+
+@pytest.mark.parametrize("averaged", ["True", "False"], ids=["averaged weights", "plain weights"])
+def test_figures_are_of_the_best_weights_and_the_model_keeps_its_own(tmp_path, capsys, averaged):
+    arguments = ["-epochs=2", "TRAIN.MODEL_EMA", averaged, "TRAIN.MODEL_EMA_DECAY", "0.5", "TRAIN.BASE_LR", "0.01"]
+    trainer = build(tmp_path / "run", *arguments, task=Falling)
+    trainer.train()
+    trained = {name: tensor.numpy() for name, tensor in trainer.model.state_dict().items()}
+    said = capsys.readouterr().out
+    assert "best weights, of epoch 1: evaluating them once more" in said
+    last = paddle.load(str(tmp_path / "run/checkpoints/last/model.pdparams"))
+    for name, value in trained.items():
+        np.testing.assert_array_equal(value, last[name].numpy())
+    about = store.load(tmp_path / "run" / store.TRAINING).about
+    assert about["of"] == "the best weights, of epoch 1"
+    # The same weights, evaluated by themselves.
+    other = build(tmp_path / "other", "-eval", f"-pretrained={tmp_path / 'run/checkpoints/best'}")
+    other.evaluate_only()
+    figures = store.load(tmp_path / "other" / store.EVALUATION).figures
+    alone = next(figure["cells"] for figure in figures if figure["kind"] == "matrix")
+    assert alone == confusion(tmp_path / "run") and sum(alone[2::3]) == 64
+
+
+def test_the_last_evaluation_serves_where_it_is_the_best(tmp_path, capsys):
+    trainer = build(tmp_path, "-epochs=1")
+    values = trainer.train()
+    said = capsys.readouterr().out.splitlines()
+    assert not any("once more" in line for line in said) and said[-2].startswith(f"report: {tmp_path}/report.html")
+    cells = np.reshape(confusion(tmp_path), (-1, 3))
+    assert sum(count for row, column, count in cells if row == column) == values["top-1 count"]
+    page = Page((tmp_path / "report.html").read_text())
+    assert "What the model looks at" in page.text and len(page.named("img")) >= 20
+    assert [json.loads(line)["kind"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()][
+        -1
+    ] == "evaluation"
+
+
+class Broken(Classification):
+    def figures(self, samples: Any, records: Any, model: Any) -> Any:
+        raise ZeroDivisionError("in a task's own figures")
+
+
+class BrokenRecords(Classification):
+    def eval_step(self, model: Any, batch: Any, step: Any) -> Any:
+        super().eval_step(model, batch, step)
+        return (lambda: 1 / 0) if step.keeps_records else None
+
+
+class TooFew(Classification):
+    def eval_step(self, model: Any, batch: Any, step: Any) -> Any:
+        super().eval_step(model, batch, step)
+        return (lambda: [b""]) if step.keeps_records else None
+
+
+@pytest.mark.parametrize("task", [Broken, BrokenRecords, TooFew])
+def test_a_failure_costs_the_figures_and_not_the_run(tmp_path, capsys, task):
+    values = build(tmp_path, "-epochs=1", task=task).train()
+    said = capsys.readouterr().out.splitlines()
+    notes = [line for line in said if line.startswith("note: the report: ")]
+    assert len(notes) == 1 and "the run is not affected" in notes[0] and "top-1" in values
+    assert "Traceback" in (tmp_path / "log.txt").read_text()
+    assert "holds no figures" in Page((tmp_path / "report.html").read_text()).text
+
+
+class Plain(Classification):
+    """Its ``eval_step`` keeps no records, and its records are what it predicts."""
+
+    def eval_step(self, model: Any, batch: Any, step: Any) -> None:
+        super().eval_step(model, batch, step)
+
+    def figure_records(self, batch: Any, predictions: Any) -> Any:
+        return [int(p.argmax()) if label else None for p, label in zip(predictions, batch["labels"].tolist())]
+
+    def figures(self, samples: Any, records: Any, model: Any) -> Any:
+        return [Table("kept", ("index", "class"), records)]
+
+
+def test_records_are_made_of_predictions_where_a_task_keeps_none_itself(tmp_path):
+    trainer = build(tmp_path, "-epochs=1", task=Plain)
+    trainer.train()
+    (table,) = store.load(tmp_path / store.TRAINING).figures
+    labels = [trainer.datasets["val"].sample(index, np.random.default_rng(0))[1] for index in range(64)]
+    assert [index for index, _ in table["rows"]] == [index for index, label in enumerate(labels) if label]
+
+
+def test_a_report_that_is_switched_off_leaves_nothing(tmp_path):
+    build(tmp_path, "-epochs=1", "REPORT", "False").train()
+    assert not {"report.html", store.TRAINING} & {path.name for path in tmp_path.iterdir()}

@@ -1,0 +1,180 @@
+"""Figures of a classifier against sums by hand, and attention roll-out against its definition."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import paddle
+import pytest
+from support.small_runs import build
+
+from paddlevit_dist import create_model
+from paddlevit_dist.contracts.task import EvaluationStep
+from paddlevit_dist.images.classification.figures import Evaluated, calibration, report_figures, tables
+from paddlevit_dist.images.classification.records import RECORD, joined, record, record_later
+from paddlevit_dist.images.classification.rollout import overlaid, rolled_out
+
+
+class Pictures:
+    """Samples whose pictures tell their index; those of odd indices can no longer be read."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def sample(self, index: int, generator: Any) -> Any:
+        if index % 2:
+            raise OSError("gone")
+        return np.full((1, 8, 8), index, np.uint8), 0
+
+    def describe(self, index: int) -> str:
+        return f"file {index}"
+
+
+def random_rows(number: int = 400, classes: int = 7) -> Any:
+    generator = np.random.default_rng(3)
+    logits = generator.normal(0, 2, (number, classes)).astype(np.float32)
+    labels = generator.integers(0, classes, number)
+    return logits, labels
+
+
+def evaluated_of(logits: np.ndarray, labels: np.ndarray, names: Any = None) -> Evaluated:
+    kept = record_later(paddle.to_tensor(logits), paddle.to_tensor(labels))()
+    return Evaluated(*joined(list(enumerate(kept))), logits.shape[1], names)
+
+
+def test_records_hold_the_best_scores_and_the_true_one():
+    logits, labels = random_rows()
+    shares = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    indices, rows = joined(list(enumerate(record_later(paddle.to_tensor(logits), paddle.to_tensor(labels))())))
+    np.testing.assert_array_equal(indices, np.arange(400))
+    np.testing.assert_array_equal(rows["classes"], np.argsort(-logits, axis=1)[:, :5])
+    np.testing.assert_allclose(rows["scores"], -np.sort(-shares, axis=1)[:, :5], rtol=1e-5)
+    np.testing.assert_allclose(rows["true"], shares[np.arange(400), labels], rtol=1e-5)
+    again = joined(list(enumerate(record(list(shares.astype(np.float32)), labels))))[1]
+    np.testing.assert_array_equal(again["classes"], rows["classes"])
+    np.testing.assert_allclose(again["scores"], rows["scores"], rtol=1e-5)
+
+
+def test_two_classes_leave_the_other_places_empty():
+    rows = joined([(0, record([np.array([0.25, 0.75], np.float32)], np.array([0]))[0])])[1]
+    assert rows["classes"].tolist() == [[1, 0, -1, -1, -1]] and rows["true"].tolist() == [0.25]
+    assert rows["scores"].tolist() == [[0.75, 0.25, 0, 0, 0]]
+
+
+def test_confusion_and_scores_of_classes_are_those_counted_one_by_one():
+    logits, labels = random_rows()
+    matrix, pairs, classes, *_ = tables(evaluated_of(logits, labels, list("abcdefg")))
+    expected = np.zeros((7, 7), int)
+    for label, predicted in zip(labels, logits.argmax(axis=1)):
+        expected[label, predicted] += 1
+    np.testing.assert_array_equal(matrix.values, expected)
+    for label, (name, pictures, predicted, recall, precision, f1, other) in enumerate(classes.rows):
+        right = expected[label, label]
+        assert (name, pictures, predicted) == ("abcdefg"[label], expected[label].sum(), expected[:, label].sum())
+        assert recall == pytest.approx(100 * right / pictures, abs=0.006)
+        assert precision == pytest.approx(100 * right / predicted, abs=0.006)
+        assert f1 == pytest.approx(200 * right / (pictures + predicted), abs=0.006)
+        assert expected[label, "abcdefg".index(other)] == max(n for c, n in enumerate(expected[label]) if c != label)
+    true, taken, number, share, back = pairs.rows[0]
+    assert number == max(expected[a, b] for a in range(7) for b in range(7) if a != b)
+    assert (number, back) == tuple(
+        expected["abcdefg".index(a), "abcdefg".index(b)] for a, b in ((true, taken), (taken, true))
+    )
+
+
+def test_the_calibration_error_is_that_of_guo():
+    """Nine of ten are right where the model is sure by 0.95, and all of five where it says 0.5."""
+    confidence = np.array([0.95] * 10 + [0.5] * 5)
+    is_right = np.array([True] * 9 + [False] + [True] * 5)
+    reliability, histogram = calibration(confidence, is_right)
+    expected = (10 * abs(0.9 - 0.95) + 5 * abs(1.0 - 0.5)) / 15
+    assert f"{100 * expected:.2f} %" in reliability.note
+    np.testing.assert_allclose(reliability.lines["this model"], [(0.5, 0.95), (1.0, 0.9)])
+    assert sum(histogram.lines["pictures"][1]) == 15
+
+
+def test_scores_that_are_no_numbers_count_as_wrong():
+    logits, labels = random_rows(40)
+    logits[labels == 0] = np.nan
+    evaluated = evaluated_of(logits, labels)
+    assert not evaluated.is_right[labels == 0].any()
+    assert len(report_figures(evaluated, Pictures(40), lambda images: None)) > 4
+
+
+def test_galleries_show_the_surest_mistakes_and_leave_out_what_is_gone():
+    rows = np.zeros(40, RECORD)
+    rows["label"], rows["classes"][:, 0] = 0, np.arange(40) < 30  # the first thirty are mistakes
+    rows["scores"][:, 0], rows["true"] = np.linspace(0.5, 0.9, 40), np.linspace(0.5, 0.1, 40)
+    figures = report_figures(Evaluated(np.arange(40), rows, 2, ["cat", "dog"]), Pictures(40), lambda images: None)
+    mistakes, hardest = figures[:2]
+    assert [int(pixels[0, 0]) for pixels, _ in mistakes.pictures] == [28, 26, 24, 22, 20, 18]
+    assert [int(pixels[0, 0]) for pixels, _ in hardest.pictures] == [38, 36, 34, 32, 30, 16]
+    assert mistakes.pictures[0][1].splitlines() == ["true: cat (21.3%)", "predicted: dog (78.7%)", "file 28"]
+
+
+@pytest.mark.parametrize("name", ["vit_tiny_patch16_224", "deit_tiny_distilled_patch16_224", "cait_xxs24_224"])
+def test_even_attention_reaches_all_patches_evenly(name):
+    """With all weights zero each token reads all tokens alike."""
+    options = {"embed_dim": 32, "depth": 3, "num_heads": 2}
+    model = create_model(name, num_classes=3, image_size=64, **options)
+    for parameter in model.parameters():
+        parameter.set_value(paddle.zeros_like(parameter))
+    if name.startswith("cait"):  # its heads are mixed after the softmax, where zeros leave nothing
+        for block in model.blocks:
+            block.attn.proj_w.weight.set_value(paddle.eye(2))
+    model.eval()
+    shares = rolled_out(model, paddle.randn([2, 3, 64, 64]))
+    np.testing.assert_allclose(shares, np.full((2, 4, 4), 1 / 16), rtol=1e-5)
+
+
+def test_roll_out_is_the_product_of_half_attention_and_half_identity():
+    paddle.seed(3)
+    model = create_model("vit_tiny_patch16_224", num_classes=3, image_size=32, embed_dim=16, depth=2, num_heads=2)
+    model.eval()
+    for block in model.blocks:  # far from even
+        block.attn.qkv.weight.set_value(paddle.randn(block.attn.qkv.weight.shape))
+    image = paddle.randn([1, 3, 32, 32])
+    x, layers = model._tokens(image), []
+    for block in model.blocks:
+        q, k, _ = (
+            part.transpose([0, 2, 1, 3]).numpy()[0].astype(np.float64)  # (heads, tokens, 8)
+            for part in block.attn.qkv(block.norm1(x)).reshape([1, 5, 6, 8]).split(3, axis=2)
+        )
+        scores = np.exp(q @ k.transpose(0, 2, 1) / np.sqrt(8))
+        layers.append(0.5 * (scores / scores.sum(axis=-1, keepdims=True)).mean(axis=0) + 0.5 * np.eye(5))
+        x = block(x)
+    expected = (layers[1] @ layers[0])[0, 1:]
+    shares = rolled_out(model, image)
+    np.testing.assert_allclose(shares.ravel(), expected / expected.sum(), rtol=1e-3)
+    before = model(image).numpy()
+    np.testing.assert_array_equal(model(image).numpy(), before)  # no hook is left
+
+
+def test_models_without_global_attention_have_no_roll_out():
+    model = create_model("mixer_b16_224", num_classes=2, image_size=32, patch_size=16, embed_dim=16, depth=1)
+    assert rolled_out(model, paddle.randn([1, 3, 32, 32])) is None
+
+
+def test_what_is_looked_at_stays_bright():
+    picture = np.full((16, 16), 200, np.uint8)
+    shown = overlaid(picture, np.array([[1.0, 0.0], [0.0, 0.0]], np.float32))
+    assert shown.shape == (16, 32, 3) and (shown[:, :16] == 200).all()
+    assert shown[2, 18].sum() > 3 * shown[13, 29].sum()
+
+
+def test_an_evaluation_keeps_the_same_records_whoever_makes_them(tmp_path):
+    """``eval_step`` hands over what ``figure_records`` makes of ``predict_step``."""
+    trainer = build(str(tmp_path), "-batch_size=16", val_size=16)
+    batch = next(iter(trainer.val_loader))
+    trainer.model.eval()
+    step = EvaluationStep(trainer.task.build_metrics(), keeps_records=True)
+    with paddle.no_grad():
+        later = trainer.task.eval_step(trainer.model, batch, step)()
+        predictions = trainer.task.predict_step(trainer.model, batch)
+    arrays = {name: tensor.numpy() for name, tensor in batch.items()}
+    one, other = (np.frombuffer(b"".join(r), RECORD) for r in (later, trainer.task.figure_records(arrays, predictions)))
+    np.testing.assert_array_equal(one["label"], other["label"])
+    np.testing.assert_array_equal(one["classes"], other["classes"])
+    np.testing.assert_allclose(one["scores"], other["scores"], rtol=1e-5)
+    np.testing.assert_allclose(one["true"], other["true"], rtol=1e-5)

@@ -1,0 +1,201 @@
+"""The page of a report: what it holds, that nothing in it is obeyed, and runs that are damaged or go on."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+
+import pytest
+from support.processes import ROOT, run_command
+from support.report_runs import HOSTILE, Page, event, one_of_each, training, write_run
+
+from paddlevit_dist.errors import UserError
+from paddlevit_dist.observe.report import curves, write_last_page, write_page
+
+
+def page_of(*folders, target=None) -> Page:
+    file = write_page(list(folders), target or folders[0] / "report.html")
+    return Page(file.read_text(encoding="utf-8"))
+
+
+def captions(page: Page, content: str) -> list:
+    return re.findall(r"<figcaption[^>]*>([^<]*)</figcaption>", content)
+
+
+def test_a_page_is_whole_and_needs_nothing_else(tmp_path):
+    folder = write_run(tmp_path / "run", figures=one_of_each())
+    page = page_of(folder)
+    content = (folder / "report.html").read_text()
+    for tag, attributes in page.tags:
+        for name in ("src", "href"):
+            link = attributes.get(name) or ""
+            assert not link or link.startswith(("data:", "#")), (tag, link)
+    assert not re.search(r"@import|url\((?!data:)", content)
+    ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
+    assert len(ids) == len(set(ids)) and page.named("html") == [{"lang": "en"}]
+    for link in page.named("a"):
+        assert link["href"][1:] in ids
+    for image in page.named("img"):
+        assert image["alt"]
+    assert all(heading.get("scope") in ("row", "col") for heading in page.named("th"))
+    assert {"A table", "A matrix", "A chart", "Bars", "A gallery", "Points"} <= set(captions(page, content))
+
+
+def test_every_quantity_has_a_curve_and_evaluations_stand_at_the_end_of_their_epochs(tmp_path):
+    folder = write_run(tmp_path / "run")
+    content = (write_page([folder], tmp_path / "page.html")).read_text()
+    names = captions(Page(content), content)
+    for name in ("Loss", "top-1", "Learning rate", "Gradient norm", "Memory (MiB)"):
+        assert name in names
+    assert "Updates skipped so far" not in names and "samples" not in names
+    data = [json.loads(part) for part in re.findall(r'class="data">(.*?)</script>', content)]
+    training_loss, evaluation_loss = data[0]["lines"]
+    assert (training_loss["name"], evaluation_loss["name"]) == ("training", "evaluation")
+    assert training_loss["x"] == list(range(1, 21)) and training_loss["y"][3] == 0.5
+    assert (evaluation_loss["x"], evaluation_loss["y"]) == ([10, 20], [1.5, 0.75])
+
+
+def test_foreign_text_is_shown_and_not_obeyed(tmp_path):
+    events = [
+        *training(4),
+        event("interruption", epoch=1, reason=HOSTILE),
+        event("training", epoch=1, update=9, **{HOSTILE: 1.0}),
+    ]
+    folder = write_run(
+        tmp_path / "run", events, config=json.dumps({HOSTILE: HOSTILE}), figures=one_of_each((HOSTILE, "b"))
+    )
+    (folder / "load_report.json").write_text(
+        json.dumps({"missing": [{"name": HOSTILE}], "source": HOSTILE, "notices": [HOSTILE]})
+    )
+    page = page_of(folder)
+    assert "<script>alert('x')</script>" in page.text and '\n"quoted"' not in page.text
+    assert not any("alert" in script and not script.startswith("{") for script in page.scripts)
+    assert sum(tag == "script" for tag, _ in page.tags) == 1 + sum("type" in script for script in page.named("script"))
+
+
+def test_several_runs_are_overlaid_and_their_differences_listed(tmp_path):
+    one = write_run(tmp_path / "one" / "run")
+    two = write_run(tmp_path / "two" / "run", training(20, 2.0), "TRAIN:\n  NUM_EPOCHS: 2\n  BASE_LR: 0.002\n")
+    content = write_page([one, two], tmp_path / "page.html").read_text()
+    lines = json.loads(re.search(r'class="data">(.*?)</script>', content)[1])["lines"]
+    assert [line["name"] for line in lines] == [
+        f"{n}/run {k}" for n in ("one", "two") for k in ("training", "evaluation")
+    ]
+    assert len({line["colour"] for line in lines}) == 2
+    differing = content[content.index('id="differences"') : content.index('id="configuration"')]
+    rows = re.findall(r"<th scope=\"row\">(.*?)</th><td>(.*?)</td><td>(.*?)</td>", differing)
+    assert rows == [("MODEL.NAME", "vit", "(not set)"), ("TRAIN.BASE_LR", "0.001", "0.002")]
+
+
+def test_runs_of_different_tasks_share_a_page(tmp_path):
+    one = write_run(tmp_path / "a", figures=one_of_each())
+    other = [
+        event("training", epoch=1, update=1, semantic=1.0),
+        event("evaluation", epoch=1, mIoU=0.5, **{"IoU wall": 0.5}),
+    ]
+    two = write_run(tmp_path / "b", other, "TASK: semantic\n")
+    content = write_page([one, two], tmp_path / "page.html").read_text()
+    assert {"semantic", "mIoU", "IoU wall", "top-1"} <= set(captions(Page(content), content))
+
+
+def test_superseded_values_are_not_drawn_but_told(tmp_path):
+    events = [{**line, "superseded": True} for line in training(8, 100.0)] + [event("resume", epoch=0), *training(20)]
+    content = write_page([write_run(tmp_path / "run", events)], tmp_path / "page.html").read_text()
+    lines = json.loads(re.search(r'class="data">(.*?)</script>', content)[1])["lines"]
+    assert max(lines[0]["y"]) == 2.0
+    assert content.count("superseded evaluation") == 2 and ">resume<" in content
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "broken last line",
+        "no events",
+        "not finite",
+        "no metrics",
+        "no settings",
+        "damaged files",
+        "not text",
+        "epochs only",
+    ],
+)
+def test_a_damaged_run_is_shown_as_far_as_it_can_be(tmp_path, damage):
+    folder = write_run(tmp_path / "run", figures=one_of_each())
+    metrics = folder / "metrics.jsonl"
+    if damage == "broken last line":
+        metrics.write_text(metrics.read_text() + '{"kind": "training", "upd')
+    elif damage == "no events":
+        metrics.write_text("")
+    elif damage == "not finite":
+        bad = [
+            event("training", epoch=1, update=u, loss=v)
+            for u, v in ((21, float("nan")), (22, float("-inf")), (1e400, 1.0))
+        ]
+        metrics.write_text(metrics.read_text() + "".join(json.dumps(line) + "\n" for line in bad))
+    elif damage == "no metrics":
+        metrics.unlink()
+    elif damage == "no settings":
+        (folder / "config.yaml").unlink()
+    elif damage == "damaged files":
+        (folder / "report_data.zip").write_bytes((folder / "report_data.zip").read_bytes()[:500])
+        (folder / "run.json").write_text("[1, 2")
+        (folder / "config.yaml").write_text("a: [")
+    elif damage == "not text":
+        metrics.write_bytes(b"\xff\xfe\x00[[[[" * 40 + b"\n" + b"[" * 100_000 + b"\n" + metrics.read_bytes())
+    else:
+        metrics.write_text(json.dumps(event("evaluation", epoch=3, loss=1.0)) + "\n")
+    page = page_of(folder)
+    assert ("cannot be shown" in page.text) == (damage == "damaged files")
+    assert ("unreadable" in page.text) == (damage in ("broken last line", "not text"))
+    has_curves = any(attributes.get("class") == "chart" for attributes in page.named("figure"))
+    assert has_curves
+
+
+def test_a_run_that_goes_on_says_where_it_is(tmp_path):
+    events = training(20)[:14]
+    assert "in epoch 2 of 2" in page_of(write_run(tmp_path / "run", events)).text
+    assert "complete, 2 epochs" in page_of(write_run(tmp_path / "done")).text
+    assert "holds no figures" in page_of(tmp_path / "done").text
+
+
+def test_a_folder_that_is_no_run_is_refused_in_one_line(tmp_path):
+    for folder in (tmp_path, tmp_path / "absent"):
+        with pytest.raises(UserError, match="give the -output"):
+            write_page([folder], tmp_path / "page.html")
+    assert not (tmp_path / "page.html").exists()
+
+
+def test_the_command_writes_where_it_is_told_to(tmp_path):
+    one, two = write_run(tmp_path / "a"), write_run(tmp_path / "b")
+    target = tmp_path / "new" / "both.html"
+    command = [sys.executable, "-m", "paddlevit_dist", "report", str(one), str(two), f"-output={target}"]
+    ended = run_command(command, 60.0, ROOT)
+    assert ended.code == 0 and "both.html" in ended.out, ended
+    assert Page(target.read_text()).text
+
+
+def test_a_run_that_has_recorded_nothing_leaves_the_page_of_the_one_before(tmp_path):
+    folder = write_run(tmp_path / "run")
+    write_last_page(folder, began=(folder / "metrics.jsonl").stat().st_mtime + 1)
+    assert not (folder / "report.html").exists()
+    write_last_page(folder, began=0.0)
+    assert (folder / "report.html").exists()
+
+
+def test_thinning_keeps_ends_and_peaks(tmp_path):
+    points = [(float(x), 1.0) for x in range(300_000)]
+    points[123_456] = (123_456.0, 99.0)
+    points[200_000] = (200_000.0, -5.0)
+    kept = curves.thinned(points)
+    assert len(kept) <= 500 and kept[0] == points[0] and kept[-1] == points[-1]
+    assert points[123_456] in kept and points[200_000] in kept
+    assert [x for x, _ in kept] == sorted(x for x, _ in kept)
+
+
+@pytest.mark.parametrize("low, high", [(0.0, 1.0), (-3.2, 7.9), (1e-9, 3e-9), (0.0, 1234567.0), (5.0, 5.1)])
+def test_ticks_are_even_and_reach_over_the_values(low, high):
+    ticks = curves.ticks(low, high)
+    steps = {round((b - a) / (high - low), 6) for a, b in zip(ticks, ticks[1:])}
+    assert 3 <= len(ticks) <= 8 and len(steps) == 1
+    assert ticks[0] <= low + 1e-12 and ticks[-1] >= high - 1e-12

@@ -1,0 +1,99 @@
+"""Figures in a file: what comes back, what is refused, and how points are packed."""
+
+from __future__ import annotations
+
+import io
+import zlib
+
+import numpy as np
+import pytest
+from PIL import Image
+from support.report_runs import one_of_each
+
+from paddlevit_dist.contracts.figures import Chart, Gallery, Matrix, PointSet, Table
+from paddlevit_dist.observe.report import points, store
+
+
+def stored(path, *figures):
+    assert store.save(path, figures, {"of": "x", "top-1": float("nan")}) == []
+    return store.load(path).figures
+
+
+def test_every_kind_comes_back(tmp_path):
+    figures = stored(tmp_path / "f.zip", *one_of_each())
+    assert [figure["kind"] for figure in figures] == ["table", "matrix", "chart", "chart", "gallery", "points"]
+    table, matrix, chart, bars, gallery, _ = figures
+    assert table["rows"] == [["cat", 12, 0.5], ["dog", 12, 0.5], ["none", None, None]]
+    assert chart["lines"][0]["y"] == [3.0, 1.0, None] and bars["shape"] == "bar"
+    dense = np.zeros((2, 2), int)
+    for row, column, count in np.reshape(matrix["cells"], (-1, 3)):
+        dense[row, column] = count
+    np.testing.assert_array_equal(dense, one_of_each()[1].values)
+    assert gallery["pictures"][1]["caption"] == ["dog", "second line"]
+
+
+def test_small_pictures_are_exact_and_large_ones_small(tmp_path):
+    generator = np.random.default_rng(0)
+    exact = generator.integers(0, 256, (64, 30, 3), np.uint8)
+    large = np.tile(np.arange(1000, dtype=np.uint16).astype(np.uint8), (2000, 1))
+    first, second = stored(tmp_path / "f.zip", Gallery("g", [(exact, "a"), (large, "b")]))[0]["pictures"]
+    np.testing.assert_array_equal(np.asarray(Image.open(io.BytesIO(first["picture"]))), exact)
+    assert second["size"] == [256, 512] and Image.open(io.BytesIO(second["picture"])).size == (256, 512)
+
+
+def test_a_figure_of_the_wrong_form_is_told_and_the_others_are_kept(tmp_path):
+    xyz, colours = np.zeros((4, 3), np.float32), np.zeros((4, 3), np.uint8)
+    wrong = [
+        Table("t", ("a", "b"), [(1,)]),
+        Matrix("m", ("a",), np.zeros((2, 2), int)),
+        Matrix("m", ("a",), np.array([[-1]])),
+        Chart("c", "x", "y", {"l": ([1, 2], [1])}),
+        Chart("c", "x", "y", {}, kind="pie"),
+        Gallery("g", [(np.zeros((4, 4), np.float32), "")]),
+        PointSet("p", xyz, {"a": colours[:3]}, {}),
+        PointSet("p", np.full((4, 3), np.nan, np.float32), {"a": colours}, {}),
+        "no figure",
+    ]
+    problems = store.save(tmp_path / "f.zip", [*wrong, Table("right", ("a",), [(1,)])], {})
+    assert len(problems) == len(wrong) and all("was left out" in line for line in problems)
+    loaded = store.load(tmp_path / "f.zip")
+    assert [figure["title"] for figure in loaded.figures] == ["right"] and loaded.problems == problems
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 nothing", b"x" * 5000])
+def test_a_damaged_file_is_a_value_error(tmp_path, content):
+    (tmp_path / "f.zip").write_bytes(content)
+    with pytest.raises(ValueError, match="damaged"):
+        store.load(tmp_path / "f.zip")
+
+
+def unpacked(content, number, size, layers):
+    """Positions in the cube and colours, by the description of the format."""
+    planes = np.frombuffer(zlib.decompress(content), np.uint8).reshape(6 + 3 * layers, number).astype(np.int64)
+    steps = np.cumsum(planes[0:6:2] + 256 * planes[1:6:2], axis=1) & 65_535
+    return steps.T / 65_535 * size, [planes[6 + 3 * n : 9 + 3 * n].T for n in range(layers)]
+
+
+def test_points_come_back_in_another_order_with_their_own_colours():
+    generator = np.random.default_rng(1)
+    xyz = (generator.uniform(0, 1, (3000, 3)) * (4, 9, 2) + (100, -50, 3)).astype(np.float32)
+    # The colour tells the point: three bytes of its number.
+    number = np.arange(3000)
+    colours = np.stack([number & 255, number >> 8, np.zeros_like(number)], axis=1).astype(np.uint8)
+    packed = points.pack(PointSet("p", xyz, {"a": colours, "b": 255 - colours}, {}))
+    places, (first, second) = unpacked(packed.content, packed.number, packed.size_m, 2)
+    order = first[:, 0] + 256 * first[:, 1]
+    assert sorted(order.tolist()) == number.tolist()
+    np.testing.assert_array_equal(second, 255 - first)
+    offset = places - xyz[order]
+    assert np.ptp(offset, axis=0).max() < 2.5 * packed.size_m / 65_535 and packed.size_m == pytest.approx(9, rel=1e-2)
+
+
+def test_too_many_points_are_thinned_out_evenly_and_bad_ones_left_out():
+    xyz = np.zeros((10_000, 3), np.float32)
+    xyz[:, 0] = np.arange(10_000)
+    xyz[5] = np.nan
+    packed = points.pack(PointSet("p", xyz, {"a": np.zeros((10_000, 3), np.uint8)}, {}), most=100)
+    places, _ = unpacked(packed.content, packed.number, packed.size_m, 1)
+    gaps = np.diff(np.sort(places[:, 0]))
+    assert packed.number == 100 and gaps.min() > 95 and gaps.max() < 106

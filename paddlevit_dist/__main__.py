@@ -23,6 +23,7 @@ COMMANDS = {  # name -> function under ``commands`` that implements it, and what
     "doctor": ("doctor:run", "what this machine and its Paddle can do"),
     "inspect": ("inspect_model:run", "a model's layers and cost by its name; --list: all names"),
     "inspect data": ("inspect_data:run", "a picture of augmented training samples; takes the main flags"),
+    "inspect submission": ("inspect_submission:run", "predictions against the rules of ScanNet's benchmark"),
     "convert": ("convert:run", "weights of any origin as .pdparams or .safetensors"),
     "export": ("export:run", "a trained classifier as an inference model of Paddle"),
     "prepare images": ("prepare:run_images", "check pictures, or pack them as tar files of smaller ones"),

@@ -224,15 +224,16 @@ def _prepare_scenes(options: Namespace, make_reader: Callable[[Namespace], Any],
     lists: Dict[str, Optional[str]] = {split: vars(options)[f"{split}_list"] for split in SPLITS}
     reader = make_reader(options)
     splits = reader.sources(root, lists)
+    told = list(reader.remarks)  # on the lists
     try:
         summary = prepare_store(reader, splits, root, output, options.workers)
     except KeyboardInterrupt as error:
         print("interrupted; finished scenes are kept, the same command continues", file=sys.stderr)
         sys.exit(signals.exit_code(error))
-    for remark in _shortened(summary.remarks):
+    for remark in [*told, *_shortened(summary.remarks)]:
         print(one_line(f"note: {remark}"))
-    trained = f"train on them with -dataset={dataset} -data_path={output}"
-    print(one_line(f"{_described(summary)} in {output}; {trained}"))
+    use = "train on them with" if "train" in splits else f"take them with -eval -split={next(iter(splits))}"
+    print(one_line(f"{_described(summary)} in {output}; {use} -dataset={dataset} -data_path={output}"))
 
 
 def _shortened(remarks: List[str]) -> List[str]:

@@ -65,7 +65,7 @@ def _carry_out(run: Any, plan: Any, folder: Path) -> None:
         remove_leftovers(folder / "checkpoints")
     refuse_another_run(folder, run.values)
     task = make_task(run.values)
-    splits = ("val",) if run.values.EVAL else ("train", "val")
+    splits = (run.values.DATA.SPLIT,) if run.values.EVAL else ("train", "val")
     with Heartbeat(write_line, shown=plan.is_main).at("reading the datasets"):
         datasets = {split: task.build_dataset(split, cache_folder(run.values)) for split in splits}
     run = with_fitting_warmup(run, plan.total_processes, datasets)

@@ -45,6 +45,7 @@ FLAGS: dict[str, Flag] = {
         Flag("output", "FOLDER", "SAVE", "what to run"),
         Flag("dataset", "NAME", "DATA.DATASET", "data"),
         Flag("data_path", "PATH", "DATA.DATA_PATH", "data"),
+        Flag("split", "SPLIT", "DATA.SPLIT", "data"),
         Flag("image_size", "PIXELS", "DATA.IMAGE_SIZE", "data"),
         Flag("batch_size", "N", "DATA.BATCH_SIZE", "data", "images per device and step, also in evaluation"),
         Flag("batch_size_eval", "N", "DATA.BATCH_SIZE_EVAL", "data"),

@@ -3,6 +3,8 @@
 - ``dataset``: samples on disk (``Dataset``) and samples with their transforms (``Samples``)
 - ``model``: a network with its variants, key maps and ordered layers
 - ``task``: what the engine asks of a subject
+- ``figures``: tables, pictures and point sets that a task hands to the report
+- ``prediction``: inputs without labels, and what is written about them
 - ``sample_checks``: finite numbers, labels in range
 - ``adapter``, ``user_models``: what users registered without these base classes
 """

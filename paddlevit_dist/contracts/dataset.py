@@ -45,6 +45,8 @@ class Dataset:
     num_classes: Optional[int] = None
     ignore_label: Optional[int] = None
     labels: Optional[np.ndarray] = None
+    #: whether any sample has labels, or whatever else a score is computed from
+    labelled: bool = True
     #: lines for the log of the run that reads it, known once it is open
     notices: Sequence[str] = ()
 
@@ -96,6 +98,8 @@ class Samples:
 
     #: lines for the log of the run, of this split
     notices: Sequence[str] = ()
+    #: whether any sample has labels; of a split without, an evaluation writes predictions and claims no score
+    labelled: bool = True
 
     def __len__(self) -> int:
         raise NotImplementedError
@@ -116,6 +120,22 @@ class Samples:
         """An epoch's indices, int (samples,), some perhaps several times; None: a plain permutation. Called by the
         sampler of every rank with identical generators."""
         return None
+
+
+def require_split(split: str, known: Sequence[str], dataset: str, remark: str = "") -> str:
+    """``split``, if it is one of ``known``.
+
+    Args:
+        dataset: its name, and where it is, for the message.
+        remark: added to the message, such as what ``known`` are.
+
+    Raises:
+        UserError: it is another; the message names those that exist.
+    """
+    if split not in known:
+        there = f"it has {', '.join(known)}" if known else "it has none"
+        raise UserError(f"dataset {dataset} has no split '{split}' (-split): {there}{remark}")
+    return split
 
 
 def dataset_class(config: Any, contract: Type[OfTask]) -> Type[OfTask]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 import paddle
@@ -12,10 +12,13 @@ from ..errors import UserError
 from ..registry import resolve
 from .adapter import adopt_class
 from .dataset import Samples
+from .figures import Figure
+from .prediction import InputSamples, Learned, OutputWriter, Row
 from .sample_checks import require_finite
 
 Number = Union[int, float, paddle.Tensor]
 Labelled = Tuple[np.ndarray, str]  # a picture, uint8 (height, width[, 3]), and its caption
+Records = Callable[[], Sequence[Any]]  # gives one record per sample of a batch, see ``Task.figure_records``
 
 
 class Term(NamedTuple):
@@ -82,11 +85,13 @@ class EvaluationStep(NamedTuple):
         metrics: what ``build_metrics`` has made on this rank.
         writer: what ``prediction_writer`` has made on this rank; None: predictions are not written.
         epoch: the last one trained, from 1; None where nothing is trained.
+        keeps_records: the report's figures are made of this evaluation.
     """
 
     metrics: Any
     writer: Any = None
     epoch: Optional[int] = None
+    keeps_records: bool = False
 
 
 class ExportParts(NamedTuple):
@@ -132,6 +137,8 @@ class Task:
     notices: Sequence[str] = ()
     #: whether it can draw its samples (``pictures``, ``evaluation_pictures``)
     draws_samples = False
+    #: whether it makes figures for the report of a run (``figure_records``, ``figures``)
+    makes_figures = False
     #: whether its models are functions of tensors that ``paddle.jit.to_static`` can trace
     compiles = False
 
@@ -144,8 +151,13 @@ class Task:
         """Whether this run writes its predictions, so that batches carry what that needs."""
         return bool(self.config.EVAL and self.config.SAVE_PREDICTIONS)
 
+    def trains_on(self, split: str) -> bool:
+        """Whether the samples of a split are varied at random: those of "train", unless that is what is evaluated."""
+        return split == "train" and not self.config.EVAL
+
     def build_dataset(self, split: str, cache_folder: Path) -> Samples:
-        """The samples of "train" or "val", with anything worth reporting in their ``notices``.
+        """The samples of "train", "val", or another split that is evaluated (DATA.SPLIT), with anything worth reporting
+        in their ``notices``.
 
         Args:
             cache_folder: for what is made once, such as indices and decoded volumes.
@@ -231,14 +243,48 @@ class Task:
         """Loss terms of one micro-batch. Must call ``model(...)`` itself, or gradients are not synchronised."""
         raise NotImplementedError
 
-    def eval_step(self, model: paddle.nn.Layer, batch: Dict[str, paddle.Tensor], step: EvaluationStep) -> None:
+    def eval_step(
+        self, model: paddle.nn.Layer, batch: Dict[str, paddle.Tensor], step: EvaluationStep
+    ) -> Optional[Records]:
         """Add one batch to ``step.metrics``, and what it predicts to ``step.writer`` if there is one. Called without
-        gradients, in evaluation mode; ranks may have different numbers of batches, so nothing may be communicated."""
+        gradients, in evaluation mode; ranks may have different numbers of batches, so nothing may be communicated.
+
+        Returns:
+            None; or, which saves a second forward pass where ``step.keeps_records``, a function that gives the
+            ``figure_records`` of this batch. It is called on the same rank once all batches are done: what it holds
+            until then must be small, and it may wait for the device, which this method should not.
+        """
         raise NotImplementedError
 
     def predict_step(self, model: paddle.nn.Layer, batch: Dict[str, paddle.Tensor]) -> List[Any]:
         """One prediction for each sample of a batch, in its order, as numpy arrays and plain values. Labels are not
         looked at. Called as ``eval_step`` is."""
+        raise NotImplementedError
+
+    def figure_records(self, batch: Mapping[str, np.ndarray], predictions: Sequence[Any]) -> Sequence[Any]:
+        """What the figures need to know of each sample of a batch: one small picklable record per sample, in its order;
+        None where nothing needs to be kept. Those of a whole split are gathered on the main process and should stay
+        below 50 MB: for pictures a few numbers each, for scenes only those that will be shown.
+
+        Called on each rank, in the evaluation that figures are made of, for batches of which ``eval_step`` returns
+        nothing.
+
+        Args:
+            batch: arrays by name, as ``collate`` made them; each is copied from the device when it is asked for.
+            predictions: what ``predict_step`` returned for it.
+        """
+        raise NotImplementedError
+
+    def figures(self, samples: Samples, records: Sequence[Tuple[int, Any]], model: paddle.nn.Layer) -> Sequence[Figure]:
+        """Tables, pictures and point sets about an evaluation, most telling first. Called in the main process only,
+        without gradients and with the model in evaluation mode, while the other ranks wait; an error in here costs the
+        report its figures, nothing else.
+
+        Args:
+            samples: what was evaluated; some may be read again.
+            records: index in ``samples`` and record, ordered by index, of all ranks; without those that are None.
+            model: the evaluated model, for what needs it again.
+        """
         raise NotImplementedError
 
     def prediction_writer(self, folder: Path) -> PredictionWriter:
@@ -248,6 +294,51 @@ class Task:
             UserError: the task cannot write its predictions.
         """
         raise UserError(f"SAVE_PREDICTIONS: task {self.config.TASK} writes no predictions; leave it out")
+
+    def recall(self, learned: Learned) -> None:
+        """In place of ``build_dataset`` where trained weights are used on other data: keep what would follow from the
+        data that they were trained on. Called once, in the parent process, before anything else."""
+
+    def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> InputSamples:
+        """What there is to predict in ``inputs``, without labels; anything worth telling goes to its ``notices``.
+
+        Called after ``recall``. Inputs that are missing or cannot be listed are in its ``unreadable``.
+
+        Args:
+            inputs: paths as the user gave them, such as files, folders and archives; from Python also what
+                else the task takes, such as pictures in memory.
+            cache_folder: exists; for indices and the like, which are needed until the prediction ends.
+        Raises:
+            UserError: the task cannot predict such inputs at all.
+        """
+        raise UserError(f"predict: task {self.config.TASK} does not predict; use -eval with SAVE_PREDICTIONS true")
+
+    def check_input(self, sample: Any) -> None:
+        """As ``check_sample``, for a sample of ``open_inputs``."""
+        require_finite(sample)
+
+    def collate_inputs(self, samples: Sequence[Any]) -> Dict[str, Any]:
+        """As ``collate``, for samples of ``open_inputs``; by default the same."""
+        return self.collate(samples)
+
+    def prediction_rows(self, prediction: Any) -> List[Row]:
+        """What the tables say of one input: usually one row. All rows of a task have the same names, and values that
+        JSON and CSV can hold; the input's name is added before them.
+
+        Args:
+            prediction: what ``predict_step`` returned for it.
+        Raises:
+            BadSample: nothing can be said, as the outputs are not finite; the input is then listed as unreadable.
+        """
+        raise NotImplementedError
+
+    def output_writer(self, folder: Path, samples: InputSamples) -> OutputWriter:
+        """What writes more than the rows; by default nothing. Made on each rank, and in the main process at the end.
+
+        Args:
+            folder: the output folder, which exists.
+        """
+        return OutputWriter()
 
     def export_parts(self) -> ExportParts:
         """What an exported model needs besides its weights.

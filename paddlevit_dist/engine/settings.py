@@ -5,6 +5,7 @@ None means "not set": the rule named in the meaning decides.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from yacs.config import CfgNode
@@ -28,6 +29,7 @@ from ..config.key import (
 )
 from ..errors import UserError
 
+_SPLIT_NAME = re.compile(r"\w[\w.-]*")
 _LEAST_KEPT = 0.5  # a batch norm that keeps less in a step is probably a mistake
 
 _DATA = (
@@ -35,6 +37,7 @@ _DATA = (
     optional("DATA.BATCH_SIZE_EVAL", "int", "evaluation images per device; None: DATA.BATCH_SIZE", AT_LEAST_1),
     Key("DATA.DATASET", "digits", "text", "name of a registered dataset; with DATA_PATH alone it is guessed"),
     optional("DATA.DATA_PATH", "path", "folder or file of the dataset; not needed for digits"),
+    Key("DATA.SPLIT", "val", "text", "with EVAL: what is evaluated, such as test; without labels it is predicted only"),
     optional("DATA.NUM_WORKERS", "int", "loader processes per device; None: from cores and devices", AT_LEAST_0),
     Key("DATA.PREFETCH", 2, "int", "batches that each loader process makes in advance; 1 saves memory", AT_LEAST_1),
     optional("DATA.CACHE_FOLDER", "path", "folder for indexes and converted files, to share them; None: SAVE/data"),
@@ -272,6 +275,8 @@ def _check(given: Given) -> list[str]:
     chosen = [given[name] for name in ("EVAL", "REPLAY", "SELFTEST") if values[name]]
     if len(chosen) > 1:
         raise UserError(f"{' and '.join(map(str, chosen))}: a run does one of them; leave the others out")
+    if not _SPLIT_NAME.fullmatch(values.DATA.SPLIT):
+        raise UserError(f"{given['DATA.SPLIT']}: expected the name of a split, such as test")
     if values.EVAL:
         if not pretrained and not resume:
             raise UserError(
@@ -282,6 +287,8 @@ def _check(given: Given) -> list[str]:
                 f"{given['MODEL.PRETRAINED']} and {given['MODEL.RESUME']}: an evaluation takes one checkpoint"
             )
         return []
+    if values.DATA.SPLIT != "val":
+        raise UserError(f"{given['DATA.SPLIT']}: a training evaluates on val; add -eval or leave it out")
     if values.SAVE_PREDICTIONS:
         raise UserError(
             f"{given['SAVE_PREDICTIONS']}: predictions are written by an evaluation; add -eval or leave it out"

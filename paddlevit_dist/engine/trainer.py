@@ -39,7 +39,7 @@ class Trainer:
     Args:
         config: the frozen configuration.
         task: built in the parent, where its datasets were built too.
-        datasets: "val", and "train" unless the run only evaluates.
+        datasets: "train" and "val", or what is evaluated: DATA.SPLIT.
         notices: lines for the log besides those of the task and the data.
     """
 
@@ -63,10 +63,11 @@ class Trainer:
             )
         workers = config.DATA.NUM_WORKERS
         self._num_workers = default_workers(world_size(), cpu_cores()) if workers is None else workers
+        self.evaluated = self.datasets[config.DATA.SPLIT if config.EVAL else "val"]
         self.val_loader = self._loader(
-            datasets["val"],
+            self.evaluated,
             EvaluationSampler(
-                datasets["val"],
+                self.evaluated,
                 config.DATA.BATCH_SIZE_EVAL or config.DATA.BATCH_SIZE,
                 rank=rank(),
                 world_size=world_size(),
@@ -101,14 +102,15 @@ class Trainer:
         source = evaluated_weights(source)
         differences = about.compare(str(source), self.config, self.task, must_match=True)
         report = load_weights(self.model, source, strict=True, part=self.config.MODEL.PRETRAINED_PART)
-        differences += about.require_same_classes(source, self.config, self.task, self.datasets["val"])
+        differences += about.require_same_classes(source, self.config, self.task, self.evaluated)
         compile_model(self.config, self.task, self.model)
         self._start_record()
         self.record.file("eval_load_report.json", report.json())
         self.record.say(f"weights {source}: {report.summary()}")
         for line in differences:
             self.record.say(line)
-        writer = self._prediction_writer() if self.config.SAVE_PREDICTIONS else None
+        labelled = self.evaluated.labelled
+        writer = self._prediction_writer() if self.config.SAVE_PREDICTIONS or not labelled else None
         try:
             with self.heartbeat.at("evaluating"):
                 values, line = self._evaluate("evaluation", writer)
@@ -116,9 +118,16 @@ class Trainer:
             raise signals.Interrupted(signals.number() or signal.SIGTERM) from left
         for said in writer.finish() if writer else ():
             self.record.say(said)
-        self.record.event("evaluation", {"weights": without_credentials(str(source)), **values})
+        if not labelled:
+            values, line = {}, self._without_score()
+        facts = {"weights": without_credentials(str(source)), "split": self.config.DATA.SPLIT}
+        self.record.event("evaluation", {**facts, **values})
         self.record.say(line)
         return values
+
+    def _without_score(self) -> str:
+        number, folder = f"{len(self.evaluated):,} {self.task.sample_name}", self.record.folder / "predictions"
+        return f"no score: the {number} of {self.config.DATA.SPLIT} have no labels; their predictions are in {folder}"
 
     def _prediction_writer(self) -> PredictionWriter:
         folder = Path(self.config.SAVE) / "predictions"

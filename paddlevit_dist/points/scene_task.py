@@ -43,6 +43,11 @@ class SceneTask(Task):
         self.coordinates: Optional[str] = None
         self.voxel_features: str = config.POINTS.VOXEL_FEATURES or self.usual_voxel_features
         self._tells_unit = True
+        self._only_predicts = False  # the split that is evaluated has no labels
+
+    @property
+    def writes(self) -> bool:
+        return super().writes or self._only_predicts
 
     def open_scenes(self, split: str, cache_folder: Path) -> SceneDataset:
         """The dataset of ``split``; its classes and coordinates convention are stored.
@@ -55,6 +60,7 @@ class SceneTask(Task):
         """
         dataset = dataset_class(self.config, SceneDataset).open(self.config, split, cache_folder)
         self.coordinates = dataset.coordinates if self.coordinates in (None, dataset.coordinates) else AS_GIVEN
+        self._only_predicts = self.config.EVAL and not dataset.labelled
         own, wanted = dataset.num_classes, self.config.MODEL.NUM_CLASSES
         if wanted is not None and wanted < own:
             raise UserError(
@@ -66,12 +72,12 @@ class SceneTask(Task):
         return dataset
 
     def notices_of(self, dataset: SceneDataset) -> List[str]:
-        """Warn about a dataset whose unit seems wrong, once for all splits."""
+        """The dataset's own, and a warning if its unit seems wrong, once for all splits."""
         notice = dataset.unit_notice(self.config.DATA.VOXEL_SIZE_M)
         if notice is None or not self._tells_unit:
-            return []
+            return list(dataset.notices)
         self._tells_unit = False
-        return [f"note: {notice}: {_UNIT_ADVICE}"]
+        return [*dataset.notices, f"note: {notice}: {_UNIT_ADVICE}"]
 
     def check_sample(self, sample: PointSample) -> None:
         require_labels(sample.scene.semantic, self.num_classes, IGNORED, "class")

@@ -53,9 +53,9 @@ class LandmarkDetection(Task):
         dataset = dataset_class(self.config, VolumeDataset).open(self.config, split, cache_folder)
         self._take_facts(dataset)
         notices = list(dataset.notices)
-        if split == "val":
+        is_training = self.trains_on(split)
+        if not is_training:
             self._cases = [(dataset.case(index), dataset.convention(index)) for index in range(len(dataset))]
-        is_training = split == "train"
         augmentation = Augmentation(
             volumes.FLIP, volumes.ROTATION_DEGREES, volumes.SCALE, volumes.INTENSITY_JITTER, volumes.NOISE
         )

@@ -8,6 +8,7 @@ from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence
 
 import numpy as np
 
+from ..contracts.dataset import require_split
 from ..errors import UserError
 from . import dicom, landmark_files
 from .dataset import AS_THEY_ARE, Options, VolumeDataset
@@ -20,6 +21,7 @@ _LAYOUT = (
     "with the folders train and val, each with volumes (files, or a folder for each DICOM series) and, beside each, "
     "its landmarks as <name>.csv, .json, .fcsv or .mrk.json"
 )
+_TRAINED = ("train", "val")  # must have landmarks; any other folder may go without
 _NEARLY_ALL = 0.9  # fraction of swapped volumes that triggers the notice
 _LOOSE = "loose DICOM files (put each series into a folder of its own)"
 
@@ -50,7 +52,7 @@ class Landmarks(VolumeDataset):
 
     Args:
         data_path: folder with train and val.
-        split: "train" or "val".
+        split: "train", "val", or another folder, which needs no landmarks.
         cache_folder: where decoded volumes go.
         options: see ``Options``.
     Raises:
@@ -69,8 +71,15 @@ class Landmarks(VolumeDataset):
             raise UserError(f"{folder} holds no volumes{loose}; expected a folder {_LAYOUT}")
         headers = {file: read_header(file, options.max_voxels) for file in files}
         self.spacing = _common_spacing(headers, options.spacing_mm)
-        listed = {file: landmark_files.read(landmark_files.find(folder, case_name(file))) for file in files}
+        self.labelled = split in _TRAINED or any(landmark_files.files_of(folder, case_name(file)) for file in files)
+        read = _read_of if self.labelled else _nothing_listed
+        listed = {file: read(folder, file) for file in files}
         self.names = list(options.landmarks or _all_names(data_path, split, listed.values()))
+        if not self.names:
+            raise UserError(
+                f"{folder} has no landmark files, and neither have train and val beside it: name the model's landmarks "
+                "with VOLUMES.LANDMARKS, in their order"
+            )
         self.cases = [_case(file, headers[file], listed[file], self.names, options, folder) for file in files]
         self.has_lps = any(case.is_lps for case in self.cases)
         self.notices = [*_remarks(headers), *_notices(folder, split, self.cases, self.names)]
@@ -97,10 +106,23 @@ class Landmarks(VolumeDataset):
         return self.cases[index].file
 
 
+def _read_of(folder: str, file: str) -> landmark_files.Listed:
+    return landmark_files.read(landmark_files.find(folder, case_name(file)))
+
+
+def _nothing_listed(folder: str, file: str) -> landmark_files.Listed:
+    return landmark_files.Listed({}, None)
+
+
 def _existing(data_path: Optional[str], split: str) -> str:
     if data_path is None:
         raise UserError(f"dataset landmarks needs -data_path=<folder>, {_LAYOUT}")
-    folder = os.path.join(os.path.abspath(os.path.expanduser(os.fspath(data_path))), split)
+    root = os.path.abspath(os.path.expanduser(os.fspath(data_path)))
+    folder = os.path.join(root, split)
+    if split not in _TRAINED and os.path.isdir(root) and not os.path.isdir(folder):
+        require_split(
+            split, [name for name in sorted(os.listdir(root)) if os.path.isdir(os.path.join(root, name))], root
+        )
     if not os.path.isdir(folder):
         raise UserError(f"data path {folder} is not a folder; dataset landmarks expects a folder {_LAYOUT}")
     return folder
@@ -132,9 +154,9 @@ def _millimetres(spacing: np.ndarray) -> str:
 
 
 def _all_names(data_path: Any, split: str, listed: Iterable[landmark_files.Listed]) -> List[str]:
-    """Names in the files of both splits, so that a model has the same outputs for either."""
+    """Names in the files of this split, of train and of val, so that a model has the same outputs for each."""
     names = {name for found in listed for name in found.positions}
-    for other in {"train", "val"} - {split}:
+    for other in set(_TRAINED) - {split}:
         folder = os.path.join(os.path.abspath(os.path.expanduser(os.fspath(data_path))), other)
         if os.path.isdir(folder):
             for file in list_volumes(folder):
@@ -145,7 +167,7 @@ def _all_names(data_path: Any, split: str, listed: Iterable[landmark_files.Liste
 def _case(
     file: str, header: Header, listed: landmark_files.Listed, names: List[str], options: Options, folder: str
 ) -> Case:
-    source = landmark_files.find(folder, case_name(file))
+    source = landmark_files.find(folder, case_name(file)) if listed.positions else file
     unknown = [name for name in listed.positions if name not in names]
     if unknown:
         raise UserError(f"{source}: landmark '{unknown[0]}' is not among VOLUMES.LANDMARKS ({', '.join(names)})")

@@ -7,6 +7,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 
+from ..contracts.dataset import require_split
 from .dataset import AS_THEY_ARE, Options, VolumeDataset
 from .geometry import Geometry, rotation
 from .store import Decoded
@@ -126,7 +127,7 @@ class SyntheticLandmarks(VolumeDataset):
         cache_folder: Optional[Path],
         options: Options = AS_THEY_ARE,
     ) -> None:
-        self.split = split
+        self.split = require_split(split, tuple(_SIZES), "synthetic_landmarks")
         self.names = list(NAMES)
         self.spacing = np.array(_SPACING_MM)
         self._convention = "ras" if options.world == "file" else options.world

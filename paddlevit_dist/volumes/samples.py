@@ -70,6 +70,10 @@ class VolumeSamples(Samples):
     def __len__(self) -> int:
         return len(self.dataset)
 
+    @property
+    def labelled(self) -> bool:  # type: ignore[override] # the dataset knows
+        return self.dataset.labelled
+
     def describe(self, index: int) -> str:
         return self.dataset.describe(index)
 

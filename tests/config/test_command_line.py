@@ -23,6 +23,7 @@ MISSION = r"""
 EXAMPLES = {  # a word for each kind of argument
     "FOLDER": "./out",
     "NAME": "mnist",
+    "SPLIT": "val",
     "PATH": "./some/path",
     "PIXELS": "32",
     "SECONDS": "90",
@@ -78,7 +79,7 @@ def test_paddlevits_flags_are_all_there():
     )
     ours = (
         "num_classes ngpus epochs stop_after_epoch stop_after_seconds seed num_workers show_config recompute profile "
-        "allow_changes version selftest replay"
+        "allow_changes version selftest replay split"
     )
     assert set(FLAGS) == {*theirs.split(), "eval", "amp", *ours.split(), "h"}
 

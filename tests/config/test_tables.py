@@ -15,6 +15,7 @@ PROMISED = {
     "DATA.BATCH_SIZE_EVAL": None,
     "DATA.DATASET": "digits",
     "DATA.DATA_PATH": None,
+    "DATA.SPLIT": "val",
     "DATA.IMAGE_SIZE": 224,
     "DATA.IMAGE_CHANNELS": 3,
     "DATA.CROP_PCT": 0.875,

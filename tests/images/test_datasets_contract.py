@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from paddlevit_dist.errors import UserError
 from paddlevit_dist.registry import DATASETS, resolve
 
 from .cifar_writer import write_cifar10, write_cifar100
@@ -112,7 +113,34 @@ def test_pickle_is_small_after_reading_and_reads_the_same_in_another_process(dat
     assert run.stdout.split() == [str(label), picture.tobytes().hex()], run.stderr
 
 
-def test_unknown_split_is_refused(tmp_path):
-    for name in NAMES:
-        with pytest.raises(ValueError, match="split is 'training'"):
-            resolve("dataset", name)(str(tmp_path), "training", tmp_path)
+@pytest.mark.parametrize("name", NAMES)
+def test_an_unknown_split_is_refused_by_those_that_exist(name, tmp_path):
+    WRITERS.get(name, lambda folder: None)(tmp_path)
+    with pytest.raises(UserError, match="tset.*train, val"):
+        resolve("dataset", name)(str(tmp_path), "tset", tmp_path)
+
+
+@pytest.mark.parametrize("name", ["folder", "imagenet2012", "tar"])
+def test_any_other_split_has_the_classes_of_the_training(name, tmp_path):
+    data = tmp_path / "data"
+    write_class_folders(data)
+    for number, wanted in enumerate(("ant", "bee", "bee")):
+        (data / "holdout" / wanted).mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (7, 5)).save(data / "holdout" / wanted / f"{number}.jpg")
+    if name == "tar":
+        write_class_tars(data / "tars")
+        for wanted in ("ant", "bee"):
+            with tarfile.open(data / "tars" / f"holdout-{wanted}.tar", "w") as tar:
+                for picture in sorted((data / "holdout" / wanted).iterdir()):
+                    tar.add(picture, f"{wanted}/{picture.name}")
+        data = data / "tars"
+    found = resolve("dataset", name)(str(data), "holdout", tmp_path)
+    assert found.class_names == ["ant", "bee"] and found.labels.tolist() == [0, 1, 1]
+
+
+def test_pictures_without_class_folders_are_not_evaluated(tmp_path):
+    write_class_folders(tmp_path)
+    (tmp_path / "test").mkdir()
+    Image.new("RGB", (7, 5)).save(tmp_path / "test" / "1.jpg")
+    with pytest.raises(UserError, match="test has no class folders; .* pictures without labels are for 'predict'"):
+        resolve("dataset", "folder")(str(tmp_path), "test", tmp_path)

@@ -122,10 +122,10 @@ class Classification(Task):
         if dataset.labels is not None:
             check_labels(np.asarray(dataset.labels), dataset.num_classes, f"dataset {data.DATASET}", dataset.describe)
         notes += self._inspection.look(dataset, split, dataset.num_classes)
-        is_training = split == "train"
+        is_training = self.trains_on(split)
         transform = build_transform(
             dataset.kind,
-            split,
+            "train" if is_training else "val",
             image_size=data.IMAGE_SIZE,
             channels=data.IMAGE_CHANNELS,
             crop_pct=data.CROP_PCT,

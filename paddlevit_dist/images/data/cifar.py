@@ -14,11 +14,12 @@ import numpy as np
 from PIL import Image
 
 from ...checkpoint.unpickling import restricted_load
+from ...contracts.dataset import require_split
 from ...errors import UserError
 from ...files import map_array, read_regular
 from ...loading.checked_files import Damaged, map_verified, write_array
 from .image_dataset import ImageDataset
-from .reading import check_labels, check_split
+from .reading import SPLITS, check_labels
 from .unpacked import DAMAGE, TooLarge, open_unpacked, too_large
 
 SIDE = 32
@@ -205,7 +206,7 @@ class _Cifar(ImageDataset):
         Raises:
             UserError: nothing is found, or the files are corrupt or not as published.
         """
-        self.split = check_split(split)
+        self.split = require_split(split, SPLITS, self.name, "; val is the published test set")
         self.num_classes = len(self.class_names)
         self._records: Optional[np.ndarray] = None
         source = find_source(self._existing(data_path), self.publications)

@@ -10,15 +10,18 @@ from typing import FrozenSet, Iterator, List, NamedTuple, Optional, Sequence, Tu
 
 from tqdm import tqdm
 
+from ...contracts.dataset import require_split
 from ...errors import UserError
 from ...files import is_folder
 from ...loading.path_index import Batch, PathIndex, ensure_path_index, make_batch
 from .formats import hint_of, is_hidden, readable_suffixes, suffix_of
 from .image_dataset import IndexedImages, name_folders
 from .left_out import LeftOut, head_of
-from .reading import check_split, existing_folder
+from .reading import SPLITS, existing_folder
 
 TRAIN_FOLDER = "train"
+VAL_FOLDERS = ("val", "valid", "validation", "test")
+_TRAINED = ("", TRAIN_FOLDER, *VAL_FOLDERS[:-1])  # folders that a training reads
 WHOLE = ""  # no split: the class folders are directly in the data path
 
 _FolderId = Tuple[int, int]  # device and inode
@@ -40,7 +43,7 @@ def index_class_folders(root: str, split: str, val_folders: Sequence[str], cache
 
     Args:
         root: absolute path of the dataset.
-        split: "train", "val", or ``WHOLE``.
+        split: "train", "val", another folder's name, or ``WHOLE``.
         val_folders: accepted names of the validation folder; the first that exists is used.
 
     Raises:
@@ -77,10 +80,12 @@ def index_class_folders(root: str, split: str, val_folders: Sequence[str], cache
 def _split_folder(root: str, split: str, val_folders: Sequence[str]) -> str:
     if split == WHOLE:
         return WHOLE
-    accepted = (TRAIN_FOLDER,) if split == "train" else tuple(val_folders)
+    accepted = tuple(val_folders) if split == "val" else (split,)
     for name in accepted:
         if os.path.isdir(os.path.join(root, name)):
             return name
+    if split not in SPLITS:
+        require_split(split, [name for name in _visible_folders(root) if _visible_folders(root, name)], root)
     wanted = " or ".join(f"{name}/<class>/" for name in accepted)
     raise UserError(
         f"{root} has no folder {wanted} with the {split} pictures; make it with one sub-folder per class"
@@ -94,12 +99,18 @@ def list_classes(root: str, folder: str) -> List[str]:
     Raises:
         UserError: there are none, or the folder cannot be listed.
     """
+    names = _visible_folders(root, folder)
+    if not names:
+        path = os.path.join(root, folder) if folder else root
+        remedy = "; pictures without labels are for 'predict'" if folder not in _TRAINED else ""
+        raise UserError(f"{path} has no class folders; expected its pictures in one sub-folder per class{remedy}")
+    return names
+
+
+def _visible_folders(root: str, folder: str = "") -> List[str]:
     path = os.path.join(root, folder) if folder else root
     with _naming(path), os.scandir(path) as entries:
-        names = sorted(entry.name for entry in entries if not is_hidden(os.fsencode(entry.name)) and is_folder(entry))
-    if not names:
-        raise UserError(f"{path} has no class folders; expected its pictures in one sub-folder per class")
-    return names
+        return sorted(entry.name for entry in entries if not is_hidden(os.fsencode(entry.name)) and is_folder(entry))
 
 
 def _check_known(present: List[str], classes: List[str], root: str, folder: str) -> None:
@@ -169,9 +180,6 @@ def _empty(kind: str, left_out: LeftOut) -> UserError:
     )
 
 
-VAL_FOLDERS = ("val", "valid", "validation", "test")
-
-
 class ClassFolders(IndexedImages):
     """Images stored in one folder per class, ``data_path/train/<class>/`` and ``data_path/val/<class>/``.
 
@@ -182,12 +190,12 @@ class ClassFolders(IndexedImages):
     layout = "with train/<class>/ and val/<class>/ that hold pictures of any format that Pillow opens"
 
     def __init__(self, data_path: Optional[str], split: str, cache_folder: Path, whole: bool = False) -> None:
-        """List the images of ``split`` ("train" or "val"); their index goes to ``cache_folder``.
+        """List the images of ``split``, "train", "val" or another folder; their index goes to ``cache_folder``.
 
         Raises:
             UserError: the folder has a different layout, or a class is empty.
         """
-        self.split = check_split(split)
+        self.split = split
         root = existing_folder(data_path, "folder", self.layout)
         if whole and not os.path.isdir(os.path.join(root, TRAIN_FOLDER)):
             split = WHOLE

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple, Optional, Tuple
 import numpy as np
 from PIL import Image
 
+from ...contracts.dataset import require_split
 from .image_dataset import ImageDataset
-from .reading import check_split
+from .reading import SPLITS
 
 FILE = Path(__file__).with_name("digits.npz")
 HELD_OUT_EVERY = 5
@@ -36,7 +37,7 @@ class Digits(ImageDataset):
 
     def __init__(self, data_path: Optional[str], split: str, cache_folder: Optional[Path]) -> None:
         """Load ``split``, "train" or "val"; the samples are in the package, so both paths are ignored."""
-        self.split = check_split(split)
+        self.split = require_split(split, SPLITS, "digits")
         self._samples: Optional[_Samples] = None
 
     def __getstate__(self) -> Any:

@@ -9,11 +9,11 @@ from typing import Any, List, Optional, Tuple
 import numpy as np
 from PIL import Image
 
-from ...contracts.dataset import dataset_class
+from ...contracts.dataset import dataset_class, require_split
 from ...errors import UserError
 from ...files import atomic_file, map_array
 from .image_dataset import ImageDataset
-from .reading import Reading, check_split
+from .reading import SPLITS, Reading
 
 VAL_FILES = "val_files.txt"
 
@@ -94,7 +94,7 @@ def hold_out(dataset: Any, split: str, fraction: float, seed: int, cache_folder:
     Raises:
         UserError: nothing would be held out.
     """
-    check_split(split)
+    require_split(split, SPLITS, "that DATA.VAL_FRACTION divides")
     labels = np.asarray(dataset.labels)
     held_out = choose_held_out(labels, fraction, seed)
     if not held_out.any():

@@ -14,11 +14,12 @@ from typing import Any, List, Optional, Tuple
 import numpy as np
 from PIL import Image
 
+from ...contracts.dataset import require_split
 from ...errors import UserError
 from ...files import open_regular, require_regular
 from ...loading.checked_files import TRAILER_BYTES, Damaged, checked_file, verify
 from .image_dataset import ImageDataset
-from .reading import check_labels, check_split, existing_folder
+from .reading import SPLITS, check_labels, existing_folder
 
 _UNSIGNED_BYTE = 0x08
 _CHUNK_BYTES = 1 << 20
@@ -205,7 +206,7 @@ class _IdxImages(ImageDataset):
         Raises:
             UserError: a file is missing, truncated or corrupt, the two do not match, or a label is not a class.
         """
-        self.split = check_split(split)
+        self.split = require_split(split, SPLITS, self.name, "; val is the published test set")
         self.num_classes = len(self.class_names)
         folder = Path(existing_folder(self._path_or_default(data_path), self.name, self._layout()))
         self._images = IdxFile(self._find(folder, "images", 3), 3, cache_folder)

@@ -10,6 +10,7 @@ from typing import Iterator, List, Optional
 
 import numpy as np
 
+from ...contracts.dataset import require_split
 from ...errors import UserError
 from ...files import open_regular
 from ...loading.path_index import Batch, PathIndex, ensure_path_index, make_batch
@@ -17,7 +18,7 @@ from .class_folders import index_class_folders, list_classes
 from .image_dataset import IndexedImages, name_folders, read_class_names
 from .left_out import LeftOut
 from .listed_labels import kit_labels
-from .reading import check_labels, check_split, existing_folder
+from .reading import SPLITS, check_labels, existing_folder
 
 _LINES_PER_BATCH = 65536
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -96,7 +97,8 @@ def _unreadable(list_file: Path, error: OSError) -> UserError:
     return UserError(f"{list_file} cannot be read: {error.strerror}")
 
 
-LISTS = {"train": "train_list.txt", "val": "val_list.txt"}
+_LIST_SUFFIX = "_list.txt"
+LISTS = {split: split + _LIST_SUFFIX for split in SPLITS}
 NUM_CLASSES_OF_LISTS = 1000
 FIRST_OF_KIT = "ILSVRC2012_val_00000001.JPEG"
 
@@ -115,17 +117,18 @@ class ImageNet2012(IndexedImages):
     )
 
     def __init__(self, data_path: Optional[str], split: str, cache_folder: Path) -> None:
-        """List the images of ``split`` ("train" or "val"); their index goes to ``cache_folder``.
+        """List the images of ``split`` ("train", "val", or one that has a list or a folder); their index goes to
+        ``cache_folder``.
 
         Raises:
             UserError: neither layout is found, or a list has an invalid line.
         """
-        self.split = check_split(split)
+        self.split = split
         root = existing_folder(data_path, "imagenet2012", self.layout)
         name = f"imagenet2012-{split}"
         left_out: Optional[LeftOut] = None  # lists and the development kit name every image
         if any(os.path.lexists(os.path.join(root, list_name)) for list_name in LISTS.values()):
-            list_file = Path(root, LISTS[split])
+            list_file = Path(root, _list_of(root, split))
             names = read_class_names(root)
             num_classes = len(names) if names else NUM_CLASSES_OF_LISTS
             index = index_path_list(list_file, num_classes, cache_folder, name, names)
@@ -139,6 +142,13 @@ class ImageNet2012(IndexedImages):
             raise UserError(f"{root} has no {split} pictures of imagenet2012; expected a folder {self.layout}")
         super().__init__(root, index, num_classes, left_out)
         check_labels(index.labels, num_classes, "imagenet2012", self.describe)
+
+
+def _list_of(root: str, split: str) -> str:
+    lists = [name for name in sorted(os.listdir(root)) if name.endswith(_LIST_SUFFIX)]
+    if split not in LISTS:
+        require_split(split, [name[: -len(_LIST_SUFFIX)] for name in lists], root)
+    return f"{split}{_LIST_SUFFIX}"
 
 
 def _index_by_kit(root: str, cache_folder: Path, name: str) -> PathIndex:

@@ -180,13 +180,6 @@ def _reason(error: BaseException) -> str:
 SPLITS = ("train", "val")
 
 
-def check_split(split: str) -> str:
-    """Return ``split`` if it is one of ``SPLITS``."""
-    if split not in SPLITS:
-        raise ValueError(f"split is '{split}', expected one of {SPLITS}")
-    return split
-
-
 def existing_folder(data_path: Optional[str], dataset: str, layout: str) -> str:
     """Return the absolute path of the folder that ``-data_path`` names.
 

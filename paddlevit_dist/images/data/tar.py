@@ -13,7 +13,7 @@ from PIL import Image
 from ...errors import UserError
 from .image_dataset import ImageDataset
 from .left_out import LeftOut
-from .reading import Reading, UnreadablePicture, check_split, decode_image, existing_folder
+from .reading import Reading, UnreadablePicture, decode_image, existing_folder
 from .tar_index import Preparation, TarIndex, read_preparation
 
 _OPEN_FILES = 64
@@ -42,12 +42,13 @@ class TarImages(ImageDataset):
     layout = "with uncompressed tar files: train-*.tar and val-*.tar, or train/<class>.tar and val/<class>.tar"
 
     def __init__(self, data_path: Optional[str], split: str, cache_folder: Path) -> None:
-        """Index the tar files of ``split`` ("train" or "val"), unless ``cache_folder`` has their index.
+        """Index the tar files of ``split``, "train", "val" or what else their names say, unless ``cache_folder`` has
+        their index.
 
         Raises:
             UserError: no tar files, a compressed, truncated or corrupt one, or an image without a class.
         """
-        self.split = check_split(split)
+        self.split = split
         self.root = existing_folder(data_path, "tar", self.layout)
         preparation = read_preparation(self.root)
         self._index = TarIndex(self.root, split, cache_folder)

@@ -38,9 +38,11 @@ class TarIndex:
         """
         self._locations: Optional[np.ndarray] = None
         shards = find_shards(root, split)
-        training_shards = find_shards(root, "train") if split == "val" else []
+        training_shards = find_shards(root, "train") if split != "train" else []
         if not shards:
-            raise UserError(f"{root} has no tar files of the {split} pictures, such as {split}-00000.tar")
+            there = [known for known in ("train", "val", "test") if find_shards(root, known)]
+            others = f"; there are some of {', '.join(there)}" if there else ""
+            raise UserError(f"{root} has no tar files of the {split} pictures, such as {split}-00000.tar{others}")
         key = _key(root, split, shards, training_shards)
         self._locations_file = str(Path(cache_folder, f"tar-{split}-{key.hex()[:16]}.npy"))
         classes: Dict[str, Any] = {}

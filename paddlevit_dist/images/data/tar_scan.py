@@ -18,7 +18,7 @@ from .tar_members import Member, TarFile
 
 LABEL_ENDINGS = (b".cls", b".json")
 _LARGEST_LABEL_BYTES = 1 << 20
-_SPLIT_WORDS = {"train": "train|training", "val": "val|valid|validation"}
+_SPLIT_WORDS = {"train": ("train", "training"), "val": ("val", "valid", "validation"), "test": ("test", "testing")}
 _SUFFIX = re.compile(r"\.(tar(\.\w+)?|tgz|tbz|txz)$", re.IGNORECASE)
 _PACKED = (".tar.gz", ".tgz", ".tar.bz2", ".tbz", ".tar.xz", ".txz", ".tar.zst")
 
@@ -47,8 +47,9 @@ def find_shards(root: str, split: str) -> List[str]:
     Raises:
         UserError: the folder cannot be listed, or holds a compressed archive without its uncompressed form.
     """
-    pattern = re.compile(rf"(?:.*[._-])?(?:{_SPLIT_WORDS[split]})(?:[^a-zA-Z].*)?", re.DOTALL)
-    for folder in ("", *_SPLIT_WORDS[split].split("|")):
+    words = _SPLIT_WORDS.get(split, (split,))
+    pattern = re.compile(rf"(?:.*[._-])?(?:{'|'.join(map(re.escape, words))})(?:[^a-zA-Z].*)?", re.DOTALL)
+    for folder in ("", *words):
         try:
             names = sorted(os.listdir(os.path.join(root, folder)))
         except (FileNotFoundError, NotADirectoryError):

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import colorsys
 import math
+from typing import List, Sequence, Tuple
 
 import numpy as np
 
+from .scannet_classes import CLASS_NAMES, COLOURS
+
+Colour = Tuple[int, int, int]  # red, green, blue, each 0 to 255
 UNLABELLED = (205, 205, 205)  # colour of points without a class or instance
 WIDTH_PX = 720
 CELL_PX = 240  # on a sheet of many scenes
+_ROOM = ("wall", "floor", "ceiling")  # what else would hide the furniture
 _TALLEST = 4  # height over width: anything taller is drawn smaller
 _TURN, _TILT = math.radians(30.0), math.radians(55.0)  # of the view
 
@@ -19,6 +24,33 @@ def class_colours(number: int) -> np.ndarray:
     golden = (5**0.5 - 1) / 2  # multiples of it, modulo 1, fill the circle of hues evenly
     colours = [colorsys.hsv_to_rgb(i * golden % 1, (0.9, 0.55, 0.75)[i % 3], (0.95, 0.8)[i % 2]) for i in range(number)]
     return np.rint(255 * np.array(colours).reshape(number, 3)).astype(np.uint8)
+
+
+def palette_of(class_names: Sequence[str]) -> np.ndarray:
+    """uint8 (classes, 3): ScanNet's own colours for its twenty classes, else ``class_colours``."""
+    if tuple(class_names) == CLASS_NAMES:
+        return np.array(COLOURS, np.uint8)
+    return class_colours(len(class_names))
+
+
+def coloured(labels: np.ndarray, palette: np.ndarray) -> np.ndarray:
+    """uint8 (P, 3): the palette's colour of each label (P,), ``UNLABELLED`` where it is negative."""
+    return np.concatenate([palette, [UNLABELLED]]).astype(np.uint8)[np.where(labels < 0, len(palette), labels)]
+
+
+def draw_classes(
+    xyz: np.ndarray, classes: np.ndarray, class_names: Sequence[str], width_px: int = WIDTH_PX
+) -> np.ndarray:
+    """Picture by ``draw`` of points (P, 3) in the colours of their classes (P,), negative for none. Points of walls,
+    floors and ceilings are behind all others."""
+    room = [number for number, name in enumerate(class_names) if name.lower() in _ROOM]
+    return draw(xyz, coloured(classes, palette_of(class_names)), (classes >= 0) & ~np.isin(classes, room), width_px)
+
+
+def legend_of(classes: np.ndarray, class_names: Sequence[str]) -> List[Tuple[str, Colour]]:
+    """Name and colour of each class that occurs among labels of any shape, in the order of their numbers."""
+    palette = palette_of(class_names)
+    return [(class_names[number], tuple(palette[number].tolist())) for number in np.unique(classes[classes >= 0])]
 
 
 def draw(xyz: np.ndarray, colours: np.ndarray, is_thing: np.ndarray, width_px: int = WIDTH_PX) -> np.ndarray:

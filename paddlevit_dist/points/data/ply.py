@@ -17,7 +17,7 @@ from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 import numpy as np
 
 from ...errors import UserError
-from ...files import atomic_file, read_regular
+from ...files import atomic_file, open_regular, read_regular
 
 _TYPES = {
     "char": "i1",
@@ -88,6 +88,25 @@ def read_vertices(path: Union[str, Path]) -> Dict[str, np.ndarray]:
             position = _skip(content, position, element, order)
     except Damaged as error:
         raise UserError(f"{path} is not a complete PLY file: {error}; copy or export it again") from error
+    raise UserError(f"{path} has no element 'vertex' and so no points; export it with its points")
+
+
+def count_vertices(path: Union[str, Path]) -> int:
+    """How many vertices the header of a file announces.
+
+    Raises:
+        UserError: the file cannot be read, or is no PLY file with vertices.
+    """
+    try:
+        with open_regular(path, "rb") as stream:
+            _, elements, _ = _read_header(stream.read(_LONGEST_HEADER))
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror or error}") from error
+    except Damaged as error:
+        raise UserError(f"{path} is not a complete PLY file: {error}; copy or export it again") from error
+    for element in elements:
+        if element.name == "vertex":
+            return element.count
     raise UserError(f"{path} has no element 'vertex' and so no points; export it with its points")
 
 

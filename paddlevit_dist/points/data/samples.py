@@ -64,6 +64,10 @@ class SceneSamples(Samples):
     def __len__(self) -> int:
         return len(self.dataset)
 
+    @property
+    def labelled(self) -> bool:  # type: ignore[override] # the dataset knows
+        return self.dataset.labelled
+
     def describe(self, index: int) -> str:
         return self.dataset.describe(index)
 

@@ -1,7 +1,7 @@
-"""The twenty classes of ScanNet's benchmark.
+"""The twenty classes of ScanNet's benchmark, their numbers and colours, and its test scenes.
 
 Source: A. Dai et al., "ScanNet: Richly-annotated 3D Reconstructions of Indoor Scenes", CVPR 2017, arXiv 1702.04405, and
-the benchmark's documentation: class names with their NYU40 ids.
+the benchmark's documentation and published scripts: class names with their NYU40 ids and colours.
 """
 
 from __future__ import annotations
@@ -12,31 +12,35 @@ import numpy as np
 
 from .scene import IGNORED
 
-_NYU40_NUMBERS = {
-    "wall": 1,
-    "floor": 2,
-    "cabinet": 3,
-    "bed": 4,
-    "chair": 5,
-    "sofa": 6,
-    "table": 7,
-    "door": 8,
-    "window": 9,
-    "bookshelf": 10,
-    "picture": 11,
-    "counter": 12,
-    "desk": 14,
-    "curtain": 16,
-    "refrigerator": 24,
-    "shower curtain": 28,
-    "toilet": 33,
-    "sink": 34,
-    "bathtub": 36,
-    "otherfurniture": 39,
+_NYU40_NUMBERS_AND_COLOURS = {
+    "wall": (1, (174, 199, 232)),
+    "floor": (2, (152, 223, 138)),
+    "cabinet": (3, (31, 119, 180)),
+    "bed": (4, (255, 187, 120)),
+    "chair": (5, (188, 189, 34)),
+    "sofa": (6, (140, 86, 75)),
+    "table": (7, (255, 152, 150)),
+    "door": (8, (214, 39, 40)),
+    "window": (9, (197, 176, 213)),
+    "bookshelf": (10, (148, 103, 189)),
+    "picture": (11, (196, 156, 148)),
+    "counter": (12, (23, 190, 207)),
+    "desk": (14, (247, 182, 210)),
+    "curtain": (16, (219, 219, 141)),
+    "refrigerator": (24, (255, 127, 14)),
+    "shower curtain": (28, (158, 218, 229)),
+    "toilet": (33, (44, 160, 44)),
+    "sink": (34, (112, 128, 144)),
+    "bathtub": (36, (227, 119, 194)),
+    "otherfurniture": (39, (82, 84, 163)),
 }
-CLASS_NAMES = tuple(_NYU40_NUMBERS)
+CLASS_NAMES = tuple(_NYU40_NUMBERS_AND_COLOURS)
 STUFF = ("wall", "floor")  # classes without instances
-NYU40_NUMBERS = tuple(_NYU40_NUMBERS.values())  # of each class, as used in ScanNet's submission files
+# Of each class: its number in ScanNet's submission files, and the colour in which its scripts draw it.
+NYU40_NUMBERS, COLOURS = zip(*_NYU40_NUMBERS_AND_COLOURS.values())
+# The benchmark's hidden test set, which the download keeps in a folder of its own.
+TEST_FOLDER = "scans_test"
+TEST_SCENES = tuple(f"scene{number:04d}_00" for number in range(707, 807))
 NUM_NYU40 = 40
 
 

@@ -274,6 +274,12 @@ def list_file(root: Union[str, Path], split: str) -> str:
     return os.path.join(root, f"{split}.txt")
 
 
+def splits_of(root: Union[str, Path]) -> List[str]:
+    """The splits that a store has lists of: the usual ones first."""
+    lists = [name[: -len(".txt")] for name in os.listdir(root) if name.endswith(".txt") and name != CLASSES_FILE]
+    return sorted(lists, key=lambda split: (SPLITS.index(split) if split in SPLITS else len(SPLITS), split))
+
+
 def store_is_centred(root: Union[str, Path]) -> bool:
     """Whether all scenes in all splits of a store are centred: as recorded by its preparation, else according to their
     headers; unreadable scenes are ignored until their own split is opened."""

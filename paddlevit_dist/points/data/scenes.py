@@ -16,13 +16,13 @@ from .scannet_classes import CLASS_NAMES
 from .scene import AS_GIVEN, CENTRED, IGNORED, Scene
 from .scene_store import (
     CLASSES_FILE,
-    SPLITS,
     SceneHeader,
     list_file,
     read_header,
     read_lines,
     read_scene,
     scene_file,
+    splits_of,
     store_is_centred,
 )
 
@@ -63,6 +63,13 @@ class Scenes(SceneDataset):
         headers = self._checked_headers(names, len(class_names))
         #: for the whole store, so that all its splits agree: CENTRED if all its scenes are
         self.coordinates = CENTRED if store_is_centred(self.root) else AS_GIVEN
+        without = [name for name, header in zip(names, headers) if not header.num_labelled]
+        self.labelled = len(without) < len(names)
+        if without and self.labelled:
+            self.notices = [
+                f"note: {len(without):,} of {len(names):,} scenes of {split} have no labels and count in no loss or "
+                f"score, the first is {without[0]}"
+            ]
         self._largest = max(zip(headers, names), key=lambda pair: pair[0].spacing)
         self._index = self._ensure_index(names, class_names, cache_folder)
         self._verified: Optional[bytearray] = None
@@ -134,7 +141,7 @@ class Scenes(SceneDataset):
         path = list_file(self.root, split)
         names = read_lines(path)
         if names is None:
-            there = [known for known in SPLITS if os.path.exists(list_file(self.root, known))]
+            there = splits_of(self.root)
             raise UserError(
                 f"{path} is missing, the list of the scenes of '{split}'; {self.root} has "
                 f"{', '.join(there) if there else 'no list at all'}; write it, one scene name per line"

@@ -60,7 +60,7 @@ class InstanceSegmentation(SceneTask):
                 f"POINTS.INSTANCES.STUFF names all classes of dataset {self.config.DATA.DATASET}: no class is left "
                 "that could have instances"
             )
-        steps = steps_of(self.config.POINTS, 1.0 / self.config.DATA.VOXEL_SIZE_M, is_training=split == "train")
+        steps = steps_of(self.config.POINTS, 1.0 / self.config.DATA.VOXEL_SIZE_M, is_training=self.trains_on(split))
         notices = self.notices_of(dataset)
         return InstanceSamples(dataset, steps, self.voxel_features, self.keys.USE_POSITIONS, notices)
 
@@ -164,7 +164,8 @@ class InstanceSegmentation(SceneTask):
             metrics.update_instances(true_class[part], true_instance[part], predictions)
         if step.writer is not None:
             for (name, xyz, offset), part, predictions in zip(written_scenes(batch), parts, found):
-                step.writer.write(name, xyz, true_instance[part], predictions, offset)
+                is_known = (true_class[part] >= 0).any()  # even where there is no instance
+                step.writer.write(name, xyz, true_instance[part] if is_known else None, predictions, offset)
 
     def predict_step(self, model: paddle.nn.Layer, batch: Dict[str, Any]) -> List[Tuple[np.ndarray, List[Prediction]]]:
         """For each scene the class of each point, int64 (points,), and its instances, best first."""

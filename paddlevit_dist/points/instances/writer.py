@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
-from typing import List, Sequence
+from typing import List, Optional, Sequence, Tuple
 
 import numpy as np
 
 from ...contracts.task import PredictionWriter
 from ...files import atomic_file
-from ..data.pictures import UNLABELLED, WIDTH_PX, class_colours, draw
+from ..data.pictures import UNLABELLED, WIDTH_PX, Colour, class_colours, coloured, draw
 from ..data.ply import write_coloured_ply
 from ..data.scannet_classes import submitted_numbers
 from ..data.scene import IGNORED
+from ..data.sheets import sheet, write_png
 from .metrics import Prediction
 
 MASKS_FOLDER = "predicted_masks"
-_NO_INSTANCE = np.array(UNLABELLED, np.uint8)
+_MOST_NAMED = 60  # predictions in a picture's legend
 
 
 class InstanceWriter(PredictionWriter):
@@ -28,7 +28,9 @@ class InstanceWriter(PredictionWriter):
       are ScanNet's for its twenty classes, else the class index.
     - ``NAME_truth.ply`` and ``NAME_prediction.ply``, points coloured by instance, grey for none, labelled with the
       instance number; a prediction has the colour of the true instance that it overlaps most.
-    - ``NAME.png``: both, viewed from above, truth on the left.
+    - ``NAME.png``: both, viewed from above, truth on the left, with the class and confidence of each prediction.
+
+    Where the truth is not known, only the prediction is written.
 
     Args:
         folder: must exist.
@@ -37,26 +39,28 @@ class InstanceWriter(PredictionWriter):
 
     def __init__(self, folder: Path, class_names: Sequence[str]) -> None:
         self.folder = folder
+        self.class_names = list(class_names)
         self.numbers, self.kind = submitted_numbers(class_names)
 
     def write(
         self,
         name: str,
         xyz: np.ndarray,
-        true_instance: np.ndarray,
+        true_instance: Optional[np.ndarray],
         predictions: List[Prediction],
         offset: Sequence[float] = (0.0, 0.0, 0.0),
-    ) -> None:
-        """Write the files of a scene of P points.
+    ) -> List[str]:
+        """Write the files of a scene of P points; returns the names of those in the folder itself.
 
         Args:
             xyz: float32 (P, 3), metres.
-            true_instance: integers (P,), negative for none; numbers may start anywhere.
+            true_instance: integers (P,), negative for none; numbers may start anywhere. None: unknown.
             predictions: best first; where they overlap, a point is shown in the best one.
             offset: ``Scene.offset``, added in the PLY files.
         """
         self._write_masks(name, len(xyz), predictions)
-        truth = _numbered(true_instance)
+        names = [f"{name}.txt"]
+        truth = np.full(len(xyz), IGNORED, np.int64) if true_instance is None else _numbered(true_instance)
         predicted = np.full(len(xyz), IGNORED, np.int64)
         for number, prediction in reversed(list(enumerate(predictions))):
             predicted[prediction.points] = number
@@ -65,11 +69,26 @@ class InstanceWriter(PredictionWriter):
         same = [_most_overlapped(truth, p.points, num_true + number) for number, p in enumerate(predictions)]
         views = []
         for kind, labels, colours in (("truth", truth, palette), ("prediction", predicted, palette[same])):
-            shown = np.tile(_NO_INSTANCE, (len(xyz), 1))
-            shown[labels >= 0] = colours[labels[labels >= 0]]
-            write_coloured_ply(self.folder / f"{name}_{kind}.ply", xyz, shown, labels, offset)
-            views.append(draw(xyz, shown, labels >= 0))
-        _write_png(self.folder / f"{name}.png", views)
+            if kind == "truth" and true_instance is None:
+                continue
+            shown = coloured(labels, colours)
+            names.append(f"{name}_{kind}.ply")
+            write_coloured_ply(self.folder / names[-1], xyz, shown, labels, offset)
+            if len(xyz):
+                views.append((kind, draw(xyz, shown, labels >= 0)))
+        if views:
+            names.append(f"{name}.png")
+            write_png(self.folder / names[-1], sheet(views, self._legend(predictions, palette[same])))
+        return names
+
+    def _legend(self, predictions: List[Prediction], colours: np.ndarray) -> List[Tuple[str, Colour]]:
+        """Class and confidence of the predictions, best first."""
+        entries = [
+            (f"{self.class_names[found.class_number]} {found.confidence:.2f}", tuple(colour))
+            for found, colour in zip(predictions, colours.tolist())
+        ]
+        left = len(entries) - _MOST_NAMED
+        return entries if left <= 0 else [*entries[:_MOST_NAMED], (f"and {left} more", UNLABELLED)]
 
     def _write_masks(self, name: str, num_points: int, predictions: List[Prediction]) -> None:
         (self.folder / MASKS_FOLDER).mkdir(exist_ok=True)
@@ -86,17 +105,16 @@ class InstanceWriter(PredictionWriter):
 
     def finish(self) -> List[str]:
         return [
-            f"predictions in {self.folder}: NAME.txt and {MASKS_FOLDER}/ with {self.kind}, NAME_truth.ply and "
-            "NAME_prediction.ply coloured by instance, NAME.png with truth (left) and prediction"
+            f"predictions in {self.folder}: NAME.txt and {MASKS_FOLDER}/ with {self.kind}, NAME_prediction.ply (and "
+            "NAME_truth.ply, if known) coloured by instance, NAME.png with truth (left, if known) and prediction"
         ]
 
 
 def draw_instances(xyz: np.ndarray, instance: np.ndarray, width_px: int = WIDTH_PX) -> np.ndarray:
     """Picture by ``draw`` of points (P, 3) with a colour for each instance (P,), grey for none."""
     numbers = _numbered(instance)
-    colours = np.tile(_NO_INSTANCE, (len(xyz), 1))
-    colours[numbers >= 0] = class_colours(int(numbers.max(initial=-1)) + 1)[numbers[numbers >= 0]]
-    return draw(xyz, colours, numbers >= 0, width_px)
+    palette = class_colours(int(numbers.max(initial=-1)) + 1)
+    return draw(xyz, coloured(numbers, palette), numbers >= 0, width_px)
 
 
 def _numbered(instance: np.ndarray) -> np.ndarray:
@@ -110,13 +128,3 @@ def _most_overlapped(truth: np.ndarray, points: np.ndarray, otherwise: int) -> i
     own = truth[points]
     own = own[own >= 0]
     return int(np.bincount(own).argmax()) if len(own) else otherwise
-
-
-def _write_png(path: Path, views: List[np.ndarray]) -> None:
-    from PIL import Image
-
-    gap = np.full((views[0].shape[0], 12, 3), 255, np.uint8)
-    stream = io.BytesIO()
-    Image.fromarray(np.concatenate([views[0], gap, views[1]], axis=1)).save(stream, "PNG")
-    with atomic_file(path) as file:
-        file.write(stream.getvalue())

@@ -4,6 +4,7 @@ objects from ``.aggregation.json`` via the over-segmentation in ``_vh_clean_2.0.
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any, Dict, List, Optional
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from ...errors import UserError
 from ...text_files import read_json
 from ..data.ply import read_vertices
-from ..data.scannet_classes import CLASS_NAMES, NUM_NYU40, STUFF, from_nyu40
+from ..data.scannet_classes import CLASS_NAMES, NUM_NYU40, STUFF, TEST_FOLDER, TEST_SCENES, from_nyu40
 from ..data.scene import CENTRED, IGNORED, Scene
 from .coordinates import centred_as_the_original, coarse_steps
 from .listing import Source, check_classes, find_files, number_instances, points_of, split_scenes, whole_labels
@@ -36,13 +37,22 @@ class ScanNetReader:
         self.remarks: List[str] = []  # on the scenes read
 
     def sources(self, root: str, lists: Dict[str, Optional[str]]) -> Dict[str, List[Source]]:
-        """The scenes of each split.
+        """The scenes of each split; those of "test" need no list if they are in the download's own folder for them.
 
         Raises:
             UserError: there are no scenes, no lists, or a scene lacks one of its files.
         """
         found = find_files(root, POINTS)
         splits = split_scenes(root, found, lists, LIST_NAME)
+        hidden = sorted(name for name, path in found.items() if TEST_FOLDER in Path(path).parts)
+        if splits is None and len(hidden) == len(found):
+            splits = {}
+        if splits is not None and "test" not in splits and hidden and not any(lists.values()):
+            splits["test"] = hidden
+            self.remarks.append(
+                f"no list names the test scenes: the {len(hidden):,} in {TEST_FOLDER} are taken"
+                + ("" if set(hidden) == set(TEST_SCENES) else f"; the benchmark has {len(TEST_SCENES)}")
+            )
         if splits is None:
             raise UserError(
                 f"{root} does not say which scenes are for training: put ScanNet's lists {LIST_NAME.format('train')} "

@@ -37,7 +37,7 @@ class SemanticSegmentation(SceneTask):
     def build_dataset(self, split: str, cache_folder: Path) -> PointSamples:
         points = self.config.POINTS
         dataset = self.open_scenes(split, cache_folder)
-        is_training = split == "train"
+        is_training = self.trains_on(split)
         return PointSamples(
             dataset,
             training_steps(points, dataset) if is_training else (),
@@ -86,8 +86,9 @@ class SemanticSegmentation(SceneTask):
         step.metrics.update(predicted, labels, summed_cross_entropy(logits, labels))
         if step.writer is not None:
             classes = predicted.numpy()
+            true = labels.numpy()
             for (name, xyz, offset), part in zip(written_scenes(batch), slices_of(batch)):
-                step.writer.write(name, xyz, classes[part], offset)
+                step.writer.write(name, xyz, classes[part], offset, true[part])
 
     def _mean_logits(self, model: paddle.nn.Layer, batch: Dict[str, Any]) -> paddle.Tensor:
         """Float32 (P, classes), over all rotations in which a scene is seen."""

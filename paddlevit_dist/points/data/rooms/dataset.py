@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Optional
 
+from ....contracts.dataset import require_split
 from ....errors import UserError
 from ..scannet_classes import CLASS_NAMES
 from ..scene import Scene
@@ -43,8 +44,7 @@ class SyntheticRooms(SceneDataset):
                 inverse square.
             seed: of all rooms.
         """
-        if split not in _SPLITS:
-            raise UserError(f"split '{split}' of synthetic_rooms is not known; valid: train, val")
+        require_split(split, tuple(_SPLITS), "synthetic_rooms")
         low, high = _SPACING_RANGE_M
         if not low <= spacing_m <= high:
             raise UserError(f"spacing of synthetic_rooms is {spacing_m} m; expected {low} to {high}")

@@ -1,0 +1,89 @@
+"""What tasks hand to a report: tables, pictures and point sets as plain values, without a word about their layout.
+
+Without Paddle. Whoever makes a figure checks nothing: the report tells of one that it cannot lay out, and lays out the
+others. All text is taken as it is; markup in it is shown, not obeyed.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Mapping, NamedTuple, Sequence, Tuple, Union
+
+import numpy as np
+
+Colour = Tuple[int, int, int]  # red, green, blue, each 0 to 255
+
+
+class Table(NamedTuple):
+    """Rows that a reader can sort by any column.
+
+    Attributes:
+        columns: names of the columns; the first one names the row.
+        rows: of as many cells as there are columns: text, whole numbers, floats (shown with four digits), None (empty).
+        note: a sentence under the title, such as what was left out.
+    """
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+    note: str = ""
+
+
+class Matrix(NamedTuple):
+    """Which class was taken for which.
+
+    Attributes:
+        names: of the n classes.
+        values: whole numbers (n, n), at least 0: rows are true classes, columns are predicted ones.
+    """
+
+    title: str
+    names: Sequence[str]
+    values: np.ndarray
+    note: str = ""
+
+
+class Chart(NamedTuple):
+    """Lines, or bars, over one axis.
+
+    Attributes:
+        lines: by name, numbers x and y of equal length; bars stand at x, from 0 to y.
+        kind: "line" or "bar".
+    """
+
+    title: str
+    x_label: str
+    y_label: str
+    lines: Mapping[str, Tuple[Sequence[float], Sequence[float]]]
+    kind: str = "line"
+    note: str = ""
+
+
+class Gallery(NamedTuple):
+    """Pictures with captions.
+
+    Attributes:
+        pictures: each uint8 (height, width[, 3]) with its caption; small ones are shown enlarged, pixel for pixel.
+    """
+
+    title: str
+    pictures: Sequence[Tuple[np.ndarray, str]]
+    note: str = ""
+
+
+class PointSet(NamedTuple):
+    """Points that turn with the mouse, in the colours of one layer at a time.
+
+    Attributes:
+        xyz: float32 (points, 3), metres, the third axis up. Of more than a million, every so-manieth is shown.
+        colours: by name of the layer, such as "truth", uint8 (points, 3).
+        legends: by name of the layer, names with their colours.
+    """
+
+    title: str
+    xyz: np.ndarray
+    colours: Mapping[str, np.ndarray]
+    legends: Mapping[str, Sequence[Tuple[str, Colour]]]
+    note: str = ""
+
+
+Figure = Union[Table, Matrix, Chart, Gallery, PointSet]

@@ -1,0 +1,76 @@
+"""What a task tells the predictor: the inputs it was given, what is known of its weights, what it writes."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+from .dataset import Samples
+
+Row = Dict[str, Any]  # plain values by the name of their column; the first, "input", is added by the predictor
+
+
+class Learned(NamedTuple):
+    """What is known of weights without the data that they were trained on.
+
+    Attributes:
+        num_classes: outputs of the model; None: unknown.
+        class_names: of the classes, or of the landmarks, in the order of their numbers; None: unknown.
+        input: what ``Task.about_input`` said in the run that trained them; empty where nothing was kept.
+    """
+
+    num_classes: Optional[int] = None
+    class_names: Optional[Tuple[str, ...]] = None
+    input: Mapping[str, Any] = {}
+
+
+class InputSamples(Samples):
+    """Inputs that are to be predicted, in the order in which they were given.
+
+    Made by ``Task.open_inputs`` in the parent process; pickled to the workers and forked into loader processes, so its
+    pickle should hold file names and scalars only. ``sample`` raises UserError for an input that cannot be read, which
+    is listed with its message and does not end anything.
+    """
+
+    #: what each sample is called in rows and lists, in their order: a path as the user would write it
+    names: Sequence[str] = ()
+    #: path and reason, in one line, of each input that was found unreadable before any sample was read
+    unreadable: Sequence[Tuple[str, str]] = ()
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def describe(self, index: int) -> str:
+        return self.names[index]
+
+    def fingerprint(self) -> str:
+        """Changes with the inputs, their order, and where it is cheap to see also with their content: a prediction that
+        was interrupted goes on only with the same ones."""
+        raise NotImplementedError
+
+
+class OutputWriter:
+    """Writes what is predicted, besides the rows in ``predictions.csv`` and ``predictions.jsonl``. One per rank.
+
+    A prediction may be interrupted at any time and continued by another process: files have to be complete or absent,
+    and what ``write`` has written is not written again.
+    """
+
+    def write(self, index: int, prediction: Any) -> Row:
+        """Write the files of one input, on the rank that predicted it.
+
+        Args:
+            index: of the input in the ``InputSamples``.
+            prediction: what ``Task.predict_step`` returned for it.
+        Returns:
+            Values to be added to each row of this input, such as the names of the files.
+        """
+        return {}
+
+    def finish(self, rows: Iterable[Row]) -> List[str]:
+        """Called once, in the main process, when all inputs are done; returns lines for the user.
+
+        Args:
+            rows: all rows of all inputs in their order, those of earlier interrupted starts included; read from a file
+                as they are asked for, so that they need not fit into memory.
+        """
+        return []

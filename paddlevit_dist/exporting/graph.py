@@ -6,6 +6,8 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Se
 
 import numpy as np
 
+DOMAIN = "com.microsoft"  # of onnxruntime's own operators
+
 
 class Weighted(NamedTuple):
     """``x @ weight + bias``, found in a graph.
@@ -40,7 +42,11 @@ class Graph:
         self.inputs = [one.name for one in graph.input if one.name not in self.constants]
         self.outputs = [one.name for one in graph.output]
         self._count = 0
-        self._names = {*self.constants, *self.inputs, *(name for node in self.nodes for name in [node.name, *node.output])}
+        self._names = {
+            *self.constants,
+            *self.inputs,
+            *(name for node in self.nodes for name in [node.name, *node.output]),
+        }
 
     # ---- reading -----------------------------------------------------------------------------------------------
 
@@ -247,3 +253,14 @@ def matching(graph: Graph, kind: str) -> Iterator[Any]:
     for node in list(graph.nodes):
         if node.op_type == kind:
             yield node
+
+
+def only_reader(readers: Dict[str, List[Any]], name: str) -> Optional[Any]:
+    """The node that reads a value, of ``Graph.consumers``, if there is just one and the graph does not give it away."""
+    found = readers.get(name, [])
+    return found[0] if len(found) == 1 else None
+
+
+def is_turned(node: Any, order: List[int]) -> bool:
+    """Whether a node transposes to this order of axes."""
+    return node.op_type == "Transpose" and list(attributes(node)["perm"]) == order

@@ -11,13 +11,15 @@ import paddle
 import paddle.nn.functional as F
 
 from ..contracts.dataset import dataset_class
+from ..contracts.prediction import Learned
 from ..contracts.sample_checks import require_finite
-from ..contracts.task import EvaluationStep, Step, Task, Term
+from ..contracts.task import EvaluationStep, ExportParts, Step, Task, Term
 from ..errors import UserError
 from ..models import create_model
 from . import sliding_window
 from .dataset import VolumeDataset
 from .decoding import decode
+from .export import export_parts
 from .geometry import Geometry
 from .heatmaps import Factors, gaussian_factors, radius_factors
 from .losses import focal_loss, weighted_squared_error
@@ -73,6 +75,11 @@ class LandmarkDetection(Task):
             return said
         placed = zip(self.names, samples.dataset.placed())
         return f"{said}: " + ", ".join(f"{name} {number:,}" for name, number in placed)
+
+    def recall(self, learned: Learned) -> None:
+        self.names = list(learned.class_names or ())
+        spacing = learned.input.get("spacing_mm")
+        self.spacing = None if spacing is None else np.array(spacing, dtype=np.float64)
 
     def _take_facts(self, dataset: Any) -> None:
         if self.spacing is not None and not np.allclose(self.spacing, dataset.spacing, rtol=1e-3):
@@ -222,6 +229,10 @@ class LandmarkDetection(Task):
 
     def prediction_writer(self, folder: Path) -> LandmarkWriter:
         return LandmarkWriter(folder, self.names, self._cases)
+
+    def export_parts(self) -> ExportParts:
+        sigma = None if self.spacing is None else self._sigma()
+        return export_parts(self.config.VOLUMES, self.names, self.spacing, sigma)
 
     # ---- pictures ----------------------------------------------------------------------------------------------
 

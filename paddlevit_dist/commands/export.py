@@ -13,6 +13,7 @@ import yaml
 
 from ..contracts.prediction import Learned
 from ..errors import UserError
+from ..exporting.plain_yaml import as_yaml
 from ..files import why_not_written
 from ..printing import one_line
 from .parser import CommandParser, at_least, choice, image_size
@@ -53,7 +54,8 @@ def run(words: List[str]) -> None:
     trained = load_trained(options.weights, options.model, options.image_size, options.in_channels, options.part)
     difference = export(trained, options.output, options.format, options.precision, options.outputs)
     about = trained.about
-    weights = f"{about['num_classes']} classes from {about['weights']}: {about['report']}"
+    outputs = "landmarks" if "landmarks" in about else "classes"
+    weights = f"{about['num_classes']} {outputs} from {about['weights']}: {about['report']}"
     print(one_line(f"{about['model']} with {weights}"))
     shape, told = about["input_shape"], "" if options.format == "paddle" else f" of {difference.largest:.1f} at most"
     print(
@@ -120,7 +122,7 @@ def load_trained(
     path = evaluated_weights(source)
     weights = read_weights(path, part)
     builder = _Builder(name, settings, image_size, in_channels, learned_from(described))
-    num_classes = classes_of(builder.build(1, lazily=True), weights)
+    num_classes = classes_of(builder.build(1, lazily=True), weights) or builder.num_landmarks
     if num_classes is None:
         raise UserError(f"export: {path} has no classifier for {builder.name}; a model without classes is not exported")
     model = builder.build(num_classes)
@@ -185,6 +187,11 @@ class _Builder:
                 self.values = configuration.load([f"-cfg={file}", *words]).values
         self.name = name if name is not None else self.values.MODEL.NAME
         _require_tensors(self.name)
+
+    @property
+    def num_landmarks(self) -> Optional[int]:
+        """Outputs of a network of volumes, which are not told by its weights' names."""
+        return len(self.learned.input.get("landmarks") or ()) or None
 
     def build(self, num_classes: int, lazily: bool = False) -> Any:
         import paddle
@@ -342,7 +349,7 @@ def _with_softmax(model: Any) -> Any:
 
 
 def _write_yaml(file: Path, content: Dict[str, Any], comment: str = "") -> None:
-    text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
+    text = as_yaml(content)
     file.write_text(comment + text, encoding="utf-8", errors="surrogateescape")
 
 

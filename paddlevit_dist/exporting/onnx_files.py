@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, Tuple
 
 import numpy as np
-import yaml
 
 from ..errors import UserError
 from .fusion import fuse
 from .graph import fix_shapes, simplify
 from .half import to_float16
+from .plain_yaml import as_yaml
 
 OPSET = 17  # the first with LayerNormalization
 _PACKAGES = ("paddle2onnx", "onnx", "onnxruntime")
@@ -85,7 +85,7 @@ def describe(model: Any, about: Dict[str, Any]) -> None:
     """Write what the file beside it says into the model as well, as YAML under "about"."""
     from onnx import helper
 
-    helper.set_model_props(model, {"about": yaml.safe_dump(about, sort_keys=False, allow_unicode=True)})
+    helper.set_model_props(model, {"about": as_yaml(about)})
 
 
 def _pictures(batch: int, shape: Tuple[int, ...]) -> np.ndarray:
@@ -96,9 +96,8 @@ def _converted(prefix: Path) -> Any:
     import onnx
     import paddle2onnx
 
-    program = next(file for file in map(prefix.with_name, _programs(prefix.name)) if file.is_file())
     with tempfile.TemporaryDirectory(prefix="paddlevit_dist_") as folder:
-        file = Path(folder, "model.onnx")
+        program, file = _readable_program(prefix, Path(folder)), Path(folder, "model.onnx")
         with _quiet() as said:
             try:
                 paddle2onnx.export(
@@ -109,13 +108,18 @@ def _converted(prefix: Path) -> Any:
                     auto_upgrade_opset=False,
                     optimize_tool="None",  # its default would install packages
                 )
-            except Exception as error:  # it logs what was wrong and then fails over its own missing result
+            except (Exception, SystemExit) as error:  # it says what is wrong and ends the program
                 raise UserError(f"export: paddle2onnx cannot convert this model: {_complaint(said, error)}") from error
         return onnx.load(str(file))
 
 
-def _programs(name: str) -> Tuple[str, str]:
-    return f"{name}.json", f"{name}.pdmodel"
+def _readable_program(prefix: Path, folder: Path) -> Path:
+    """The program as paddle2onnx 2.1 can read it: Paddle 3.3 writes numbers as 64-bit attributes, which it refuses
+    in lists and takes for whatever its memory holds elsewhere (its issue 1646)."""
+    program = folder / "program.json"
+    text = prefix.with_name(f"{prefix.name}.json").read_text(encoding="utf-8")
+    program.write_text(text.replace('"0.a_f64"', '"0.a_f32"'), encoding="utf-8")
+    return program
 
 
 def _rename(model: Any, output: str) -> None:
@@ -149,7 +153,7 @@ def _quiet() -> Iterator[Any]:
                 os.close(copy)
 
 
-def _complaint(said: Any, error: Exception) -> str:
+def _complaint(said: Any, error: BaseException) -> str:
     """The line that names the reason in what a converter has written, else the error's own first line."""
     said.seek(0)
     lines = [line.strip() for line in said.read().decode("utf-8", "replace").splitlines()]
@@ -157,5 +161,5 @@ def _complaint(said: Any, error: Exception) -> str:
     return telling[0][:300] if telling else _first_line(error)
 
 
-def _first_line(error: Exception) -> str:
+def _first_line(error: BaseException) -> str:
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

@@ -19,6 +19,7 @@ warnings.filterwarnings(
 
 _NAMES = {
     "UserError": "errors",
+    "Observer": "observe.observer",
     "all_gather": "parallel",
     "barrier": "parallel",
     "broadcast_object": "parallel",
@@ -26,10 +27,12 @@ _NAMES = {
     "is_main": "parallel",
     "list_models": "models",
     "load_weights": "checkpoint.load",
+    "Predictor": "engine.predictor",
     "rank": "parallel",
     "reduce_dict": "parallel",
     "register_dataset": "registry",
     "register_model": "registry",
+    "register_observer": "registry",
     "register_task": "registry",
     "Trainer": "engine.trainer",
     "world_size": "parallel",

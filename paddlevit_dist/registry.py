@@ -82,6 +82,7 @@ _OTHER_NAMES: Dict[str, Dict[str, str]] = {
         "cifar_100": "cifar100",
         "fashionmnist": "fashion_mnist",
     },
+    "observer": {"tb": "tensorboard", "vdl": "visualdl"},
     "task": {"semantic": "semantic_segmentation", "instance_segmentation": "pointgroup"},
 }
 
@@ -132,11 +133,16 @@ RECIPES = {
     "volumes": "./configs/landmark_unet3d.yaml",
 }
 
-_TABLES = {"model": MODELS, "dataset": DATASETS, "task": TASKS}
+OBSERVERS: Dict[str, Target] = {
+    "tensorboard": "paddlevit_dist.observe.event_logs:TensorBoardLog",
+    "visualdl": "paddlevit_dist.observe.event_logs:VisualDlLog",
+}
+
+_TABLES = {"model": MODELS, "dataset": DATASETS, "task": TASKS, "observer": OBSERVERS}
 
 
 def resolve(kind: str, name: str) -> Any:
-    """Import and return the object registered as ``name`` under ``kind`` ("model", "dataset" or "task").
+    """Import and return the object registered as ``name`` under ``kind`` ("model", "dataset", "task" or "observer").
 
     Raises:
         UserError: nothing is registered under that name; the message suggests the closest ones.
@@ -238,3 +244,8 @@ def register_task(name: str, target: Target, tables: Optional[Sequence[str]] = N
     TABLES.pop(name, None)
     if tables is not None:
         TABLES[name] = list(tables)
+
+
+def register_observer(name: str, target: Target) -> None:
+    """Make ``-log_to=name`` have ``target()``, an ``Observer``, watch the run from the main process."""
+    OBSERVERS[name] = target

@@ -9,9 +9,6 @@ import tempfile
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional
 
-import yaml
-
-from ..contracts.prediction import Learned
 from ..errors import UserError
 from ..exporting.plain_yaml import as_yaml
 from ..files import why_not_written
@@ -105,44 +102,68 @@ def load_trained(
     Args:
         source: a run's output folder, whose best checkpoint is used, or a checkpoint, or any weights. If the checkpoint
             has averaged weights, those are used, as in an evaluation.
-            name: of the model; None uses the run's configuration.
-            image_size, in_channels, part: None uses the run's, or the variant's.
+        name: of the model; None uses the run's configuration.
+        image_size, in_channels, part: None uses the run's, or the variant's.
 
     Raises:
         UserError: weights are missing, damaged or from another architecture, or the model is unknown.
     """
-    from ..checkpoint.load import classes_of, load_weights
-    from ..checkpoint.store import read_about
-    from ..checkpoint.weights import evaluated_weights, read_weights
+    if name is not None:
+        return _of_foreign_weights(source, name, image_size, in_channels, part)
+    from ..contracts.task import make_task
+    from ..engine.trained import build_trained, open_source
 
-    described = read_about(source) or {}
-    settings = None if name is not None else _settings(described, Path(source).expanduser())
-    if name is None and settings is None:
-        raise UserError(f"export: no config.yaml of a run beside {source}: name the model with -model=NAME")
-    path = evaluated_weights(source)
-    weights = read_weights(path, part)
-    builder = _Builder(name, settings, image_size, in_channels, learned_from(described))
-    num_classes = classes_of(builder.build(1, lazily=True), weights) or builder.num_landmarks
-    if num_classes is None:
-        raise UserError(f"export: {path} has no classifier for {builder.name}; a model without classes is not exported")
-    model = builder.build(num_classes)
-    report = load_weights(model, weights, strict=True)
-    model.eval()
-    parts = builder.parts
-    size = model.image_size if parts is None or parts.size is None else parts.size
-    shape = [None, model.in_channels, *size]
+    if isinstance(image_size, tuple):
+        raise UserError("export: -image_size of a run's model is one number, its pictures are square")
+    words = [f"-image_size={image_size}"] if image_size else []
+    words += ["DATA.IMAGE_CHANNELS", str(in_channels)] if in_channels else []
+    _require_settings(source)
+    found = open_source(source, "export", words=words)
+    _require_tensors(found.config.MODEL.NAME)
+    task = make_task(found.config)
+    task.recall(found.learned)
+    parts = task.export_parts()
+    model, report = build_trained(task, found, part)
     about = {
-        "model": builder.name,
-        "weights": str(weights.name),
-        "num_classes": num_classes,
-        "input_shape": shape,
-        **({} if parts is None else parts.about),
+        "task": found.config.TASK,
+        **_facts(found.config.MODEL.NAME, found.weights, model, parts.size),
+        **parts.about,
         "report": report.summary(),
     }
-    names = builder.learned.class_names
-    if names is not None and len(names) == num_classes and "landmarks" not in about:
+    names = found.learned.class_names
+    if names is not None and len(names) == model.num_classes and "landmarks" not in about:
         about["classes"] = list(names)
     return Trained(model, about, parts)
+
+
+def _of_foreign_weights(
+    source: str, name: str, image_size: Any, in_channels: Optional[int], part: Optional[str]
+) -> Trained:
+    """A registered model with weights from anywhere; how its input is prepared is unknown."""
+    import paddle
+
+    from ..checkpoint.load import classes_of, load_weights
+    from ..checkpoint.weights import evaluated_weights, read_weights
+    from ..models import create_model
+
+    _require_tensors(name)
+    path = evaluated_weights(source)
+    weights = read_weights(path, part)
+    options = {"image_size": image_size, **({} if in_channels is None else {"in_channels": in_channels})}
+    with paddle.LazyGuard():  # names and shapes only
+        outline = create_model(name, num_classes=1, **options)
+    num_classes = classes_of(outline, weights)
+    if num_classes is None:
+        raise UserError(f"export: {path} has no classifier for {name}; a model without classes is not exported")
+    model = create_model(name, num_classes=num_classes, **options)
+    report = load_weights(model, weights, strict=True)
+    model.eval()
+    return Trained(model, {**_facts(name, str(weights.name), model), "report": report.summary()})
+
+
+def _facts(name: str, weights: str, model: Any, size: Optional[Tuple[int, ...]] = None) -> Dict[str, Any]:
+    shape = [None, model.in_channels, *(model.image_size if size is None else size)]
+    return {"model": name, "weights": weights, "num_classes": model.num_classes, "input_shape": shape}
 
 
 def _require_tensors(name: str) -> None:
@@ -160,76 +181,20 @@ def _require_tensors(name: str) -> None:
         )
 
 
-class _Builder:
-    """Builds the model from its name, or from ``settings``, the YAML configuration of the run that trained it."""
+def _require_settings(source: str) -> None:
+    """
+    Raises:
+        UserError: there are no weights, or nothing says how they were trained.
+    """
+    from ..checkpoint.download import is_address
+    from ..checkpoint.weights import evaluated_weights, find_weights_file
+    from ..engine.trained import about_of, settings_beside
 
-    def __init__(
-        self,
-        name: Optional[str],
-        settings: Optional[str],
-        image_size: Any,
-        in_channels: Optional[int],
-        learned: Learned,
-    ) -> None:
-        self.image_size, self.in_channels, self.learned = image_size, in_channels, learned
-        self.values: Any = None
-        self.parts: Any = None  # how the run prepared its input; unknown for weights from elsewhere
-        if name is None:
-            from .. import config as configuration
-
-            if isinstance(image_size, tuple):
-                raise UserError("export: -image_size of a run's model is one number, its pictures are square")
-            words = [f"-image_size={image_size}"] if image_size else []
-            words += ["DATA.IMAGE_CHANNELS", str(in_channels)] if in_channels else []
-            with tempfile.TemporaryDirectory(prefix="paddlevit_dist_") as folder:
-                file = Path(folder, "settings_of_the_run.yaml")
-                file.write_text(settings or "", encoding="utf-8")
-                self.values = configuration.load([f"-cfg={file}", *words]).values
-        self.name = name if name is not None else self.values.MODEL.NAME
-        _require_tensors(self.name)
-
-    @property
-    def num_landmarks(self) -> Optional[int]:
-        """Outputs of a network of volumes, which are not told by its weights' names."""
-        return len(self.learned.input.get("landmarks") or ()) or None
-
-    def build(self, num_classes: int, lazily: bool = False) -> Any:
-        import paddle
-
-        if not lazily:
-            return self._build(num_classes)
-        with paddle.LazyGuard():  # names and shapes only
-            return self._build(num_classes)
-
-    def _build(self, num_classes: int) -> Any:
-        from ..contracts.task import make_task
-        from ..models import create_model
-
-        if self.values is None:
-            options = {} if self.in_channels is None else {"in_channels": self.in_channels}
-            return create_model(self.name, num_classes=num_classes, image_size=self.image_size, **options)
-        task = make_task(self.values)
-        task.recall(self.learned._replace(num_classes=num_classes))
-        self.parts = task.export_parts()
-        return task.build_model(num_classes)
-
-
-def learned_from(about: Dict[str, Any]) -> Learned:
-    """What a checkpoint's ``about`` says of the data it was trained on."""
-    splits = (about.get("data") or {}).values()
-    said = about.get("input") or {}
-    names = said.get("landmarks") or next((of["classes"] for of in splits if of.get("classes")), None)
-    return Learned(None, None if names is None else tuple(map(str, names)), said)
-
-
-def _settings(about: Dict[str, Any], path: Path) -> Optional[str]:
-    """The configuration of the run that trained the weights at ``path``, as YAML: from their checkpoint, else from the
-    ``config.yaml`` of the output folder that ``path`` is or is inside."""
-    if isinstance(about.get("settings"), dict):
-        return yaml.safe_dump(about["settings"], allow_unicode=True)
-    nearest = [path, *path.absolute().parents][:4]  # run / checkpoints / epoch_0004 / model.pdparams
-    file = next((folder / "config.yaml" for folder in nearest if (folder / "config.yaml").is_file()), None)
-    return None if file is None else file.read_text(encoding="utf-8")
+    if is_address(source):
+        return
+    file = find_weights_file(Path(evaluated_weights(source)))
+    if settings_beside(about_of(file), file) is None:
+        raise UserError(f"export: no config.yaml of a run beside {source}: name the model with -model=NAME")
 
 
 class Difference(NamedTuple):

@@ -10,11 +10,15 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 
+from ...contracts.prediction import Row
 from ...contracts.task import EvaluationStep, Step, Term
 from ...models import create_model
 from ..data.pictures import CELL_PX, UNLABELLED, class_colours, draw, in_cell
 from ..data.samples import compile_loops
 from ..data.scene import IGNORED
+from ..data.scenes import SceneDataset
+from ..inputs import SceneInputs, describe_points
+from ..outputs import SceneOutputs
 from ..scene_task import SceneTask, slices_of, written_scenes
 from ..sparse import Plan, SparseTensor
 from .input import PointSamples, feature_channels, training_steps
@@ -35,9 +39,10 @@ class SemanticSegmentation(SceneTask):
     of_each_rank = {"POINTS.LOVASZ_WEIGHT": 0.0}  # it orders the points of a rank by their errors
 
     def build_dataset(self, split: str, cache_folder: Path) -> PointSamples:
+        return self.samples_of(self.open_scenes(split, cache_folder), self.trains_on(split))
+
+    def samples_of(self, dataset: SceneDataset, is_training: bool) -> PointSamples:
         points = self.config.POINTS
-        dataset = self.open_scenes(split, cache_folder)
-        is_training = self.trains_on(split)
         return PointSamples(
             dataset,
             training_steps(points, dataset) if is_training else (),
@@ -105,6 +110,16 @@ class SemanticSegmentation(SceneTask):
 
     def prediction_writer(self, folder: Path) -> SceneWriter:
         return SceneWriter(folder, self.class_names)
+
+    def sees_colours(self) -> bool:
+        return "rgb" in self.config.POINTS.FEATURES
+
+    def prediction_rows(self, prediction: np.ndarray) -> List[Row]:
+        """How many points have which class."""
+        return [describe_points(prediction, self.class_names)]
+
+    def output_writer(self, folder: Path, samples: SceneInputs) -> SceneOutputs:  # type: ignore[override] # as opened
+        return SceneOutputs(samples, SceneWriter(folder, self.class_names))
 
     def pictures(self, samples: PointSamples, batch: Dict[str, Any], epoch: int) -> List[Tuple[np.ndarray, str]]:
         """The voxels of a training batch from above, in the colours that the network sees, or in class colours if it

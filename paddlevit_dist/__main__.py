@@ -26,7 +26,7 @@ COMMANDS = {  # name -> function under ``commands`` that implements it, and what
     "inspect submission": ("inspect_submission:run", "predictions against the rules of ScanNet's benchmark"),
     "convert": ("convert:run", "weights of any origin as .pdparams or .safetensors"),
     "predict": ("predict:run", "what trained weights say of pictures without labels; FOLDER/predictions.csv"),
-    "export": ("export:run", "a trained classifier as an inference model of Paddle"),
+    "export": ("export:run", "a trained model for Paddle Inference, PaddleX or ONNX"),
     "prepare images": ("prepare:run_images", "check pictures, or pack them as tar files of smaller ones"),
     "prepare scannet": ("prepare:run_scannet", "write raw ScanNet v2 as memory-mapped scenes"),
     "prepare ply": ("prepare:run_ply", "write PLY files as memory-mapped scenes"),

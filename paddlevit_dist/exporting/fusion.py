@@ -19,8 +19,10 @@ _VERSION = 1
 def fuse(model: Any) -> Any:
     """Rewrite a simplified model of fixed picture size for onnxruntime; ``model`` is changed. What has another form
     than the transformers of pictures have stays as it is."""
-    from onnx import helper
+    from onnx import helper, shape_inference
 
+    known = shape_inference.infer_shapes(model).graph.value_info
+    ranks = {value.name: len(value.type.tensor_type.shape.dim) for value in known}
     graph = Graph(model)
     _fuse_gelus(graph)
     parts.pad_with_tokens(graph)
@@ -30,7 +32,7 @@ def fuse(model: Any) -> Any:
     parts.carry_bias_through_depthwise(graph)
     parts.push_slices(graph)
     _fuse_biases(graph)
-    _fuse_sums_before_norms(graph)
+    _fuse_sums_before_norms(graph, ranks)
     model = graph.finish()
     if not any(one.domain == DOMAIN for one in model.opset_import):
         model.opset_import.append(helper.make_opsetid(DOMAIN, _VERSION))
@@ -208,12 +210,15 @@ def _fuse_biases(graph: Graph) -> None:
         graph.remove([gelu, add])
 
 
-def _fuse_sums_before_norms(graph: Graph) -> None:
-    """LayerNormalization of a residual sum as SkipLayerNormalization, which gives the sum as well."""
+def _fuse_sums_before_norms(graph: Graph, ranks: Dict[str, int]) -> None:
+    """LayerNormalization of a residual sum as SkipLayerNormalization, which gives the sum as well; it is for
+    (batch, tokens, channels)."""
     for norm in matching(graph, "LayerNormalization"):
         producers = graph.producers()
         add = producers.get(norm.input[0])
         if add is None or add.op_type != "Add" or len(norm.input) < 3 or len(norm.output) != 1:
+            continue
+        if ranks.get(add.output[0]) != 3 or attributes(norm).get("axis", -1) not in (-1, 2):
             continue
         constant = [name for name in add.input if name in graph.constants]
         if constant and (graph.constants[constant[0]].ndim != 3 or add.input[0] in constant):

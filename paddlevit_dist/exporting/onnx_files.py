@@ -68,6 +68,8 @@ def run(model: Any, inputs: np.ndarray) -> Dict[str, np.ndarray]:
 
     Args:
         inputs: (batch, ...); converted to the type of the model's one input.
+    Raises:
+        UserError: onnxruntime refuses the model.
     """
     import onnxruntime
 
@@ -75,10 +77,16 @@ def run(model: Any, inputs: np.ndarray) -> Dict[str, np.ndarray]:
     options.log_severity_level = 3
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     content = model.SerializeToString()
-    session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-    (expected,) = session.get_inputs()
-    names = [one.name for one in session.get_outputs()]
-    return dict(zip(names, session.run(names, {expected.name: inputs.astype(_TYPES[expected.type])})))
+    try:
+        session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+        (expected,) = session.get_inputs()
+        names = [one.name for one in session.get_outputs()]
+        return dict(zip(names, session.run(names, {expected.name: inputs.astype(_TYPES[expected.type])})))
+    except Exception as error:  # its own classes, without a common one of their own
+        reason = _first_line(error)
+        raise UserError(
+            f"export: onnxruntime cannot compute the converted model: {reason}; try -format=paddle"
+        ) from error
 
 
 def describe(model: Any, about: Dict[str, Any]) -> None:

@@ -11,6 +11,7 @@ DOWNLOAD = "needs a download"
 HOST = "needs a second host; tests/distributed/test_several_machines.py runs it on one"
 ITSELF = "is the test suite, or part of it"
 HOURS = "takes minutes to hours and a quiet machine; its programs are what the page is about"
+ONNX = "needs the extra onnx; tests/images/test_onnx_export.py does it"
 PAGE_OF_ITS_OWN = "tests/images/test_documented_session.py runs that page, on the digits"
 
 NOT_RUN = {
@@ -31,6 +32,8 @@ NOT_RUN = {
     "./run_eval_multi.sh -cfg=./configs/minkunet34c_scannet.yaml -data_path=/dataset/scannet_prepared "
     '-pretrained=weights.pth POINTS.COLOR_RANGE "[-0.5, 0.5]" POINTS.VOXEL_FEATURES mean '
     "DATA.VOXEL_SIZE_M 0.02": DOWNLOAD,
+    "python -m paddlevit_dist export ./output/mine exported/fast -format=onnxruntime -precision=float16": ONNX,
+    "python -m paddlevit_dist export ./output/heads exported/heads -format=onnx": ONNX,
     "make demo PYTHON=/path/to/python3.11": "names a Python that is not here",
     "make lint": ITSELF,
     "make test": ITSELF,

@@ -8,14 +8,16 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
+import paddle
 
 from ..contracts.dataset import Samples, dataset_class
 from ..contracts.prediction import Learned
 from ..contracts.sample_checks import require_finite, require_labels
 from ..contracts.task import Task
 from ..errors import UserError
+from .data.pictures import palette_of
 from .data.samples import PointSample, SceneSamples, join
-from .data.scene import AS_GIVEN, CENTRED, IGNORED
+from .data.scene import AS_GIVEN, CENTRED, IGNORED, Scene
 from .data.scenes import SceneDataset
 from .inputs import InputScenes, SceneInputs, find_scenes
 from .sparse import PlanSpec, build_plan
@@ -32,6 +34,7 @@ class SceneTask(Task):
     batch_norm = "sync"
     sample_name = "scenes"
     draws_samples = True
+    makes_figures = True
     empty_cache_freq = 10
     #: default of POINTS.VOXEL_FEATURES: "first" or "mean"
     usual_voxel_features = "first"
@@ -110,6 +113,18 @@ class SceneTask(Task):
             batch["scenes"] = json.dumps([(scene.name, scene.offset) for scene in scenes])  # JSON preserves all digits
         return batch
 
+    # ---- report ------------------------------------------------------------------------------------------------
+
+    def predicted_again(self, samples: Samples, index: int, model: paddle.nn.Layer) -> Optional[Tuple[Scene, Any]]:
+        """A scene as it is stored and what ``predict_step`` gives for it; None where samples are a program's own."""
+        if not isinstance(samples, SceneSamples):
+            return None
+        batch = self.collate([samples.sample(index, np.random.default_rng(0))])
+        tensors = {
+            name: paddle.to_tensor(value) if isinstance(value, np.ndarray) else value for name, value in batch.items()
+        }
+        return samples.dataset.read(index), self.predict_step(model, tensors)[0]
+
     # ---- prediction --------------------------------------------------------------------------------------------
 
     def samples_of(self, dataset: SceneDataset, is_training: bool) -> SceneSamples:
@@ -136,6 +151,9 @@ class SceneTask(Task):
     def check_input(self, sample: PointSample) -> None:
         for view in sample.views:
             require_finite(view.features, "features")
+
+    def picture_legend(self) -> List[Tuple[str, Tuple[int, int, int]]]:
+        return [(name, tuple(colour)) for name, colour in zip(self.class_names, palette_of(self.class_names).tolist())]
 
     def describe_samples(self, samples: Samples) -> str:
         return f"{super().describe_samples(samples)} of {len(self.class_names)} classes: {', '.join(self.class_names)}"

@@ -11,6 +11,7 @@ from paddlevit_dist.registry import TABLES, key_tables
 
 PROMISED = {
     "BASE": [],
+    "IMPORTS": [],
     "DATA.BATCH_SIZE": 256,
     "DATA.BATCH_SIZE_EVAL": None,
     "DATA.DATASET": "digits",
@@ -89,6 +90,11 @@ PROMISED = {
     "TRAIN.MODEL_EMA": False,
     "TRAIN.MODEL_EMA_DECAY": 0.99996,
     "TRAIN.LAYER_DECAY": None,
+    "TRAIN.NUM_SAMPLES": None,
+    "TRAIN.EPOCH_LIMITS": (10, 100),
+    "DATA.GLOBAL_BATCH_SIZE": None,
+    "DATA.VAL_FRACTION_IF_MISSING": None,
+    "MODEL.PRETRAINED_REQUIRED": False,
     "TRAIN.FREEZE": [],
     "TRAIN.RECOMPUTE": False,
     "TRAIN.REPEATED_AUGMENT": 1,

@@ -191,8 +191,11 @@ def _is_constant(node: Any, graph: Graph) -> bool:
 
 
 def _evaluate(node: Any, graph: Graph) -> List[np.ndarray]:
+    from onnx import numpy_helper
     from onnx.reference import ReferenceEvaluator
 
+    if node.op_type == "Constant" and node.attribute[0].name == "value":  # nearly all of them
+        return [numpy_helper.to_array(node.attribute[0].t)]
     values = {name: graph.constants[name] for name in node.input if name}
     evaluator = ReferenceEvaluator(node, opsets={"": graph.model.opset_import[0].version})
     return [np.asarray(value) for value in evaluator.run(None, values)]

@@ -54,13 +54,8 @@ def run(words: List[str]) -> None:
     outputs = "landmarks" if "landmarks" in about else "classes"
     weights = f"{about['num_classes']} {outputs} from {about['weights']}: {about['report']}"
     print(one_line(f"{about['model']} with {weights}"))
-    shape, told = about["input_shape"], "" if options.format == "paddle" else f" of {difference.largest:.1f} at most"
-    print(
-        one_line(
-            f"{options.output}: input {shape} {options.precision}; outputs differ by at most "
-            f"{difference.absolute:.1e}{told}"
-        )
-    )
+    told = f"outputs up to {difference.largest:.3g} differ by at most {difference.absolute:.1e}"
+    print(one_line(f"{options.output}: input {about['input_shape']} {options.precision}; {told}"))
 
 
 def _parse(words: List[str]) -> Any:
@@ -241,13 +236,12 @@ def export(
         model, about["output"] = _with_softmax(model), "probabilities of the classes"
     about["input_name"] = parts["input_name"]
     inputs = np.random.default_rng(0).standard_normal((3, *shape[1:])).astype("float32")
+    example = {**parts["example"]} or {"input": inputs[:1]}
+    example["output"], expected = _outputs(model, example["input"]), _outputs(model, inputs)  # 2.6 cannot, once traced
     try:
         with _written_together(path) as folder:
             compute = _write_model(model, folder / path.name, kind, precision, parts["input_name"], about)
-            expected = _outputs(model, inputs)
             difference = _compare(expected, compute(inputs), precision, output)
-            example = {**parts["example"]} or {"input": inputs[:1]}
-            example["output"] = _outputs(model, example["input"])
             np.savez_compressed(folder / f"{path.name}.example.npz", **example)
             about["largest_difference"] = {"absolute": difference.absolute, "of_outputs_up_to": difference.largest}
             # not JSON: Paddle takes every .json next to it for its own

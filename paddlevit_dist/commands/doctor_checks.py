@@ -1,4 +1,4 @@
-"""How ``doctor`` carries out its checks: in a process of their own, so that one that crashes is a line like any other."""
+"""How ``doctor`` carries out its checks: in a process of their own, so that a crash is a line like any other."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import multiprocessing.connection
 import os
 import signal
 import tempfile
+import threading
 import time
 import traceback
 from dataclasses import dataclass, field
@@ -137,9 +138,15 @@ class Workshop:
         self._connection.close()
         self._process = self._connection = None
 
-    def close(self) -> None:
+    def __enter__(self) -> "Workshop":
+        return self
+
+    def __exit__(self, kind: Any, *_: Any) -> None:
         """End the process, and with it those that it has started."""
         if self._process is not None:
+            if kind is None:
+                self._connection.close()  # it ends by itself
+                self._process.join(_END_SECONDS)
             self._process.kill()
             self._process.join(_END_SECONDS)
             self._end()
@@ -147,9 +154,12 @@ class Workshop:
 
 def _serve(connection: Any, checkup: Checkup, checks: List[Check], log: str, parent: int) -> None:
     """What the process runs: checks by their numbers, until it is killed."""
+    from tqdm import tqdm
+
     from ..parallel.launch import die_with_parent
 
     die_with_parent(parent)
+    tqdm.set_lock(threading.RLock())  # its own would leave a semaphore behind when this process is killed
     signals.ignore_all()  # the parent handles them
     signals.install()
     with open(log, "wb", buffering=0) as file:  # what libraries print is no part of the table, and would spoil JSON

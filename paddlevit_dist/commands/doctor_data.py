@@ -34,10 +34,11 @@ def changed(config: Any, values: Dict[str, Any]) -> Any:
 
 
 def task_of(checkup: Checkup) -> Any:
-    """The task of a training whose output folder is the temporary one, and that hides no unreadable sample."""
+    """The task of a training whose output folder is the temporary one. It goes on where a picture cannot be read, so
+    that one does not hide the next; ``samples`` tells."""
     from ..contracts.task import make_task
 
-    values = {"SAVE": str(checkup.folder), "DATA.ON_BAD_SAMPLE": "stop", "EVAL": False, "MODEL.RESUME": None}
+    values = {"SAVE": str(checkup.folder), "DATA.ON_BAD_SAMPLE": "skip", "EVAL": False, "MODEL.RESUME": None}
     return checkup.keep("task", lambda: make_task(changed(checkup.config, values)))
 
 
@@ -97,12 +98,27 @@ def samples(checkup: Checkup) -> Finding:
         facts[f"{split}_milliseconds"] = round(1000 * float(np.median(seconds)), 2)
         if labels:
             counts[split] = np.bincount(np.concatenate(labels))
+    # Pictures that cannot be read were replaced by others, and are listed.
+    for line in task.finish_epoch():
+        listed = [row for file in checkup.folder.glob("*.tsv") for row in _rows(file)]
+        bad += listed or [line]
     facts.update(opened=opened, unreadable=bad, classes={split: number.tolist() for split, number in counts.items()})
     if bad:
         text = f"{len(bad)} of {opened} cannot be used: {'; '.join(bad[:_SHOWN])}{'; ...' if len(bad) > _SHOWN else ''}"
-        return Finding(FAILURE, text, "repair or remove them", facts)
+        if checkup.config.DATA.get("ON_BAD_SAMPLE") == "skip":
+            return Finding(WARNING, text, "a training takes others in their place (DATA.ON_BAD_SAMPLE skip)", facts)
+        mend = "repair or remove them" + (
+            ", or let DATA.ON_BAD_SAMPLE skip take others" if "ON_BAD_SAMPLE" in checkup.config.DATA else ""
+        )
+        return Finding(FAILURE, text, mend, facts)
     text = f"{opened} opened at random, {facts['train_milliseconds']:.3g} ms for each of training in one process"
     return Finding(OK, text, facts=facts)
+
+
+def _rows(file: Path) -> List[str]:
+    """What a list of unreadable pictures says: path and reason of each."""
+    rows = file.read_text(encoding="utf-8", errors="surrogateescape").splitlines()[1:]
+    return [row.replace("\t", ": ") for row in rows]
 
 
 def _look(task: Any, samples: Any, index: int, seed: int) -> Any:
@@ -171,7 +187,7 @@ def _judge(counts: Dict[str, np.ndarray], names: Optional[Sequence[str]], of: st
 
     present = np.flatnonzero(train)
     histogram = f"{of}: {_histogram(train, names)}"
-    if len(present) == 1 and len(train) != 1 or not len(present):
+    if len(present) <= 1:
         one = named(present) or "none"
         mend = "look at how labels are read: a model cannot learn from this"
         return Finding(FAILURE, f"all training labels are the same, {one}", mend, facts)
@@ -195,7 +211,8 @@ def _judge(counts: Dict[str, np.ndarray], names: Optional[Sequence[str]], of: st
 
 def _histogram(counts: np.ndarray, names: Optional[Sequence[str]]) -> str:
     if len(counts) > _MOST_CLASSES:
-        return f"{len(counts):,} classes, {counts.min():,} to {counts.max():,} each, {np.median(counts):,.0f} in the middle"
+        middle = np.median(counts)
+        return f"{len(counts):,} classes, {counts.min():,} to {counts.max():,} each, {middle:,.0f} in the middle"
     shown = [str(names[c]) if names and c < len(names) else str(c) for c in range(len(counts))]
     share = 100 * counts / max(counts.sum(), 1)
     return ", ".join(f"{name} {number:,} ({part:.0f}%)" for name, number, part in zip(shown, counts, share))

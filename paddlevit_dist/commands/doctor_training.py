@@ -169,11 +169,17 @@ def loading(checkup: Checkup) -> Finding:
         mend = "start the container with --shm-size=8g, lower -num_workers or DATA.PREFETCH, or use -num_workers=0"
         text = f"batches in flight take {held / GIB:.2f} GiB, and /dev/shm has {free / GIB:.2f} GiB"
         return Finding(FAILURE, text, mend, facts)
-    text = f"{workers} loader process(es) each make {makes:.4g} samples/s in all, a step takes {takes:.4g}"
+    who = f"{workers} loader process(es)" if workers else "a thread"
+    who += f" in each of {checkup.processes} processes" if checkup.processes > 1 else ""
+    text = f"{who}: up to {_number(makes)} samples/s, and the step takes {_number(takes)}"
     if makes < takes and needed > workers:
         mend = f"-num_workers={needed} if there are cores for it; faster storage or smaller samples help too"
         return Finding(WARNING, f"{text}: training would wait for its data", mend, facts)
     return Finding(OK, text, facts=facts)
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def checkpoint(checkup: Checkup) -> Finding:

@@ -29,7 +29,8 @@ class Trial:
     """A training of one process that sees the same batch again and again.
 
     Args:
-        config: of the trial: its batch, no accumulation, nothing random in its steps, SAVE a folder that is thrown away.
+        config: of the trial: its batch, no accumulation, nothing random in its steps, SAVE a folder that is thrown
+            away.
         samples: of the training.
     """
 
@@ -38,7 +39,6 @@ class Trial:
         self._training = silent_training(config, task, samples, folder)
         self._training.model.train()
         self._group = first_batches(self._training.loader, 1)
-        self._update = 0
         self.size = config.DATA.BATCH_SIZE
         self.parameters = sum(math.prod(p.shape) for p in self._training.model.parameters())
         self.trained = sum(math.prod(p.shape) for p in self._training.model.parameters() if not p.stop_gradient)
@@ -46,15 +46,17 @@ class Trial:
     def update(self) -> Dict[str, float]:
         """Make an update with TRAIN.BASE_LR; returns the means of its terms before it, and "total", their weighted
         sum."""
-        step = Step(1, self._update, self._training.schedule.total_updates)
+        training = self._training
+        step = Step(1, training.schedule.update, training.schedule.total_updates)
         group = [dict(batch) for batch in self._group]  # a step takes some entries out
-        (terms,) = self._training.updater(group, step, self._config.TRAIN.BASE_LR)
-        self._update += 1
+        (terms,) = training.updater(group, step, self._config.TRAIN.BASE_LR)
+        training.sampler.count_update()
+        training.schedule.count_update()
         means = {name: _mean(term) for name, term in terms.items()}
         return {**means, "total": sum(terms[name].weight * mean for name, mean in means.items() if terms[name].weight)}
 
     def overfit(self, first: float, updates: int, seconds: float) -> List[float]:
-        """The loss of so many further updates, or fewer if it is half of ``first`` or no number before, or time is up."""
+        """The loss of so many further updates; fewer if it is half of ``first`` or no number before, or time is up."""
         losses: List[float] = []
         started = time.perf_counter()
         while len(losses) < updates:
@@ -68,10 +70,10 @@ class Trial:
         """Write a checkpoint, change the weights, and read it back."""
         training = self._training
         started = time.perf_counter()
-        training.checkpointer.save_epoch(1, evaluation_due=False)
+        training.checkpointer.save_update(evaluation_due=False)
         training.checkpointer.finish()
         written = time.perf_counter() - started
-        directory = training.checkpointer.folder / checkpoints.epoch_name(1)
+        directory = training.checkpointer.folder / checkpoints.update_name(training.schedule.update)
         weights, moments = _arrays(training.model.state_dict()), _arrays(training.checkpointer.optimizer.state_dict())
         with paddle.no_grad():
             for parameter in training.model.parameters():

@@ -27,6 +27,7 @@ _NAMES = {
     "is_main": "parallel",
     "list_models": "models",
     "load_weights": "checkpoint.load",
+    "Predictor": "engine.predictor",
     "rank": "parallel",
     "reduce_dict": "parallel",
     "register_dataset": "registry",

@@ -25,6 +25,7 @@ COMMANDS = {  # name -> function under ``commands`` that implements it, and what
     "inspect data": ("inspect_data:run", "a picture of augmented training samples; takes the main flags"),
     "inspect submission": ("inspect_submission:run", "predictions against the rules of ScanNet's benchmark"),
     "convert": ("convert:run", "weights of any origin as .pdparams or .safetensors"),
+    "predict": ("predict:run", "what trained weights say of pictures without labels; FOLDER/predictions.csv"),
     "export": ("export:run", "a trained classifier as an inference model of Paddle"),
     "prepare images": ("prepare:run_images", "check pictures, or pack them as tar files of smaller ones"),
     "prepare scannet": ("prepare:run_scannet", "write raw ScanNet v2 as memory-mapped scenes"),

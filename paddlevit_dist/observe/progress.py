@@ -45,10 +45,15 @@ class Progress:
                 file=self._stream,
             )
 
-    def step(self) -> None:
-        self.left -= 1
+    @property
+    def is_shown(self) -> bool:
+        """Whether there is a bar."""
+        return self._bar is not None
+
+    def step(self, number: int = 1) -> None:
+        self.left -= number
         if self._bar is not None:
-            is_drawn = self._bar.update(1)
+            is_drawn = self._bar.update(number)
             if is_drawn and self._values is not None:
                 self._values.refresh()  # its terminal may have another width by now
             note_sign_of_life()

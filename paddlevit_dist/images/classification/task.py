@@ -13,6 +13,7 @@ import paddle
 import paddle.nn.functional as F
 
 from ...contracts.dataset import Samples
+from ...contracts.prediction import InputSamples, Learned, Row
 from ...contracts.sample_checks import require_finite, require_label
 from ...contracts.task import EvaluationStep, ExportParts, Step, Task, Term
 from ...contracts.user_models import contract_of
@@ -37,6 +38,7 @@ from ..transforms.operations_opencv import require_opencv
 from ..transforms.policies import build_augmentation, operations_of
 from .distillation import Teacher, distillation_loss, teacher_of
 from .metrics import ClassificationMetrics
+from .prediction import best_classes, open_inputs, probabilities
 
 _ANY_NUMBER_OF_CLASSES = 10  # for a model that is only built to check that its dimensions are consistent
 _MOST_CLASSES_TOLD = 20
@@ -102,6 +104,7 @@ class Classification(Task):
         self._mean = 255.0 * np.asarray(data.IMAGENET_MEAN, dtype=np.float32)  # (channels,), of uint8 pixels
         self._deviation = 255.0 * np.asarray(data.IMAGENET_STD, dtype=np.float32)
         self.num_classes = config.MODEL.NUM_CLASSES
+        self.class_names: Optional[Sequence[str]] = None  # of trained weights
         self.class_weights: Optional[np.ndarray] = None  # (classes,)
         self.replacements: Optional[Replacements] = None
         self.teacher: Optional[Teacher] = None
@@ -393,8 +396,20 @@ class Classification(Task):
         step.metrics.update(model(self.normalise(batch["images"])), batch["labels"])
 
     def predict_step(self, model: paddle.nn.Layer, batch: Dict[str, paddle.Tensor]) -> List[np.ndarray]:
-        """The probability of each class, float32 (classes,), for each image."""
-        return list(F.softmax(model(self.normalise(batch["images"])).astype("float32"), axis=-1).numpy())
+        """The probability of each class, float64 (classes,), for each image."""
+        return list(probabilities(model(self.normalise(batch["images"])).astype("float32").numpy()))
+
+    def recall(self, learned: Learned) -> None:
+        self.num_classes, self.class_names = learned.num_classes, learned.class_names
+
+    def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> InputSamples:
+        return open_inputs(self.config, inputs, cache_folder)
+
+    def collate_inputs(self, samples: Sequence[np.ndarray]) -> Dict[str, np.ndarray]:
+        return {"images": np.stack(samples)}
+
+    def prediction_rows(self, prediction: np.ndarray) -> List[Row]:
+        return [best_classes(prediction, self.class_names)]
 
     def export_parts(self) -> ExportParts:
         data = self.config.DATA

@@ -20,7 +20,10 @@ from .version import versions  # noqa: E402
 COMMANDS = {  # name -> function under ``commands`` that implements it, and what it does
     "train": ("train:run", "train, and evaluate, on all devices of this machine; takes the main flags"),
     "evaluate": ("evaluate:run", "evaluate trained weights on all devices; takes the main flags"),
-    "doctor": ("doctor:run", "what this machine and its Paddle can do"),
+    "doctor": (
+        "doctor:run",
+        "whether this machine, your data and a training's first steps are in order; takes the main flags",
+    ),
     "inspect": ("inspect_model:run", "a model's layers and cost by its name; --list: all names"),
     "inspect data": ("inspect_data:run", "a picture of augmented training samples; takes the main flags"),
     "inspect submission": ("inspect_submission:run", "predictions against the rules of ScanNet's benchmark"),

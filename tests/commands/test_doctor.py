@@ -134,17 +134,13 @@ def test_loader_processes_are_compared_with_the_step(tmp_path, each, batch, stat
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("rate, code", [("1e-3", 0), ("1e-9", 1)])
-def test_a_whole_checkup_as_json(tmp_path, rate, code):
+def test_a_whole_checkup_finds_a_rate_that_teaches_nothing(tmp_path):
     words = [PLAIN, *TINY, "-dataset=digits", "-batch_size=32", "DATA.IMAGE_CHANNELS", "1", "-ngpus=2"]
-    command = [sys.executable, "-m", "paddlevit_dist", "doctor", "-json", *words, "TRAIN.BASE_LR", rate]
+    command = [sys.executable, "-m", "paddlevit_dist", "doctor", "-json", *words, "TRAIN.BASE_LR", "1e-9"]
     ended = run_command([*command, f"-output={tmp_path / 'run'}"], timeout=300)
     document = json.loads(ended.out)
     status = {check["name"]: check["status"] for check in document["checks"]}
-    assert ended.code == code and document["ok"] == (code == 0), ended.out
-    bad = {name for name, value in status.items() if value == "failure"}
-    assert bad == ({"one batch"} if code else set())
-    assert {"a step", "checkpoint", "processes", "labels", "loading"} <= {
-        n for n, value in status.items() if value == "ok"
-    }
+    assert ended.code == 1 and document["ok"] is False, ended.out
+    assert [name for name, value in status.items() if value == "failure"] == ["one batch"]
+    assert all(status[name] == "ok" for name in ("a step", "checkpoint", "processes", "labels", "loss at start"))
     assert list(tmp_path.iterdir()) == []

@@ -1,29 +1,14 @@
-"""Train or evaluate on every device of this machine."""
+"""Train or evaluate on every device of this machine: ``paddlevit-dist train`` under PaddleViT's name."""
 
 import sys
 
+from paddlevit_dist.__main__ import main as carry_out
+
 
 def main() -> None:
-    from paddlevit_dist.commands import train
+    """Train, or evaluate with ``-eval``, as the command line of this process says, and end it."""
+    sys.exit(carry_out(["train", *sys.argv[1:]]))
 
-    train.run(sys.argv[1:])
-
-
-if __name__ == "__mp_main__":  # in a worker, which imports Paddle next
-    from paddlevit_dist import late_imports
-
-    late_imports.install()
 
 if __name__ == "__main__":
-    try:
-        from paddlevit_dist import late_imports, signals
-
-        signals.hold()
-        late_imports.install()
-    except KeyboardInterrupt:  # in the very first moment
-        print("interrupted", file=sys.stderr)
-        sys.exit(130 if "-eval" in sys.argv else 75)
-
-    from paddlevit_dist.errors import run_and_report
-
-    sys.exit(run_and_report(main, trains=signals.looks_like_training(sys.argv[1:])))
+    main()

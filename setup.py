@@ -1,8 +1,31 @@
-"""Package, dependencies and extras. Every dependency has one line that says what it is for."""
+"""Package, dependencies and extras. Every dependency has one line that says what it is for.
 
+The recipes exist once, in ``configs/``: a build copies them to ``paddlevit_dist/recipes`` of what it builds. A plain
+clone and an editable installation read ``configs/`` itself.
+"""
+
+import re
+import shutil
 from pathlib import Path
 
 from setuptools import find_packages, setup
+from setuptools.command.build_py import build_py
+
+ROOT = Path(__file__).resolve().parent
+VERSION = re.search(r'__version__ = "(.+)"', (ROOT / "paddlevit_dist" / "__init__.py").read_text(encoding="utf-8"))
+
+
+class BuildWithRecipes(build_py):
+    def run(self):
+        super().run()
+        if not self.editable_mode:
+            target = Path(self.build_lib) / "paddlevit_dist" / "recipes"
+            shutil.rmtree(target, ignore_errors=True)  # what an earlier build has left there may be gone from configs/
+            for recipe in sorted((ROOT / "configs").rglob("*.yaml")):
+                copy = target / recipe.relative_to(ROOT / "configs")
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(recipe, copy)
+
 
 CORE = [
     "numpy>=1.21,<3",  # arrays on the way from file to device
@@ -41,13 +64,15 @@ EXTRAS = {
 
 setup(
     name="paddlevit_dist",
-    version="0.1.0",
+    version=VERSION.group(1),
     description="Train and evaluate vision models on all devices of a machine with PaddlePaddle, and trust the numbers",
-    long_description=Path(__file__).with_name("README.md").read_text(encoding="utf-8"),
+    long_description=(ROOT / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     packages=find_packages(include=["paddlevit_dist", "paddlevit_dist.*"]),
     package_data={"paddlevit_dist.images.data": ["digits.npz"]},
+    cmdclass={"build_py": BuildWithRecipes},
+    entry_points={"console_scripts": ["paddlevit-dist = paddlevit_dist.__main__:main"]},
     python_requires=">=3.9,<3.14",
     install_requires=CORE,
     extras_require=EXTRAS,

@@ -1,66 +1,73 @@
-"""``python -m paddlevit_dist COMMAND``: the main job and its companion tools."""
+"""``paddlevit-dist COMMAND``, also ``python -m paddlevit_dist COMMAND``: the main job and its companion tools.
+
+``main_multi_gpu.py`` and the run scripts are other names of its ``train``. What handles signals is here, once.
+"""
 
 from __future__ import annotations
 
-import importlib
-import os
 import sys
-import warnings
-from typing import List
+from typing import List, Optional, Sequence
 
 from . import late_imports, signals
 
-signals.hold()
-late_imports.install()
-
-from .errors import UserError, run_and_report  # noqa: E402
-from .registry import closest  # noqa: E402
-from .version import versions  # noqa: E402
+late_imports.install()  # spawned workers import this module again, unless it was started with -m
 
 COMMANDS = {  # name -> function under ``commands`` that implements it, and what it does
     "train": ("train:run", "train, and evaluate, on all devices of this machine; takes the main flags"),
     "evaluate": ("evaluate:run", "evaluate trained weights on all devices; takes the main flags"),
-    "doctor": (
-        "doctor:run",
-        "whether this machine, your data and a training's first steps are in order; takes the main flags",
-    ),
-    "inspect": ("inspect_model:run", "a model's layers and cost by its name; --list: all names"),
-    "inspect data": ("inspect_data:run", "a picture of augmented training samples; takes the main flags"),
-    "inspect submission": ("inspect_submission:run", "predictions against the rules of ScanNet's benchmark"),
-    "convert": ("convert:run", "weights of any origin as .pdparams or .safetensors"),
     "predict": ("predict:run", "what trained weights say of pictures without labels; FOLDER/predictions.csv"),
     "export": ("export:run", "a trained classifier as an inference model of Paddle"),
+    "convert": ("convert:run", "weights of any origin as .pdparams or .safetensors"),
+    "inspect": ("inspect_model:run", "a model's layers and cost by its name; --list: all names"),
+    "inspect data": ("inspect_data:run", "a picture of augmented training samples; takes the main flags"),
+    "inspect recipes": ("inspect_recipes:run", "the recipes that -cfg=NAME finds, one line each"),
+    "inspect submission": ("inspect_submission:run", "predictions against the rules of ScanNet's benchmark"),
     "prepare images": ("prepare:run_images", "check pictures, or pack them as tar files of smaller ones"),
     "prepare scannet": ("prepare:run_scannet", "write raw ScanNet v2 as memory-mapped scenes"),
     "prepare ply": ("prepare:run_ply", "write PLY files as memory-mapped scenes"),
     "prepare pth": ("prepare:run_pth", "the same for PointGroup's _inst_nostuff.pth"),
+    "doctor": ("doctor:run", "whether machine, data and first steps of a training are in order; takes the main flags"),
+    "version": ("version:run", "versions of this package, Paddle and Python"),
 }
-
-
 _HELP = ("-h", "--h", "-help", "--help", "help")
 
 
-def show(names: List[str]) -> None:
-    """Print one line for each of these commands."""
-    print("python -m paddlevit_dist COMMAND, or --version; COMMAND -h shows its options\n")
-    for name in names:
-        print(f"  {name:15} {COMMANDS[name][1]}")
+def main(words: Optional[Sequence[str]] = None) -> int:
+    """Carry out a command line, report what goes wrong, and return the exit code of the process.
+
+    Args:
+        words: what follows the program's name; None: of this process.
+    """
+    words = sys.argv[1:] if words is None else list(words)
+    trains = words[:1] == ["train"] and signals.looks_like_training(words[1:])
+    try:
+        signals.hold()
+        from .errors import run_and_report  # only now: until signals wait, they end Python with a traceback
+    except KeyboardInterrupt:  # in the very first moment
+        print("interrupted", file=sys.stderr)
+        return signals.STOPPED if trains else 130
+    return run_and_report(lambda: _carry_out(words), trains)
 
 
-def main() -> None:
+def _carry_out(words: List[str]) -> None:
+    import importlib
+    import os
+    import warnings
+
+    from .errors import UserError
+    from .registry import closest
+
     os.environ.setdefault("GLOG_minloglevel", "2")  # Paddle's own log and warnings, useless to users of the tools
     warnings.filterwarnings("ignore", message="You are using GPU version Paddle")
-    words = sys.argv[1:]
     if not words or words[0] in _HELP:
-        show(list(COMMANDS))
+        _show(list(COMMANDS))
         return
     group = [name for name in COMMANDS if name.startswith(words[0] + " ")]
-    if group and words[0] not in COMMANDS and words[1:2] and words[1] in _HELP:  # prepare -h
-        show(group)
+    if group and words[0] not in COMMANDS and (not words[1:] or words[1] in _HELP):  # prepare, prepare -h
+        _show(group)
         return
-    if words[0] in ("-version", "--version", "version"):
-        print(versions())
-        return
+    if words[0] in ("-version", "--version"):
+        words = ["version"]
     length = 2 if " ".join(words[:2]) in COMMANDS else 1
     command = " ".join(words[:length])
     if command not in COMMANDS:
@@ -70,6 +77,15 @@ def main() -> None:
     vars(importlib.import_module(f"{__package__}.commands.{module}"))[function](words[length:])
 
 
+def _show(names: List[str]) -> None:
+    """Print one line for each of these commands."""
+    from .environment import program
+
+    print(f"usage: {program('COMMAND ...')}\n")
+    for name in names:
+        print(f"  {name:18} {COMMANDS[name][1]}")
+    print("\nCOMMAND -h shows its options. Own code joins with -import=MODULE or -import=FILE.py.")
+
+
 if __name__ == "__main__":
-    is_training = sys.argv[1:2] == ["train"] and signals.looks_like_training(sys.argv[2:])
-    sys.exit(run_and_report(main, trains=is_training))
+    sys.exit(main())

@@ -26,6 +26,18 @@ ROOT = Path(__file__).resolve().parents[1]
 _MARK = "PADDLEVIT_DIST_PYTHON"  # set in a process that has been restarted with the environment next to the package
 
 
+def program(words: str) -> str:
+    """How this process was called, with the command ``words``, for usage lines: "paddlevit-dist train", for example."""
+    name = os.path.basename(sys.argv[0])
+    if name == "main_multi_gpu.py" and words in ("train", "evaluate"):
+        return f"python {name}"
+    return (
+        f"python -m paddlevit_dist {words}"
+        if name in ("__main__.py", "main_multi_gpu.py")
+        else f"paddlevit-dist {words}"
+    )
+
+
 def go_on_beside(error: ModuleNotFoundError) -> Optional[str]:
     """Replace this process with the same command in the package's ``.venv``, created by ``make demo``.
 

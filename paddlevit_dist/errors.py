@@ -18,6 +18,19 @@ class UserError(Exception):
     exit_code = 2
 
 
+class OwnCodeError(UserError):
+    """A module of the user's raises an exception when it is imported: a line, and then the traceback.
+
+    Args:
+        message: module, type of the exception and its message.
+        traceback: as Python formats it, of the frames that are the user's.
+    """
+
+    def __init__(self, message: str, traceback: str = "") -> None:
+        super().__init__(message)
+        self.traceback = traceback
+
+
 class WorkerFailure(Exception):
     """One of several worker processes failed; its peers have been stopped.
 
@@ -71,6 +84,8 @@ def run_and_report(function: Callable[[], None], trains: bool = False) -> int:
             signals.note_only()
     except UserError as error:
         print(f"error: {printing.one_line(error)}", file=sys.stderr)
+        if isinstance(error, OwnCodeError):
+            print(printing.block(error.traceback), end="", file=sys.stderr)
         return error.exit_code
     except WorkerFailure as error:
         first, _, rest = str(error).partition("\n")  # such as the traceback in another process, or Paddle's own

@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Union
+import multiprocessing
+import os
+import sys
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
+from . import own_code
 from .errors import UserError
 
 _GUESS_DATASET = "paddlevit_dist.images.data.guessing:guess"
@@ -124,13 +128,13 @@ TABLES: Dict[str, Sequence[str]] = {
 }
 _BUILT_IN_TABLES = (ENGINE_TABLE, *(table for tables in TABLES.values() for table in tables))
 
-# The recipe that messages suggest for each room, and for datasets that need their own.
+# The recipe (-cfg=NAME) that messages suggest for each room, and for datasets that need their own.
 RECIPES = {
-    **dict.fromkeys(("mnist", "fashion_mnist"), "./configs/vit_mnist.yaml"),
-    "digits": "./configs/vit_digits.yaml",
-    "images": "./configs/vit_tiny_patch16_224.yaml",
-    "points": "./configs/minkunet34c_scannet.yaml",
-    "volumes": "./configs/landmark_unet3d.yaml",
+    **dict.fromkeys(("mnist", "fashion_mnist"), "vit_mnist"),
+    "digits": "vit_digits",
+    "images": "vit_tiny_patch16_224",
+    "points": "minkunet34c_scannet",
+    "volumes": "landmark_unet3d",
 }
 
 OBSERVERS: Dict[str, Target] = {
@@ -141,14 +145,45 @@ OBSERVERS: Dict[str, Target] = {
 _TABLES = {"model": MODELS, "dataset": DATASETS, "task": TASKS, "observer": OBSERVERS}
 
 
+class Own(NamedTuple):
+    """What a user has registered.
+
+    Attributes:
+        target: the model, dataset or task.
+        tables: of a task: the key tables that it reads, as ``register_task`` was given them.
+        keys: tables of the keys that come with it.
+        place: file and line of the call.
+    """
+
+    target: Target
+    tables: Optional[Sequence[Any]]
+    keys: List[Any]
+    place: str
+
+
+OWN: Dict[Tuple[str, str], Own] = {}  # by kind and name
+UNREACHABLE: Dict[Tuple[str, str], str] = {}  # in a worker: why a name that its parent knows cannot be used here
+_AS_TABLES = "paddlevit_dist.config.own_keys:as_tables"
+_DECLARED = "paddlevit_dist.config.own_keys:declared_by"
+
+
 def resolve(kind: str, name: str) -> Any:
     """Import and return the object registered as ``name`` under ``kind`` ("model", "dataset", "task" or "observer").
 
     Raises:
         UserError: nothing is registered under that name; the message suggests the closest ones.
     """
-    target = _TABLES[kind][known_name(kind, name)]
-    return _import(target) if isinstance(target, str) else target
+    name = known_name(kind, name)
+    target = _TABLES[kind][name]
+    if not isinstance(target, str):
+        return target
+    target = _import(target)
+    if room_of(kind, name) is None and _import(_DECLARED)(target) is not None and not own_tables(kind, name):
+        raise UserError(
+            f"{kind} '{name}' declares keys in its class, which is imported later than they are needed: register the "
+            f"class itself, or name them, as in register_{kind}('{name}', ..., keys='my_settings:KEYS')"
+        )
+    return target
 
 
 def known_name(kind: str, name: str) -> str:
@@ -163,11 +198,22 @@ def known_name(kind: str, name: str) -> str:
         spelling = _OTHER_NAMES[kind].get(spelling, spelling)
         if spelling in table:
             return spelling
+    if own_code.load_installed():  # they have registered more
+        return known_name(kind, name)
+    if (kind, name) in UNREACHABLE:
+        raise UserError(UNREACHABLE[kind, name])
     near = [f"'{other}'" for other in difflib.get_close_matches(name.lower(), list(table), n=3, cutoff=0.0)]
     hint = f"{kind} '{name}' is not known: did you mean {', '.join(near[:-1])} or {near[-1]}?"
-    if kind == "model":
-        raise UserError(f"{hint} python -m paddlevit_dist inspect --list names all")
-    raise UserError(f"{hint} valid names: {', '.join(sorted(table))}")
+    valid = "python -m paddlevit_dist inspect --list names all"
+    if kind != "model":
+        valid = f"valid names: {', '.join(sorted(table))}"
+    own = "one of yours joins with -import=MODULE"
+    if multiprocessing.parent_process() is not None:
+        own = (
+            'a worker process does not run what a program has inside `if __name__ == "__main__"`: register it outside, '
+            "or in a module that -import names"
+        )
+    raise UserError(f"{hint} {valid}; {own}")
 
 
 def _spellings(name: str) -> Iterator[str]:
@@ -198,22 +244,38 @@ def guess_dataset(path: str) -> Any:
     return _import(_GUESS_DATASET)(path)
 
 
-def key_tables(task: Optional[str] = None) -> List[Any]:
-    """The key tables that ``task`` reads, the engine's first; all tables for None or for a task without any."""
+def key_tables(task: Optional[str] = None, dataset: Optional[str] = None, model: Optional[str] = None) -> List[Any]:
+    """The key tables that a run of ``task`` reads, the engine's first, those of a user's dataset and model last; all
+    tables for None or for a task without any."""
     if task in TABLES:
-        names = [ENGINE_TABLE, *TABLES[task]]
+        chosen = [("task", task), ("dataset", dataset), ("model", model)]
+        tables = [ENGINE_TABLE, *TABLES[task]]
     else:
-        names = [*_BUILT_IN_TABLES, *(table for tables in TABLES.values() for table in tables)]
-    return [_import(name) for name in dict.fromkeys(names)]
+        chosen = list(OWN)
+        tables = [*_BUILT_IN_TABLES, *(table for tables in TABLES.values() for table in tables)]
+    tables += [table for kind, name in chosen for table in own_tables(kind, name or "")]
+    return [_table(table) for table in dict.fromkeys(tables)]
 
 
-def readers_of(key: str) -> List[str]:
-    """The tasks that have ``key`` in one of their tables."""
-    return [
-        task
+def own_tables(kind: str, name: str) -> List[Any]:
+    """The tables of the keys that come with what a user has registered."""
+    own = OWN.get((kind, name))
+    return list(own.keys) if own is not None and name in _TABLES[kind] else []
+
+
+def readers_of(key: str) -> List[Tuple[str, str]]:
+    """Kind and name of those that have ``key`` in one of their tables: tasks, and what users have registered."""
+    of_tasks = [
+        ("task", task)
         for task, tables in TABLES.items()
-        if any(row.name == key for table in tables for row in _import(table).keys)
+        if any(row.name == key for table in tables for row in _table(table).keys)
     ]
+    own = [of for of in OWN if any(row.name == key for table in own_tables(*of) for row in table.keys)]
+    return list(dict.fromkeys([*of_tasks, *own]))
+
+
+def _table(table: Any) -> Any:
+    return _import(table) if isinstance(table, str) else table
 
 
 def closest(name: str, valid: List[str]) -> str:
@@ -222,25 +284,35 @@ def closest(name: str, valid: List[str]) -> str:
     return f"did you mean '{matches[0]}'? " if matches else ""
 
 
-def register_model(name: str, target: Target) -> None:
+def register_model(name: str, target: Target, keys: Any = None, replace: bool = False) -> None:
     """Make ``create_model(name, ...)`` build ``target``: a ``contracts.model.Model``, or any callable to be called as
-    ``target(name, num_classes=..., image_size=..., **options)``."""
-    MODELS[name] = target
-
-
-def register_dataset(name: str, target: Target) -> None:
-    """Make ``-dataset=name`` build ``target(data_path, split, cache_folder)``."""
-    DATASETS[name] = target
-
-
-def register_task(name: str, target: Target, tables: Optional[Sequence[str]] = None) -> None:
-    """Make ``TASK: name`` build ``target(config)``.
+    ``target(name, num_classes=..., image_size=..., **options)``; or where to import one, as "module:attribute".
 
     Args:
-        tables: locations of the key tables it reads in addition to the engine's, as "module:attribute"; any other
-            key is then rejected. None: it may read all keys.
+        keys: configuration keys of its own: a list of ``Key``, a ``Table`` of them, or where to import one. None: what
+            ``target`` has as its attribute ``keys``, if it is a class. A run that uses the name reads them.
+        replace: take the place of what is registered under this name.
+    Raises:
+        UserError: the name or a key is taken, or a default is not what its key may hold.
     """
-    TASKS[name] = target
+    _register("model", name, target, keys, replace)
+
+
+def register_dataset(name: str, target: Target, keys: Any = None, replace: bool = False) -> None:
+    """Make ``-dataset=name`` build ``target(data_path, split, cache_folder)``; the rest as ``register_model``."""
+    _register("dataset", name, target, keys, replace)
+
+
+def register_task(
+    name: str, target: Target, tables: Optional[Sequence[Any]] = None, keys: Any = None, replace: bool = False
+) -> None:
+    """Make ``TASK: name`` build ``target(config)``; the rest as ``register_model``.
+
+    Args:
+        tables: the key tables it reads in addition to the engine's and to ``keys``, each a ``Table`` or its location,
+            "module:attribute"; any other key is then rejected. None: it may read all keys.
+    """
+    _register("task", name, target, keys, replace, tables)
     TABLES.pop(name, None)
     if tables is not None:
         TABLES[name] = list(tables)
@@ -249,3 +321,39 @@ def register_task(name: str, target: Target, tables: Optional[Sequence[str]] = N
 def register_observer(name: str, target: Target) -> None:
     """Make ``-log_to=name`` have ``target()``, an ``Observer``, watch the run from the main process."""
     OBSERVERS[name] = target
+
+
+def _register(
+    kind: str, name: str, target: Target, keys: Any, replace: bool, tables: Optional[Sequence[Any]] = None
+) -> None:
+    place = _caller()
+    if not isinstance(name, str) or not name or not (callable(target) or isinstance(target, str)):
+        raise UserError(f"{place}: register_{kind}({name!r}, {target!r}): expected a name, and a class or a function")
+    before, own = _TABLES[kind].get(name), OWN.get((kind, name))
+    if before is not None and not replace and _identity(before) != _identity(target):
+        first = own.place if own is not None else "this package has one of its own"
+        raise UserError(f"{place}: {kind} '{name}' is registered twice ({first}): choose another name, or replace=True")
+    declared = _import(_DECLARED)(target) if keys is None else keys
+    others = [_table(table) for table in _BUILT_IN_TABLES]
+    others += [table for of in OWN if of != (kind, name) for table in own_tables(*of)]
+    of_its_own = [] if declared is None else _import(_AS_TABLES)(declared, f"{place}: {kind} '{name}'", others)
+    _TABLES[kind][name] = target
+    OWN[kind, name] = Own(target, tables, of_its_own, place)
+
+
+def _identity(target: Target) -> Any:
+    """Equal for the same class or function of a module that was imported again, also under another name."""
+    name = getattr(target, "__qualname__", None)
+    if name is None:
+        return target
+    module = getattr(target, "__module__", "")
+    line = target.__code__.co_firstlineno if "<lambda>" in name and hasattr(target, "__code__") else 0
+    return getattr(sys.modules.get(module), "__file__", None) or module, name, line
+
+
+def _caller() -> str:
+    """File and line of the first caller outside of this file."""
+    frame: Any = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename == __file__:
+        frame = frame.f_back
+    return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"

@@ -3,6 +3,7 @@
 - ``train``, ``evaluate``: the main job; ``replay``, ``selftest``: what it does with these flags
 - ``predict``: what trained weights say of data without labels
 - ``prepare``: one-time processing of data; ``convert``, ``export``: processing of weights
-- ``inspect_data``, ``inspect_model``, ``doctor``: look at samples, models and the machine
+- ``inspect_data``, ``inspect_model``, ``inspect_recipes``, ``doctor``, ``version``: look at samples, models, recipes
+  and the machine
 - ``parser``: how all but the main job parse their arguments
 """

@@ -20,6 +20,7 @@ from .. import signals
 from ..environment import ROOT
 from ..errors import UserError, WorkerFailure
 from ..files import why_not_written
+from ..parallel.luggage import Luggage
 
 OK, WARNING, FAILURE, SKIPPED = "ok", "warning", "failure", "skipped"
 _POLL_SECONDS = 0.2
@@ -127,7 +128,7 @@ class Workshop:
             )
         theirs.close()
         with contextlib.suppress(ConnectionError):  # it has crashed already, which is told of the check
-            self._connection.send((self._checkup, self._checks))
+            self._connection.send(Luggage.pack(_begin, (self._checkup, self._checks)))
 
     def _crash(self) -> Finding:
         code = self._end()
@@ -174,10 +175,15 @@ def serve(descriptor: int, parent: int) -> None:
     faulthandler.enable()
     connection = multiprocessing.connection.Connection(descriptor)
     with contextlib.suppress(EOFError, ConnectionError):
-        checkup, checks = connection.recv()
+        begin, given = connection.recv().unpack()  # after what the user's own modules register
+        checkup, checks = begin(*given)
         while True:
             number, checkup.found = connection.recv()
             connection.send(carried_out(checks[number], checkup))
+
+
+def _begin(checkup: Checkup, checks: List[Check]) -> Tuple[Checkup, List[Check]]:
+    return checkup, checks
 
 
 def carried_out(check: Check, checkup: Checkup) -> Finding:

@@ -28,6 +28,7 @@ def run(words: List[str]) -> None:
         "export",
         "Write OUT for paddle.jit.load and Paddle Inference, and compare its outputs with the model's. Its "
         "input is a batch of normalised float32 pictures; OUT.about.yaml says how they are normalised.",
+        imports=True,
     )
     parser.add_argument("weights", metavar="WEIGHTS", help="a run's -output folder, a checkpoint in it, or any weights")
     parser.add_argument("output", metavar="OUT", help="path of the files without extension")
@@ -130,7 +131,7 @@ class _Builder:
             with tempfile.TemporaryDirectory(prefix="paddlevit_dist_") as folder:
                 file = Path(folder, "settings_of_the_run.yaml")
                 file.write_text(settings or "", encoding="utf-8")
-                self.values = configuration.load([f"-cfg={file}", *words]).values
+                self.values = configuration.load([f"-cfg={file}", *words], is_trusted=False).values
         self.name = name if name is not None else self.values.MODEL.NAME
         _require_tensors(self.name)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any, Dict, List, Tuple
 
+from .. import own_code
 from ..errors import UserError
 from ..models import create_model, list_models
 from ..registry import MODELS, SPELLINGS
@@ -26,7 +27,8 @@ def _parse(words: List[str]) -> argparse.Namespace:
     parser = CommandParser(
         "inspect",
         "Layers, parameters, multiply-accumulates and activation memory of a model. "
-        "'inspect data' shows training samples instead.",
+        "'inspect data' shows training samples instead, 'inspect recipes' lists what -cfg=NAME finds.",
+        imports=True,
     )
     parser.add_argument("name", metavar="NAME", nargs="?", help="a registered model; with --list: part of the names")
     parser.add_argument("--list", "-list", action="store_true", help="names of all models")
@@ -43,6 +45,7 @@ def listing(part: str = "") -> str:
     Raises:
         UserError: there is none.
     """
+    own_code.load_installed()
     names = [name for name in list_models() if part in name]
     if not names:
         raise UserError(f"inspect --list: no model's name contains '{part}'")

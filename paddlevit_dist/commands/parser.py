@@ -6,6 +6,8 @@ import argparse
 import os
 from typing import Any, Callable, NoReturn
 
+from .. import own_code
+from ..environment import program
 from ..errors import UserError
 
 
@@ -15,11 +17,23 @@ class CommandParser(argparse.ArgumentParser):
     Args:
         command: its name, such as "prepare images".
         description: what it does, for ``-h``.
+        imports: it uses what users register, so that it takes -import=MODULE.
     """
 
-    def __init__(self, command: str, description: str) -> None:
-        super().__init__(prog=f"python -m paddlevit_dist {command}", description=description, allow_abbrev=False)
+    def __init__(self, command: str, description: str, imports: bool = False) -> None:
+        super().__init__(prog=program(command), description=description, allow_abbrev=False)
         self.command = command
+        self.imports = imports
+        if imports:
+            meaning = "Python module or file of yours that registers what is named here; may be repeated"
+            self.add_argument("--import", "-import", dest="imported", metavar="MODULE", action="append", help=meaning)
+
+    def parse_args(self, *arguments: Any, **more: Any) -> Any:
+        """As ``argparse`` does; what -import names is imported."""
+        options = super().parse_args(*arguments, **more)
+        if self.imports:
+            own_code.load([name for names in options.imported or [] for name in names.split(",")], "-import")
+        return options
 
     def error(self, message: str) -> NoReturn:
         raise UserError(f"{self.command}: {message}; see {self.prog} -h")

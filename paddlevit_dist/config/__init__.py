@@ -7,12 +7,11 @@ keys, check what must fit together, freeze. Nothing here imports paddle.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from .key import COLUMNS
 from .merge import Configuration, dump_yaml, load
+from .recipes import folder
 from .table import default_config
 
-EXAMPLE = str(Path(__file__).resolve().parents[2] / "configs" / "vit_digits.yaml")
+EXAMPLE = str(folder() / "vit_digits.yaml")
 
 __all__ = ["EXAMPLE", "COLUMNS", "Configuration", "default_config", "dump_yaml", "load"]

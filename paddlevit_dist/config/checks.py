@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..errors import UserError
-from ..registry import RECIPES, TABLES, key_tables, list_names, readers_of, room_of
+from ..registry import RECIPES, TABLES, key_tables, list_names, own_tables, readers_of, room_of
 from .key import COMMAND_LINE, Given, Setting, Table, covers, value_of
-from .table import keys
+from .table import keys, keys_of, tables_of
 
 _MOST_TOLD = 5
 _SHARE_OF_A_WHOLE = 0.8  # of the engine's keys, which nobody sets by hand
@@ -40,7 +40,11 @@ def check(given: Given) -> list[str]:
         UserError: a key was set that the task does not read, or two values contradict each other.
     """
     task = given.values.TASK
-    tables = key_tables(task) if task in TABLES else key_tables()[:1]  # nobody knows how it reads the rest
+    tables = tables_of(given.values)
+    if task not in TABLES:  # nobody knows how it reads the rest
+        values = given.values
+        chosen = [("task", task), ("dataset", values.DATA.DATASET), ("model", values.MODEL.NAME)]
+        tables = [tables[0], *(table for kind, name in chosen for table in own_tables(kind, name))]
     notices = _foreign(given)
     for table in tables:
         notices += table.check(given)
@@ -57,7 +61,7 @@ def _whole_files(given: Given) -> set[str]:
 def _foreign(given: Given) -> list[str]:
     """Notices about keys of BASE files that another task reads; those that were set for this very run are refused."""
     task = given.values.TASK
-    known, whole = keys(task), _whole_files(given)
+    known, whole = keys_of(given.values), _whole_files(given)
     wrong = [setting for name, setting in given.settings.items() if name not in known]
     refused = [setting for setting in wrong if not setting.is_base and setting.source not in whole]
     if refused:
@@ -82,10 +86,12 @@ def _by_source(settings: list[Setting]) -> dict[str, list[Setting]]:
 
 
 def _readers(settings: list[Setting]) -> str:
-    tasks = list(dict.fromkeys(task for setting in settings for task in readers_of(setting.name)))
-    if not tasks:
-        return "no task"
-    return f"task{'s' if len(tasks) > 1 else ''} {', '.join(tasks)}"
+    readers = dict.fromkeys(reader for setting in settings for reader in readers_of(setting.name))
+    said = []
+    for kind in ("task", "dataset", "model"):
+        names = [name for other, name in readers if other == kind]
+        said += [f"{kind}{'s' if len(names) > 1 else ''} {', '.join(names)}"] if names else []
+    return ", ".join(said) or "no task"
 
 
 def _unused(given: Given, tables: list[Table]) -> Iterator[str]:

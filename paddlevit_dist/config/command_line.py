@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from ..environment import program
 from ..errors import UserError
-from ..registry import TASKS, key_tables, known_name, room_of
+from ..registry import OWN, TASKS, key_tables, known_name, own_tables, room_of
 from ..text_files import parse_yaml
 from ..version import versions
-from . import files
+from . import files, own_imports
 from .key import COLUMNS, COMMAND_LINE, Key, Setting, show
 from .table import keys
 
@@ -37,8 +38,10 @@ FLAGS: dict[str, Flag] = {
             "FILE",
             None,
             "what to run",
-            "YAML file, after the BASE files it names; without it and without data: the digits example",
+            "YAML file, after the BASE files it names, or a recipe by its name (-cfg=vit_digits; 'inspect recipes' "
+            "lists them); without it and without data: the digits example",
         ),
+        Flag("import", "MODULE", "IMPORTS", "what to run", "Python module or file of yours, imported in every process"),
         Flag("eval", None, "EVAL", "what to run"),
         Flag("selftest", None, "SELFTEST", "what to run"),
         Flag("replay", "FILE", "REPLAY", "what to run"),
@@ -104,20 +107,20 @@ OTHER_FLAGS = {
 }
 
 _HELP = {"-h", "--h", "-help", "--help"}
-USAGE = "python main_multi_gpu.py [-flag=value ...] [KEY VALUE ...]"
-EXAMPLE = r"""CUDA_VISIBLE_DEVICES=0,1,2,3,4,5,6,7 python main_multi_gpu.py \
-      -cfg='./configs/vit_base_patch16_224.yaml' -dataset='imagenet2012' -batch_size=16 \
-      -data_path='/dataset/imagenet' -eval -pretrained='./vit_base_patch16_224'"""
+EXAMPLE = r"""CUDA_VISIBLE_DEVICES=0,1,2,3,4,5,6,7 {} \
+      -cfg='{}' -dataset='imagenet2012' -batch_size=16 \
+      -data_path='/dataset/imagenet'{} -pretrained='./vit_base_patch16_224'"""
 
 
 @dataclass
 class CommandLine:
-    """What the command line asks for; ``settings`` in the order in which later ones win."""
+    """What the command line asks for; ``settings`` in the order in which later ones win; ``argv`` is all of it."""
 
     cfg: str | None = None
     show: bool = False
     settings: list[Setting] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
+    argv: list[str] = field(default_factory=list)
 
 
 def parse(argv: Sequence[str]) -> CommandLine:
@@ -134,9 +137,11 @@ def parse(argv: Sequence[str]) -> CommandLine:
         print(versions())
         raise SystemExit(0)
     given, overrides = _read(argv)
-    command = CommandLine(show="show_config" in given)
+    command = CommandLine(show="show_config" in given, argv=list(argv))
     for name, values in given.items():
         flag = FLAGS[name]
+        if name == "import":  # each adds to the others
+            values = [",".join(values)]
         if len(values) > 1:
             last = f": the last one, {show(values[-1])}, is used" if flag.argument else ""
             command.notices.append(f"-{name} is given {len(values)} times{last}")
@@ -177,7 +182,10 @@ def _read(argv: Sequence[str]) -> tuple[dict[str, list[str]], list[tuple[str, An
                     raise UserError(f"-{name} needs a value: -{name}={flag.argument}")
                 value = words.pop(0)
             if name == "cfg" and not value:
-                raise UserError("-cfg needs a value: -cfg=FILE")
+                raise UserError(
+                    "-cfg needs a value: a YAML file or the name of a recipe; python -m paddlevit_dist inspect recipes "
+                    "lists them"
+                )
             given.setdefault(name, []).append(value)
         else:
             key, equals, value = word.partition("=")
@@ -240,7 +248,7 @@ def _guess(word: str) -> str:
 def help_text(argv: Sequence[str] = ("-h",)) -> str:
     """What ``-h`` prints: the flags by group, then the keys of the task that the other words name, then those of every
     run, and with ``-h all`` those of other tasks."""
-    lines = [f"usage: {USAGE}", "", "example:", f"  {EXAMPLE}"]
+    lines = _usage(argv)
     group = None
     for flag in FLAGS.values():
         if flag.group != group:
@@ -255,10 +263,15 @@ def help_text(argv: Sequence[str] = ("-h",)) -> str:
     lines.append("Keys are set in a YAML file, or after the flags, which they override: TRAIN.BASE_LR 3e-4.")
     words = list(argv)
     shows_all = any(word in _HELP and following == "all" for word, following in zip(words, words[1:]))
-    task = _task_of([word for word in words if word not in _HELP and word != "all"])
+    words = [word for word in words if word not in _HELP and word != "all"]
+    _load_own_code(words)
+    task = _task_of(words)
     every_run = {key.name: key for key in key_tables(task)[0].keys}
-    of_task = keys(task)
-    lines += _section(f"keys of TASK {task}", {name: key for name, key in of_task.items() if name not in every_run})
+    of_own = {key.name: key for of in OWN for table in own_tables(*of) for key in table.keys}
+    of_task = {**keys(task), **of_own}
+    others_of_task = {name: key for name, key in of_task.items() if name not in every_run and name not in of_own}
+    lines += _section(f"keys of TASK {task}", others_of_task)
+    lines += _section("keys of your own code", of_own)
     lines += _section("keys of every run", every_run)
     others = {name: key for name, key in keys().items() if name not in of_task}
     if shows_all:
@@ -266,6 +279,16 @@ def help_text(argv: Sequence[str] = ("-h",)) -> str:
     elif others:
         lines += ["", f"{len(others)} keys of other tasks: -h all, or -h with their recipe, -cfg=FILE"]
     return "\n".join(lines)
+
+
+def _usage(argv: Sequence[str]) -> list[str]:
+    """How to call the command that was called, and an example."""
+    usage = f"usage: {program('evaluate' if '-eval' in argv else 'train')} [-flag=value ...] [KEY VALUE ...]"
+    entry = program("evaluate")
+    words = (entry, "vit_base_patch16_224", "")
+    if entry.endswith("main_multi_gpu.py"):
+        words = (entry, "./configs/vit_base_patch16_224.yaml", " -eval")
+    return [usage, "", "example:", f"  {EXAMPLE.format(*words)}"]
 
 
 def _section(title: str, rows: dict[str, Key]) -> list[str]:
@@ -288,6 +311,17 @@ def _row(left: str, right: str, width: int) -> list[str]:
         break_long_words=False,
         break_on_hyphens=False,
     )
+
+
+def _load_own_code(words: Sequence[str]) -> None:
+    """Import what the words name, for the keys that it registers."""
+    try:
+        given, _ = _read(words)
+    except UserError:  # help is printed all the same
+        return
+    named = files.read(given["cfg"][-1]) if "cfg" in given else []
+    place = [Setting("IMPORTS", ",".join(given["import"]), COMMAND_LINE, "-import")] if "import" in given else []
+    own_imports.load([*named, *place])
 
 
 def _task_of(words: Sequence[str]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -12,6 +11,7 @@ import yaml
 
 from ..errors import UserError
 from ..text_files import LARGEST_YAML_BYTES, YamlLoader, read_bytes
+from . import recipes
 from .key import NONE_WORDS, Setting, show
 from .table import keys, sections
 
@@ -21,13 +21,12 @@ Lines = dict[tuple[str, ...], int]  # path of keys -> line, counted from 1
 def read(path: str) -> list[Setting]:
     """Every setting of the file and of the BASE files it names, in the order in which later ones win.
 
+    Args:
+        path: of the file, or the name of a recipe.
     Raises:
         UserError: a file is missing, unreadable, not YAML, not a mapping, has a duplicate key, or BASE is circular.
     """
-    path = os.path.expanduser(path)
-    if not os.path.isfile(path):
-        raise UserError(f"-cfg: {_missing(path)}")
-    return _read(path, ())
+    return _read(recipes.find(path), ())
 
 
 def _read(path: str, above: tuple[str, ...]) -> list[Setting]:
@@ -51,7 +50,10 @@ def _read(path: str, above: tuple[str, ...]) -> list[Setting]:
 def _read_base(name: str, path: str, place: str, above: tuple[str, ...]) -> list[Setting]:
     base = os.path.join(os.path.dirname(path), os.path.expanduser(name))
     if not os.path.isfile(base):
-        raise UserError(f"{place}: BASE names {show(name)}: {_missing(base)}")
+        recipe = recipes.base(name)
+        if recipe is None:
+            raise UserError(f"{place}: BASE names {show(name)}: {recipes.missing(base)}")
+        base = recipe
     if os.path.realpath(base) in above:
         chain = [os.path.relpath(file) for file in (*above[above.index(os.path.realpath(base)) :], base)]
         raise UserError(f"{place}: BASE is circular: {' -> '.join(chain)}")
@@ -65,18 +67,6 @@ def _base_names(base: Setting) -> list[str]:
             f"{base.place}: BASE is {show(base.value)}: expected the name of a YAML file or a list of names"
         )
     return [name for name in names if name is not None and name.strip().lower() not in NONE_WORDS]
-
-
-def _missing(path: str) -> str:
-    if os.path.isdir(path):
-        return f"{os.path.normpath(path)} is a folder: expected a YAML file"
-    folder, file = os.path.split(path)
-    near = []
-    if os.path.isdir(folder or "."):
-        names = [name for name in os.listdir(folder or ".") if name.endswith((".yaml", ".yml"))]
-        near = difflib.get_close_matches(file, names, n=1, cutoff=0.5)
-    hint = f": did you mean '{os.path.normpath(os.path.join(folder, near[0]))}'?" if near else ""
-    return f"there is no file {os.path.normpath(path)}{hint}"
 
 
 def _parse(path: str, label: str) -> tuple[dict[Any, Any], Lines]:

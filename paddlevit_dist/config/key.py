@@ -14,7 +14,7 @@ from yacs.config import CfgNode
 
 NONE_WORDS = ("", "none", "null", "~")
 
-_KINDS = {  # kind -> (one of them, several of them)
+KINDS = {  # kind -> (one of them, several of them)
     "int": ("a whole number", "whole numbers"),
     "float": ("a number", "numbers"),
     "number": ("a number", "numbers"),
@@ -99,7 +99,7 @@ class Key:
 
     def expected(self) -> str:
         """What the key may hold, in words that follow "expected "."""
-        one, several = _KINDS[self.kind]
+        one, several = KINDS[self.kind]
         if self.choices:
             words = f"one of {', '.join(str(choice) for choice in self.choices)}"
         elif self.many:

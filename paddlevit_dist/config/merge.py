@@ -12,11 +12,11 @@ from typing import Any
 import yaml
 from yacs.config import CfgNode
 
-from .. import registry
+from .. import own_code, registry
 from ..errors import UserError
-from . import checks, command_line, files
+from . import checks, command_line, files, own_imports, recipes
 from .key import COLUMNS, COMMAND_LINE, Given, Mismatch, Setting, show
-from .table import default_config, keys, leaves, put
+from .table import default_config, keys, keys_of, leaves, put, tables_of
 
 
 @dataclass(frozen=True)
@@ -52,24 +52,51 @@ class Configuration:
         return _describe(self.values, self.sources)
 
 
-def load(argv: Sequence[str], example: str | None = None) -> Configuration:
+def load(argv: Sequence[str], example: str | None = None, is_trusted: bool = True) -> Configuration:
     """Read the command line and the files it names; merge over the defaults, check, freeze.
 
     Args:
         example: the YAML file to use where the command line names neither a file nor data; data without a file
             is then an error, names have to be registered, and a dataset that nothing names is guessed from
             DATA.DATA_PATH. None: only the defaults, and names are looked up by whoever uses them.
+        is_trusted: the modules that the files name in IMPORTS are imported. False for files that came with weights.
     Raises:
         UserError: a flag, a file, a key or a value is wrong, or values do not fit together.
         SystemExit: help was asked for, and printed.
     """
+    command, cfg, settings = _read(argv)
+    if not is_trusted:
+        own_imports.explain_missing(settings)
+    elif imported := own_imports.load(settings):
+        command, cfg, settings = _read(argv)  # again, now that their keys are known
+        settings = own_imports.merged(settings, imported)
+    try:
+        return _load(command, cfg, settings, example)
+    except UserError as error:
+        if own_code.load_installed():
+            return load(argv, example, is_trusted)
+        if not is_trusted:
+            own_imports.explain_missing(settings, error)
+        raise
+
+
+def _read(argv: Sequence[str]) -> tuple[command_line.CommandLine, str | None, list[Setting]]:
+    """The command line, the file that it names, and all settings of both, in the order in which later ones win."""
     command = command_line.parse(argv)
     cfg = command.cfg
     if cfg is None:
         cfg = _settings_of_replay(command.settings)
+    else:
+        command.notices += filter(None, [recipes.other_than_meant(cfg)])
+    return command, cfg, (files.read(cfg) if cfg else []) + command.settings
+
+
+def _load(
+    command: command_line.CommandLine, cfg: str | None, settings: list[Setting], example: str | None
+) -> Configuration:
     if cfg is None and example is not None:
         cfg = _example_unless_data(command.settings, example)
-    settings = (files.read(cfg) if cfg else []) + command.settings
+        settings = (files.read(cfg) if cfg else []) + settings
     known, renamed, dropped = _accept(settings)
     if example is not None:
         known, respelled = _known_names(known)
@@ -82,7 +109,7 @@ def load(argv: Sequence[str], example: str | None = None) -> Configuration:
     if example is not None and _reads_no_path(known, values):
         known, guessed = _with_guessed_dataset(known, values)
         renamed += guessed
-    for table in registry.key_tables(values.TASK):
+    for table in tables_of(values):
         renamed += table.complete(values, known, settings)
     given = Given(values, known)
     if example is not None:
@@ -91,7 +118,7 @@ def load(argv: Sequence[str], example: str | None = None) -> Configuration:
     values.freeze()
 
     sources = {name: known[name].source if name in known else "default" for name in keys()}
-    return Configuration(values, sources, notices, command.show, list(argv), recipe_epochs)
+    return Configuration(values, sources, notices, command.show, command.argv, recipe_epochs)
 
 
 def _settings_of_replay(settings: list[Setting]) -> str | None:
@@ -286,7 +313,7 @@ def _end(text: str, length: int) -> str:
 
 def _lines(values: CfgNode) -> list[tuple[str, str | None]]:
     """Lines of YAML; those of a key with its dotted name, those of a section with None."""
-    known = keys(values.TASK)
+    known = keys_of(values)
     lines: list[tuple[str, str | None]] = []
     open_sections: list[str] = []
     for name, value in leaves(values):

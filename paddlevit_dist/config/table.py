@@ -19,6 +19,16 @@ def keys(task: str | None = None) -> dict[str, Key]:
     return _keys(tuple(key_tables(task)))
 
 
+def keys_of(values: CfgNode) -> dict[str, Key]:
+    """The keys that a run with this configuration reads."""
+    return _keys(tuple(tables_of(values)))
+
+
+def tables_of(values: CfgNode) -> list[Table]:
+    """The tables that a run with this configuration reads, the engine's first."""
+    return key_tables(values.TASK, values.DATA.DATASET, values.MODEL.NAME)
+
+
 @functools.lru_cache(maxsize=None)
 def _keys(tables: tuple[Table, ...]) -> dict[str, Key]:
     return {key.name: key for table in tables for key in table.keys}

@@ -375,6 +375,10 @@ class Task:
         """What the model sees of a collated batch of training samples, for ``inspect data``."""
         raise NotImplementedError
 
+    def picture_legend(self) -> Sequence[Tuple[str, Tuple[int, int, int]]]:
+        """What the colours in these pictures mean: names with red, green and blue. Asked for once data are open."""
+        return ()
+
     def evaluation_pictures(self, samples: Any, indices: Sequence[int]) -> List[Labelled]:
         """The same for samples as an evaluation treats them."""
         raise NotImplementedError

@@ -27,6 +27,7 @@ from ..config.key import (
     Unused,
     optional,
 )
+from ..config.own_imports import KEY as IMPORTS
 from ..errors import UserError
 
 _SPLIT_NAME = re.compile(r"\w[\w.-]*")
@@ -178,6 +179,7 @@ _TRAIN = (
 
 _RUN = (
     Key("BASE", [], "text", "YAML files read before this one, relative to it; only inside a file", many=True),
+    IMPORTS,
     Key("TASK", "classification", "text", "name of a registered task"),
     Key("SAVE", "./output", "path", "output folder: log, metrics, configuration, checkpoints"),
     Key("SAVE_FREQ", 10, "int", "epochs between checkpoints that are kept", AT_LEAST_1),

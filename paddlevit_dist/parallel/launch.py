@@ -24,10 +24,11 @@ import time
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from .. import printing, signals
+from .. import own_code, printing, signals
 from ..errors import Stopped, UserError, WorkerFailure
 from . import failures, leftovers, places, secret, tuning
 from .devices import ProcessPlan
+from .luggage import Luggage
 from .places import Pages
 from .semaphores import require_semaphores
 from .watchdog import Watchdog, answer_with_stacks
@@ -119,6 +120,7 @@ def _start(
 ) -> Any:
     import paddle.distributed as dist
 
+    luggage = Luggage.pack(worker, arguments)
     _prepare_rendezvous()
     tuning.hide_threads()
     # Paddle logs INFO lines to the root logger while choosing ports.
@@ -129,13 +131,14 @@ def _start(
         with signals.held():
             multiprocessing.resource_tracker.ensure_running()  # a hangup waits for ever there, but others pass again
             signals.hold()
-            context = dist.spawn(
-                _worker_entry,
-                args=(worker, arguments, str(folder), os.getpid(), plan.uses_gpu, secret.for_workers(), pages.path),
-                nprocs=plan.processes,
-                join=False,
-                backend="nccl" if plan.uses_gpu else "gloo",
-            )
+            with own_code.folders_hidden():
+                context = dist.spawn(
+                    _worker_entry,
+                    args=(luggage, str(folder), os.getpid(), plan.uses_gpu, secret.for_workers(), pages.path),
+                    nprocs=plan.processes,
+                    join=False,
+                    backend="nccl" if plan.uses_gpu else "gloo",
+                )
     finally:
         root_logger.setLevel(previous_level)
     return context
@@ -151,8 +154,7 @@ def _prepare_rendezvous() -> None:
 
 
 def _worker_entry(
-    worker: Callable[..., None],
-    arguments: Tuple[Any, ...],
+    luggage: Luggage,
     folder: str,
     parent: int,
     uses_gpu: bool,
@@ -182,6 +184,7 @@ def _worker_entry(
         paddle.disable_signal_handler()
         signals.install()
         signals.watch()
+        worker, arguments = luggage.unpack()
         places.note("joining the group")
         with places.waiting_for_ranks():
             _wait_for_rendezvous()

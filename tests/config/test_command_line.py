@@ -29,6 +29,7 @@ EXAMPLES = {  # a word for each kind of argument
     "SECONDS": "90",
     "N": "2",
     "FILE": "update.json",
+    "MODULE": "colorsys",
 }
 
 
@@ -79,7 +80,7 @@ def test_paddlevits_flags_are_all_there():
     )
     ours = (
         "num_classes ngpus epochs stop_after_epoch stop_after_seconds seed num_workers show_config recompute profile "
-        "allow_changes version selftest replay split"
+        "allow_changes version selftest replay import split"
     )
     assert set(FLAGS) == {*theirs.split(), "eval", "amp", *ours.split(), "h"}
 
@@ -148,7 +149,11 @@ def test_what_is_given_twice_is_told():
         ("--Pretrained=x", "--Pretrained is not a known flag: did you mean '-pretrained'?"),
         ("-seed", "-seed needs a value: -seed=N"),
         ("-seed -eval", "-seed needs a value: -seed=N"),
-        ("-cfg=", "-cfg needs a value: -cfg=FILE"),
+        (
+            "-cfg=",
+            "-cfg needs a value: a YAML file or the name of a recipe; python -m paddlevit_dist inspect recipes lists "
+            "them",
+        ),
         ("-eval=true", "-eval takes no value: write -eval alone, or leave it out"),
         ("-batch_size=many", "-batch_size: DATA.BATCH_SIZE is 'many': expected a whole number >= 1"),
         ("-batch_size=", "-batch_size: DATA.BATCH_SIZE is '': expected a whole number >= 1"),
@@ -213,9 +218,7 @@ def test_help_names_every_flag_and_key_with_its_default():
             default = list(key.default) if isinstance(key.default, tuple) else key.default
             assert rows[key.name].endswith(f"(default {default})") and key.meaning in rows[key.name]
     assert "(DATA.IMAGE_SIZE, default 224)" in rows["-image_size=PIXELS"]
-    assert (
-        "-cfg='./configs/vit_base_patch16_224.yaml' -dataset='imagenet2012' -batch_size=16" in command_line.help_text()
-    )
+    assert "-cfg='vit_base_patch16_224' -dataset='imagenet2012' -batch_size=16" in command_line.help_text()
 
 
 @pytest.mark.parametrize(

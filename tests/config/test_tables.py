@@ -11,6 +11,7 @@ from paddlevit_dist.registry import TABLES, key_tables
 
 PROMISED = {
     "BASE": [],
+    "IMPORTS": [],
     "DATA.BATCH_SIZE": 256,
     "DATA.BATCH_SIZE_EVAL": None,
     "DATA.DATASET": "digits",

@@ -21,6 +21,7 @@ def own_tasks(monkeypatch):
     """Whatever a test registers is forgotten after it."""
     for table in (registry.TASKS, registry.TABLES):
         monkeypatch.setitem(table, "mine", ())
+        del table["mine"]
     return register_task
 
 

@@ -1,0 +1,23 @@
+"""``paddlevit-dist inspect recipes``: the recipes that come with the package, which ``-cfg=NAME`` finds by name."""
+
+from __future__ import annotations
+
+from typing import List
+
+from ..config import recipes
+from ..errors import UserError
+from .parser import CommandParser
+
+
+def run(words: List[str]) -> None:
+    """Carry out the command."""
+    parser = CommandParser("inspect recipes", "Name and title of each recipe, and the folder with all of them.")
+    parser.add_argument("part", metavar="PART", nargs="?", default="", help="list those whose name contains it")
+    part = parser.parse_args(words).part
+    names = [name for name in recipes.names() if part in name]
+    if not names:
+        raise UserError(f"inspect recipes: no recipe's name contains '{part}'")
+    width = max(len(name) for name in names)
+    for name in names:
+        print(f"{name:{width}}  {recipes.title(name)}")
+    print(f"\n-cfg=NAME runs one; copy its file to change it: {recipes.folder()}")

@@ -1,0 +1,216 @@
+"""Modules of users that join a run: those that -import or IMPORTS names, and those of installed packages.
+
+A module joins by what it registers when it is imported. The parent of a run imports it first, and its workers import it
+again before they unpickle anything else; loader processes are forked from these. An installed package joins without an
+option, by an entry point of the group ``paddlevit_dist.plugins`` that names a module or a function without arguments;
+it is loaded when a name or key is asked for that nothing else has registered.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import importlib
+import importlib.machinery
+import os
+import sys
+import traceback
+from types import TracebackType
+from typing import Any, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+
+from .errors import OwnCodeError, UserError
+
+GROUP = "paddlevit_dist.plugins"
+
+
+class Module(NamedTuple):
+    """``name`` as Python imports it, after ``folder`` has become importable."""
+
+    name: str
+    folder: str
+
+
+class Carried(NamedTuple):
+    """What a worker needs to import what its parent has imported."""
+
+    modules: Tuple[Module, ...]
+    folders: Tuple[str, ...]
+
+
+_loaded: List[Module] = []
+_folders: List[str] = []  # that were not importable before, the last one added first
+_installed_are_loaded = False
+
+
+def load(names: Sequence[str], place: str) -> None:
+    """Import these modules: dotted names, looked for in the current folder first, or paths of files.
+
+    Args:
+        place: where they are named, for messages: "-import", or the file and line of IMPORTS.
+    Raises:
+        UserError: one of them is not there, or its name is taken.
+        OwnCodeError: one of them raised an exception.
+    """
+    for name in names:
+        module = _located(name, place)
+        _import(module, f"{place}={name}" if place == "-import" else f"{place} {name}")
+        if module not in _loaded:
+            _loaded.append(module)
+
+
+def missing(names: Sequence[str]) -> List[str]:
+    """Those of ``names`` that this process has not imported, wherever they were found."""
+    return [name for name in names if last_part(name) not in {last_part(module.name) for module in _loaded}]
+
+
+def last_part(name: str) -> str:
+    """``things`` of my_project.things and of my_project/things.py."""
+    return os.path.basename(name).removesuffix(".py").rpartition(".")[2]
+
+
+def carried() -> Carried:
+    """For ``load_carried`` in a worker."""
+    return Carried(tuple(_loaded), tuple(_folders))
+
+
+def load_carried(these: Carried) -> None:
+    """Import in a worker what its parent has imported.
+
+    Raises:
+        UserError, OwnCodeError: as ``load``.
+    """
+    for folder in reversed(these.folders):
+        _make_importable(folder)
+    for module in these.modules:
+        _import(module, f"-import={module.name}")
+        if module not in _loaded:
+            _loaded.append(module)
+
+
+@contextlib.contextmanager
+def folders_hidden() -> Iterator[None]:
+    """While processes are spawned: they begin with this process's path, where a file of the user's may be found in
+    place of a library's before ``load_carried`` is called."""
+    before = list(sys.path)
+    sys.path[:] = [folder for folder in before if folder not in _folders]
+    try:
+        yield
+    finally:
+        sys.path[:] = before
+
+
+def load_installed() -> bool:
+    """Load the entry points of installed packages, once; whether there were any. One that cannot be loaded is told in
+    a line on stderr, and left out."""
+    global _installed_are_loaded
+    if _installed_are_loaded:
+        return False
+    _installed_are_loaded = True
+    from importlib import metadata
+
+    found: Any = metadata.entry_points()
+    points = found.select(group=GROUP) if hasattr(found, "select") else found.get(GROUP, ())  # Python 3.9
+    loaded = 0
+    for point in points:
+        try:
+            joined = point.load()
+            if callable(joined):
+                joined()
+            loaded += 1
+        except Exception as error:  # of somebody's package, which this run may not even need
+            reason = f"{type(error).__name__}: {error}".split("\n")[0]
+            print(f"note: the plugin {point.name} ({point.value}) cannot be loaded: {reason}", file=sys.stderr)
+    return loaded > 0
+
+
+def _located(name: str, place: str) -> Module:
+    """Its name as Python imports it, and the folder that it is to be found in."""
+    text = os.path.expanduser(name.strip())
+    if not text:
+        raise UserError(f"{place} needs the name of a module or of a file: -import=my_things or -import=my_things.py")
+    if not (text.endswith(".py") or os.sep in text or text.startswith(".")):
+        return Module(text, _current_folder())
+    path = os.path.abspath(text)
+    if os.path.isdir(path):
+        if not os.path.isfile(os.path.join(path, "__init__.py")):
+            raise UserError(f"{place} {name}: {path} is a folder without __init__.py: name a file in it")
+    elif not os.path.isfile(path):
+        raise UserError(f"{place} {name}: there is no file {path}{_closest(os.path.basename(path), path)}")
+    folder, file = os.path.split(path)
+    parts = [file.removesuffix(".py")]
+    if parts == ["__init__"]:
+        folder, parts[0] = os.path.split(folder)
+    while os.path.isfile(os.path.join(folder, "__init__.py")):  # part of a package, which may use relative imports
+        folder, package = os.path.split(folder)
+        parts.insert(0, package)
+    return Module(".".join(parts), folder)
+
+
+def _current_folder() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        raise UserError("the current folder has been removed: change to another one") from None
+
+
+def _make_importable(folder: str) -> None:
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+        _folders.insert(0, folder)
+
+
+def _import(module: Module, said: str) -> None:
+    _make_importable(module.folder)
+    importlib.invalidate_caches()
+    try:
+        importlib.import_module(module.name)
+    except UserError as error:  # such as a name that is registered twice
+        raise UserError(f"{said}: {error}") from error
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module.name}.".startswith(f"{error.name}."):
+            raise _raised(said, error) from error  # it is there, and imports something that is not
+        close = _closest(module.name.partition(".")[0], os.path.join(module.folder, "x"))
+        raise UserError(
+            f"{said}: there is no module {error.name} in {module.folder}, nor is one installed{close}"
+        ) from None
+    except (Exception, SystemExit) as error:
+        raise _raised(said, error) from error
+    _require_own(module, said)
+
+
+def _raised(said: str, error: BaseException) -> OwnCodeError:
+    """With the frames of the user's code only."""
+    frames: Optional[TracebackType] = error.__traceback__
+    while frames is not None and _is_passed(frames.tb_frame.f_code.co_filename):
+        frames = frames.tb_next
+    lines = traceback.format_exception(type(error), error, frames)
+    return OwnCodeError(f"{said} raises {type(error).__name__} when it is imported: {error}", "".join(lines))
+
+
+def _is_passed(file: str) -> bool:
+    return file == __file__ or file == importlib.__file__ or file.startswith("<frozen importlib")
+
+
+def _require_own(module: Module, said: str) -> None:
+    """See that a file of that name in the folder is what was imported, and not a library that is called the same."""
+    first = module.name.partition(".")[0]
+    expected = importlib.machinery.PathFinder.find_spec(first, [module.folder])
+    found = getattr(sys.modules.get(first), "__file__", None)
+    if expected is None or expected.origin is None or found is None:
+        return
+    if os.path.realpath(expected.origin) != os.path.realpath(found):
+        raise UserError(f"{said}: {expected.origin} has the name of a module that is in use, {found}: rename it")
+
+
+def _closest(name: str, beside: str) -> str:
+    """The module or file next to ``beside`` that is spelled most like ``name``."""
+    folder = os.path.dirname(beside)
+    has_ending = name.endswith(".py")
+    names = []
+    for entry in os.listdir(folder) if os.path.isdir(folder) else []:
+        if entry.endswith(".py"):
+            names.append(entry if has_ending else entry.removesuffix(".py"))
+        elif os.path.isfile(os.path.join(folder, entry, "__init__.py")):
+            names.append(entry)
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    return f": did you mean {near[0]}?" if near else ""

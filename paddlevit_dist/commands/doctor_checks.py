@@ -139,7 +139,7 @@ class Workshop:
         lines = self._log.read_text(encoding="utf-8", errors="replace").splitlines()
         last = [line.strip() for line in lines if line.strip()]
         said = f"; its last words: {last[-1][:200]}" if last else ""
-        mend = "report this with the whole command line, unless memory ran out (SIGKILL): then lower -batch_size"
+        mend = "lower -batch_size if memory ran out (SIGKILL), look at code of your own, else report the command line"
         return Finding(FAILURE, f"the process that did this has ended with {how}{said}", mend)
 
     def _end(self) -> int:

@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Optional, Sequence
 import numpy as np
 
 from ..errors import UserError
-from .doctor_checks import FAILURE, OK, WARNING, Check, Checkup, Finding
+from .doctor_checks import FAILURE, OK, SKIPPED, WARNING, Check, Checkup, Finding
 
 _OPENED = {"train": 100, "val": 20}
 _SHOWN = 5
@@ -132,7 +132,7 @@ def _look(task: Any, samples: Any, index: int, seed: int) -> Any:
         classes = task.classes_in(sample) if samples.labelled else None
     except UserError as error:
         return str(error), None
-    except Exception as error:  # a data set may raise anything
+    except (Exception, SystemExit) as error:  # a data set may raise anything
         return f"{type(error).__name__}: {error}".partition("\n")[0], None
     return None, None if classes is None else np.asarray(classes, dtype=np.int64).reshape(-1)
 
@@ -164,6 +164,8 @@ def labels(checkup: Checkup) -> Finding:
             for split, n in opened.items()
         }
         of = "labels in the samples that were opened"
+    elif checkup.found[SAMPLES].status == FAILURE:
+        return Finding(SKIPPED, "not looked at: they are only known of samples that can be used")
     else:
         return Finding(OK, "no classes: every sample that was opened has what the task wants of it")
     facts = {"classes": names, **{split: values.tolist() for split, values in counts.items()}}

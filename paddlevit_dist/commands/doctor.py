@@ -14,6 +14,7 @@ from typing import Any, Callable, Dict, Iterator, List, Tuple
 from .. import config as configuration
 from .. import signals
 from ..config.command_line import parse
+from ..environment import program
 from ..errors import UserError
 from ..parallel import devices, leftovers, tuning
 from ..printing import one_line
@@ -22,7 +23,7 @@ from .doctor_checks import FAILURE, OK, SKIPPED, WARNING, Check, Checkup, Findin
 
 # What these set says nothing of data or model.
 _OF_THE_MACHINE = ("SAVE", "NGPUS", "DATA.NUM_WORKERS", "SEED", "CPU_TUNING")
-_HELP = """usage: paddlevit-dist doctor [-json] [FLAGS of train]
+_HELP = """usage: {program} [-json] [FLAGS of train]
 
 Looks at versions, devices, memory, limits, the output folder and an exchange of processes. With -cfg, -dataset or
 -data_path also at the data (100 random samples, labels), the model, its loss at the start, whether it learns one batch,
@@ -40,7 +41,7 @@ def run(arguments: List[str]) -> None:
         SystemExit: with 1, a check has failed.
     """
     if {"-h", "--h", "-help", "--help"} & set(arguments):
-        print(_HELP)
+        print(_HELP.format(program=program("doctor")))
         return
     as_json = bool({"-json", "--json"} & set(arguments))
     words = [word for word in arguments if word not in ("-json", "--json")]
@@ -93,8 +94,7 @@ def _carry_out(checkup: Checkup, checks: List[Check], as_json: bool) -> Tuple[Di
     bar = Progress(len(checks), "doctor", shown=True)
     with workshop, contextlib.closing(bar), Heartbeat(say) as heartbeat:
         for number, check in enumerate(checks):
-            bar.note(check.name)
-            bar.show([])
+            bar.note(check.name, at_once=True)
             heartbeat.at(f"at the check '{check.name}'")
             started = time.perf_counter()
             lacking = [name for name in check.needs if checkup.found[name].status in (FAILURE, SKIPPED)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import shutil
 import time
@@ -122,11 +123,22 @@ def overfitting(checkup: Checkup) -> Finding:
     return Finding(OK, what, facts=facts)
 
 
+def _forget_trial(checkup: Checkup) -> None:
+    """Its memory on the device is that of the step."""
+    checkup.kept.pop("trial", None)
+    gc.collect()
+    if checkup.uses_gpu:
+        import paddle
+
+        paddle.device.cuda.empty_cache()
+
+
 def step(checkup: Checkup) -> Finding:
     """An update on all devices with the batch of the configuration: time and memory."""
     from ..engine.checkup import device_step, read_step
     from ..parallel.launch import launch_workers
 
+    _forget_trial(checkup)
     folder = checkup.folder / "step"
     folder.mkdir(exist_ok=True)
     values = {

@@ -78,6 +78,7 @@ def samples(checkup: Checkup) -> Finding:
     bad: List[str] = []
     counts: Dict[str, np.ndarray] = {}
     facts: Dict[str, Any] = {}
+    usable: List[int] = []
     opened = 0
     for split, number in _OPENED.items():
         if split != "train" and checkup.found[VALIDATION].status == FAILURE:
@@ -92,7 +93,10 @@ def samples(checkup: Checkup) -> Finding:
             seconds.append(time.perf_counter() - started)
             if problem is not None:
                 bad.append(f"{split} {index} ({_described(those, index)}): {problem}")
-            elif found is not None:
+                continue
+            if split == "train":
+                usable.append(index)
+            if found is not None:
                 labels.append(found)
         opened += len(chosen)
         facts[f"{split}_milliseconds"] = round(1000 * float(np.median(seconds)), 2)
@@ -102,7 +106,12 @@ def samples(checkup: Checkup) -> Finding:
     for line in task.finish_epoch():
         listed = [row for file in checkup.folder.glob("*.tsv") for row in _rows(file)]
         bad += listed or [line]
-    facts.update(opened=opened, unreadable=bad, classes={split: number.tolist() for split, number in counts.items()})
+    facts.update(
+        opened=opened,
+        usable=usable if bad else "all",
+        unreadable=bad,
+        classes={split: number.tolist() for split, number in counts.items()},
+    )
     if bad:
         text = f"{len(bad)} of {opened} cannot be used: {'; '.join(bad[:_SHOWN])}{'; ...' if len(bad) > _SHOWN else ''}"
         if checkup.config.DATA.get("ON_BAD_SAMPLE") == "skip":

@@ -8,12 +8,13 @@ import json
 import math
 import time
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 import numpy as np
 import paddle
 
 from ..checkpoint import store as checkpoints
+from ..contracts.dataset import Samples
 from ..contracts.task import Step, Task, Term
 from ..loading.loader import Loader
 from ..observe.memory import memory_mib
@@ -23,6 +24,22 @@ from .steps import accumulation_groups
 
 _LEAST_UPDATES = 5
 _SLOW_SECONDS = 60.0
+
+
+class Usable(Samples):
+    """Those of the samples with these indices."""
+
+    def __init__(self, samples: Any, indices: Sequence[int]) -> None:
+        self._samples, self._indices = samples, list(indices)
+
+    def __len__(self) -> int:
+        return len(self._indices)
+
+    def sample(self, index: int, generator: np.random.Generator) -> Any:
+        return self._samples.sample(self._indices[index], generator)
+
+    def describe(self, index: int) -> str:
+        return self._samples.describe(self._indices[index])
 
 
 class Trial:

@@ -78,7 +78,10 @@ def published(source: Any) -> Optional[Published]:
 
 
 def address_of(source: Any) -> Optional[str]:
-    """Where the weights called ``source``, with ``#sha256=...`` after the name or without, are kept, at ``$HF_ENDPOINT`` if that is set; None if it is not a name."""
+    """Where the weights called ``source`` are kept, at ``$HF_ENDPOINT`` if that is set; None if it is not a name.
+
+    ``#sha256=...`` may follow the name, as it may an address.
+    """
     repository = _repository(source)
     if repository is None:
         return None

@@ -24,6 +24,8 @@ NOT_RUN = {
     "-cfg=./configs/vit_digits.yaml -output=./output/two": HOST,
     "pip install paddlepaddle-gpu==3.3.1 -i https://www.paddlepaddle.org.cn/packages/stable/cu126/": DOWNLOAD,
     "pip install '.[volumes]'": DOWNLOAD,
+    "pip install '.[tensorboard]'": DOWNLOAD,
+    "pip install '.[visualdl]'": DOWNLOAD,
     "pip install '.[fast]'": DOWNLOAD,
     "pip install pillow-heif": DOWNLOAD,
     "python -m paddlevit_dist convert vit.npz vit.safetensors": DOWNLOAD,

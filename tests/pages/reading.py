@@ -22,6 +22,7 @@ PAGES = [
     "docs/own_loop.md",
     "docs/own_code.md",
     "docs/coming_from.md",
+    "docs/exporting.md",
     "docs/formats.md",
     "docs/reference/keys.md",
     "docs/reference/commands.md",

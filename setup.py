@@ -51,6 +51,7 @@ EXTRAS = {
         "opencv-python-headless>=4.11,<6",  # the same, for its tests
         "nibabel>=5.0,<6",  # the same, for the tests of volumes
         "SimpleITK>=2.2,<3",  # likewise
+        "setuptools>=70.1,<81",  # builds the wheel in a test; from 70.1 without the package wheel
         "pytest>=7.4,<10",  # runs the tests
         "pytest-xdist>=3.5,<4",  # on several cores
         "ruff>=0.6,<1",  # formats and lints

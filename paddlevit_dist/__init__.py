@@ -18,6 +18,7 @@ warnings.filterwarnings(
 )
 
 _NAMES = {
+    "Key": "config.key",
     "UserError": "errors",
     "all_gather": "parallel",
     "barrier": "parallel",
@@ -26,6 +27,7 @@ _NAMES = {
     "is_main": "parallel",
     "list_models": "models",
     "load_weights": "checkpoint.load",
+    "Range": "config.key",
     "rank": "parallel",
     "reduce_dict": "parallel",
     "register_dataset": "registry",

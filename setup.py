@@ -43,6 +43,8 @@ EXTRAS = {
         "numpy>=1.21,<2",  # 2.6.2 was built against numpy 1
     ],
     "fast": ["opencv-python-headless>=4.11,<6"],  # DATA.DECODER fast: decodes and resizes training pictures
+    "tensorboard": ["tensorboard>=2.12,<3"],  # -log_to=tensorboard: its own writer, without TensorFlow or torch
+    "visualdl": ["visualdl>=2.5,<3"],  # -log_to=visualdl
     "volumes": [
         "nibabel>=5.0,<6",  # reads NIfTI volumes
         "SimpleITK>=2.2,<3",  # reads MetaImage and NRRD volumes
@@ -52,6 +54,7 @@ EXTRAS = {
         "nibabel>=5.0,<6",  # the same, for the tests of volumes
         "SimpleITK>=2.2,<3",  # likewise
         "setuptools>=70.1,<81",  # builds the wheel in a test; from 70.1 without the package wheel
+        "tensorboard>=2.12,<3",  # reads in tests what was written for it
         "pytest>=7.4,<10",  # runs the tests
         "pytest-xdist>=3.5,<4",  # on several cores
         "ruff>=0.6,<1",  # formats and lints

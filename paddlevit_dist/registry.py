@@ -86,6 +86,7 @@ _OTHER_NAMES: Dict[str, Dict[str, str]] = {
         "cifar_100": "cifar100",
         "fashionmnist": "fashion_mnist",
     },
+    "observer": {"tb": "tensorboard", "vdl": "visualdl"},
     "task": {"semantic": "semantic_segmentation", "instance_segmentation": "pointgroup"},
 }
 
@@ -136,7 +137,12 @@ RECIPES = {
     "volumes": "landmark_unet3d",
 }
 
-_TABLES = {"model": MODELS, "dataset": DATASETS, "task": TASKS}
+OBSERVERS: Dict[str, Target] = {
+    "tensorboard": "paddlevit_dist.observe.event_logs:TensorBoardLog",
+    "visualdl": "paddlevit_dist.observe.event_logs:VisualDlLog",
+}
+
+_TABLES = {"model": MODELS, "dataset": DATASETS, "task": TASKS, "observer": OBSERVERS}
 
 
 class Own(NamedTuple):
@@ -162,7 +168,7 @@ _DECLARED = "paddlevit_dist.config.own_keys:declared_by"
 
 
 def resolve(kind: str, name: str) -> Any:
-    """Import and return the object registered as ``name`` under ``kind`` ("model", "dataset" or "task").
+    """Import and return the object registered as ``name`` under ``kind`` ("model", "dataset", "task" or "observer").
 
     Raises:
         UserError: nothing is registered under that name; the message suggests the closest ones.
@@ -310,6 +316,11 @@ def register_task(
     TABLES.pop(name, None)
     if tables is not None:
         TABLES[name] = list(tables)
+
+
+def register_observer(name: str, target: Target) -> None:
+    """Make ``-log_to=name`` have ``target()``, an ``Observer``, watch the run from the main process."""
+    OBSERVERS[name] = target
 
 
 def _register(

@@ -1,77 +1,132 @@
-"""``doctor``: what this machine and its Paddle can do, measured on the spot."""
+"""``doctor [FLAGS]``: what this machine and its Paddle can do and, with the main job's flags, whether a training with
+them would run; ``ok``, ``warning`` or ``failure`` for each check, with what mends it."""
 
 from __future__ import annotations
 
-import os
-import platform
-import shutil
+import contextlib
+import json
+import sys
 import time
-from typing import Any, List
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Tuple
 
+from .. import config as configuration
+from .. import signals
+from ..config.command_line import parse
 from ..errors import UserError
 from ..parallel import devices, tuning
 from ..printing import one_line
+from . import doctor_data, doctor_machine, doctor_training
+from .doctor_checks import FAILURE, OK, SKIPPED, WARNING, Check, Checkup, Finding, Workshop, temporary_in
+
+# What these set says nothing of data or model.
+_OF_THE_MACHINE = ("SAVE", "NGPUS", "DATA.NUM_WORKERS", "SEED", "CPU_TUNING")
+_HELP = """usage: paddlevit-dist doctor [-json] [FLAGS of train]
+
+Looks at versions, devices, memory, limits, the output folder and an exchange of processes. With -cfg, -dataset or
+-data_path also at the data (100 random samples, labels), the model, its loss at the start, whether it learns one batch,
+a step on each device, and a checkpoint. Nothing stays in the output folder.
+
+  -json     one JSON document instead of lines
+exit code: 0, or 1 if a check has failed; 2 for a mistake in the command line"""
 
 
 def run(arguments: List[str]) -> None:
-    """Print versions, devices, tuning, a checked product per device, shared memory and a two-process exchange."""
+    """Carry out the command.
+
+    Raises:
+        UserError: the command line or the configuration is wrong.
+        SystemExit: with 1, a check has failed.
+    """
     if {"-h", "--h", "-help", "--help"} & set(arguments):
-        print("usage: python -m paddlevit_dist doctor\n")
-        print("Versions, devices, tuning, a checked product on each device, shared memory, an exchange of 2 processes.")
+        print(_HELP)
         return
-    if arguments:
-        raise UserError(f"doctor takes no arguments, not '{arguments[0]}'")
-    tuning.restart_with_environment(1, True)
-    import numpy
-    import paddle
+    as_json = bool({"-json", "--json"} & set(arguments))
+    words = [word for word in arguments if word not in ("-json", "--json")]
+    loaded = configuration.load(words, configuration.EXAMPLE)
+    values, command = loaded.values, parse(words)
+    for name in ("EVAL", "SELFTEST", "REPLAY"):
+        if values[name]:
+            raise UserError(f"doctor looks at a training: leave out {name}")
+    signals.expect(training=False)
+    if devices.is_launched():
+        raise UserError("doctor starts its own processes: run it without Paddle's launcher")
+    tuning.restart_with_environment(values.NGPUS, values.CPU_TUNING)
+    looks_at_data = command.cfg is not None or any(s.name not in _OF_THE_MACHINE for s in command.settings)
+    checks = list(doctor_machine.CHECKS)
+    if looks_at_data:
+        checks += [*doctor_data.CHECKS, *doctor_training.CHECKS]
+    from ..parallel import plan_processes
 
-    from .. import __version__
-
-    _line("versions", f"paddlevit_dist {__version__}, paddle {paddle.__version__}, numpy {numpy.__version__}, "
-                      f"Python {platform.python_version()}")  # fmt: skip
-    cpu = tuning.processor()
-    _line("processor", f"{cpu['model'] or 'unknown'}, {devices.cpu_cores()} core(s) usable")
-    _line("tuning", " ".join(f"{name}={value}" for name, value in tuning.settings().items()))
-    tuning.check_copies()
-    check = tuning.check_product()
-    _line("product", f"{check['gigaflops']} GFLOP/s, relative error {check['relative_error']:.1e} against float64")
-    _describe_gpus(paddle)
-    if os.path.isdir("/dev/shm"):
-        _line("/dev/shm", f"{shutil.disk_usage('/dev/shm').free / 2**30:.1f} GiB free for batches of loader processes")
-    _line("2 processes", _two_processes())
-
-
-def _describe_gpus(paddle: Any) -> None:
-    driver, usable = devices.expected_gpus(), devices.count_gpus()
-    if not paddle.is_compiled_with_cuda():
-        _line("GPU", f"none usable: this is Paddle's CPU build ({driver} device file(s) of a driver)")
-        return
-    _line("GPU", f"{usable} usable, {driver} device file(s), CUDA_VISIBLE_DEVICES="
-                 f"{os.environ.get('CUDA_VISIBLE_DEVICES', 'not set')}")  # fmt: skip
-    for number in range(usable):
-        paddle.set_device(f"gpu:{number}")
-        check = tuning.check_product(2048)
-        name = paddle.device.cuda.get_device_name(number)
-        _line(f"GPU {number}", f"{name}: {check['gigaflops']} GFLOP/s, relative error {check['relative_error']:.1e}")
-    paddle.set_device("cpu")
+    plan = plan_processes(values.NGPUS)
+    with temporary_in(values.SAVE) as (folder, unwritable):
+        checkup = Checkup(values, folder, plan.processes, plan.uses_gpu, unwritable)
+        found, seconds = _carry_out(checkup, checks, as_json)
+    notices = [*loaded.notices, *plan.notices]
+    if as_json:
+        print(json.dumps(_document(found, seconds, notices), indent=1))
+    else:
+        _close(found, notices, looks_at_data)
+    if any(finding.status == FAILURE for finding in found.values()):
+        raise SystemExit(1)
 
 
-def _two_processes() -> str:
-    from ..parallel.launch import launch_workers
+def _carry_out(checkup: Checkup, checks: List[Check], as_json: bool) -> Tuple[Dict[str, Finding], Dict[str, float]]:
+    from ..observe.heartbeat import Heartbeat
+    from ..observe.progress import Progress, write_line
 
-    started = time.perf_counter()
-    launch_workers(_exchange, (), devices.ProcessPlan(2, False, False, []))
-    return f"two CPU processes started, added and agreed in {time.perf_counter() - started:.1f} s"
+    say: Callable[[str], None] = (lambda text: print(text, file=sys.stderr, flush=True)) if as_json else write_line
+    seconds: Dict[str, float] = {}
+    workshop = Workshop(checkup, checks, Path(checkup.folder, "log"))
+    bar = Progress(len(checks), "doctor", shown=True)
+    with contextlib.closing(workshop), contextlib.closing(bar), Heartbeat(say) as heartbeat:
+        for number, check in enumerate(checks):
+            bar.note(check.name)
+            bar.show([])
+            heartbeat.at(f"at the check '{check.name}'")
+            started = time.perf_counter()
+            lacking = [name for name in check.needs if checkup.found[name].status in (FAILURE, SKIPPED)]
+            if lacking:
+                finding = Finding(SKIPPED, f"not looked at: '{lacking[0]}' has to be right first")
+            else:
+                finding = workshop.carry_out(number)
+            checkup.found[check.name] = finding
+            seconds[check.name] = round(time.perf_counter() - started, 2)
+            bar.step()
+            if not as_json:
+                write_line(line_of(check.name, finding))
+    return checkup.found, seconds
 
 
-def _exchange() -> None:
-    from ..parallel.collectives import reduce_dict
-    from ..parallel.world import rank
-
-    total = reduce_dict({"rank": rank()}, average=False)["rank"]
-    if total != 1:
-        raise RuntimeError(f"0 + 1 over two processes gave {total}")
+def line_of(name: str, finding: Finding) -> str:
+    """A check in one line."""
+    mend = f" -> {finding.mend}" if finding.mend else ""
+    return one_line(f"{finding.status:8} {name:15} {finding.text}{mend}")
 
 
-def _line(name: str, text: str) -> None:
-    print(one_line(f"{name:12} {text}"), flush=True)
+def _close(found: Dict[str, Finding], notices: List[str], looks_at_data: bool) -> None:
+    for notice in notices:
+        print(one_line(f"note: {notice}"))
+    print(_summary(found))
+    if not looks_at_data:
+        print(
+            "With -cfg=FILE, or -dataset or -data_path, data, model and a few steps of a training are looked at, too."
+        )
+
+
+def _summary(found: Dict[str, Finding]) -> str:
+    numbers = dict.fromkeys((OK, WARNING, FAILURE, SKIPPED), 0)
+    for finding in found.values():
+        numbers[finding.status] += 1
+    parts = [f"{numbers[OK]} ok", f"{numbers[WARNING]} warnings", f"{numbers[FAILURE]} failures"]
+    return ", ".join(parts + ([f"{numbers[SKIPPED]} skipped"] if numbers[SKIPPED] else []))
+
+
+def _document(found: Dict[str, Finding], seconds: Dict[str, float], notices: List[str]) -> Dict[str, Any]:
+    checks = [{"name": name, **finding._asdict(), "seconds": seconds[name]} for name, finding in found.items()]
+    return {
+        "ok": all(finding.status != FAILURE for finding in found.values()),
+        "summary": _summary(found),
+        "checks": checks,
+        "notices": notices,
+    }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Tuple
+from typing import Any, List, Sequence, Tuple
 
 import numpy as np
 from PIL import Image, ImageDraw
@@ -13,6 +13,8 @@ from ..printing import one_line
 
 _ROWS, _EPOCHS = 8, 6
 _SMALLEST_CELL, _CAPTION_HEIGHT, _GAP = 112, 14, 4
+_LEGEND_LINE, _LEGEND_WIDTH = 16, 160
+Entry = Tuple[str, Tuple[int, int, int]]  # name and colour
 Labelled = Tuple[np.ndarray, str]  # uint8 (height, width[, 3]), caption
 
 
@@ -37,14 +39,14 @@ def run(arguments: List[str]) -> None:
         readings = [samples.sample(key.index, sample_generator(values.SEED, key)) for key in keys]
         columns.append((f"epoch {epoch}", task.pictures(samples, task.collate(readings), epoch)))
     target = folder / "data.png"
-    contact_sheet(columns).save(target)
+    contact_sheet(columns, task.picture_legend()).save(target)
     for notice in [*task.notices, *samples.notices]:
         print(one_line(notice))
     print(one_line(f"{len(order)} of {len(samples):,} training {task.sample_name}, {_EPOCHS} epochs: {target}"))
 
 
-def contact_sheet(columns: List[Tuple[str, List[Labelled]]]) -> Image.Image:
-    """Arrange pictures in columns, each under a heading, with their captions below them.
+def contact_sheet(columns: List[Tuple[str, List[Labelled]]], legend: Sequence[Entry] = ()) -> Image.Image:
+    """Arrange pictures in columns, each under a heading, with their captions below them, and a legend beside them.
 
     Raises:
         UserError: there are no pictures.
@@ -55,8 +57,14 @@ def contact_sheet(columns: List[Tuple[str, List[Labelled]]]) -> Image.Image:
     enlarged = max(1, -(-_SMALLEST_CELL // max(height, width)))  # small pictures by an integer factor, pixel for pixel
     cell_width, cell_height = width * enlarged + _GAP, height * enlarged + _CAPTION_HEIGHT + _GAP
     rows = max(len(pictures) for _, pictures in columns)
-    sheet = Image.new("RGB", (cell_width * len(columns), _CAPTION_HEIGHT + cell_height * rows), "white")
+    height_of_all = max(_CAPTION_HEIGHT + cell_height * rows, _LEGEND_LINE * (len(legend) + 1))
+    width_of_legend = _LEGEND_WIDTH if legend else 0
+    sheet = Image.new("RGB", (cell_width * len(columns) + width_of_legend, height_of_all), "white")
     draw = ImageDraw.Draw(sheet)
+    for row, (name, colour) in enumerate(legend, 1):
+        left, top = cell_width * len(columns) + _GAP, row * _LEGEND_LINE
+        draw.rectangle([left, top, left + 10, top + 10], fill=tuple(colour), outline="black")
+        draw.text((left + 16, top), name.encode("latin-1", "replace").decode("latin-1"), fill="black")
     for column, (heading, pictures) in enumerate(columns):
         draw.text((column * cell_width, 0), heading, fill="black")
         for row, (pixels, caption) in enumerate(pictures):

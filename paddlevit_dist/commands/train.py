@@ -6,12 +6,13 @@ import contextlib
 import textwrap
 import time
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional
 
 from .. import config as configuration
 from .. import limits, signals
 from ..errors import UserError
 from ..printing import one_line
+from ..registry import register_observer
 from . import replay, selftest
 
 
@@ -55,6 +56,7 @@ def _carry_out(run: Any, plan: Any, folder: Path) -> None:
     from ..engine.schedule import with_fitting_warmup
     from ..observe.heartbeat import Heartbeat
     from ..observe.history import note_end
+    from ..observe.observer import observers_of
     from ..observe.progress import write_line
     from ..observe.record import cache_folder, refuse_another_run, require_writable
     from ..parallel import launch_workers
@@ -63,6 +65,7 @@ def _carry_out(run: Any, plan: Any, folder: Path) -> None:
         require_writable(folder, run.values.EVAL)
     if plan.is_main and not run.values.EVAL:
         remove_leftovers(folder / "checkpoints")
+    observers = {} if run.values.EVAL else observers_of(run.values.LOG_TO)
     refuse_another_run(folder, run.values)
     task = make_task(run.values)
     splits = (run.values.DATA.SPLIT,) if run.values.EVAL else ("train", "val")
@@ -71,7 +74,7 @@ def _carry_out(run: Any, plan: Any, folder: Path) -> None:
     run = with_fitting_warmup(run, plan.total_processes, datasets)
     began = time.time()
     try:
-        arguments = (run.values, task, datasets, [*run.notices, *plan.notices])
+        arguments = (run.values, task, datasets, [*run.notices, *plan.notices], observers)
         launch_workers(worker, arguments, plan, watchdog_seconds=run.values.WATCHDOG_SECONDS)
     except BaseException as error:
         if plan.is_main:
@@ -80,9 +83,14 @@ def _carry_out(run: Any, plan: Any, folder: Path) -> None:
         raise
 
 
-def worker(config: Any, task: Any, datasets: Dict[str, Any], notices: List[str]) -> None:
-    """What each process runs after joining the group."""
+def worker(
+    config: Any, task: Any, datasets: Dict[str, Any], notices: List[str], observers: Optional[Dict[str, Any]] = None
+) -> None:
+    """What each process runs after joining the group; ``observers`` as the parent has registered them."""
     from ..engine.trainer import Trainer
+
+    for name, target in (observers or {}).items():
+        register_observer(name, target)
 
     trainer = Trainer(config, task, datasets, notices)
     if config.EVAL:

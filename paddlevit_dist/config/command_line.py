@@ -64,6 +64,7 @@ FLAGS: dict[str, Flag] = {
         Flag("accum_iter", "N", "TRAIN.ACCUM_ITER", "training"),
         Flag("amp", None, "AMP", "training"),
         Flag("recompute", None, "TRAIN.RECOMPUTE", "training"),
+        Flag("log_to", "NAMES", "LOG_TO", "training"),
         Flag("profile", "N", "PROFILE", "training"),
         Flag("ngpus", "N", "NGPUS", "machine"),
         Flag("seed", "N", "SEED", "machine"),

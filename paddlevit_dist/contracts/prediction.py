@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from .dataset import Samples
@@ -74,3 +75,30 @@ class OutputWriter:
                 as they are asked for, so that they need not fit into memory.
         """
         return []
+
+
+def output_names(stems: Sequence[str]) -> List[str]:
+    """What the files of each input are called: its stem; of several with one stem the second is ``stem_2``, and so on.
+    No two are equal where file names differ by more than upper and lower case."""
+    taken: Dict[str, int] = {}
+    names = []
+    for stem in stems:
+        name = stem
+        while name.lower() in taken:
+            taken[stem.lower()] += 1
+            name = f"{stem}_{taken[stem.lower()]}"
+        taken[name.lower()] = 1
+        names.append(name)
+    return names
+
+
+def stamps(paths: Iterable[str]) -> List[Tuple[str, int, int]]:
+    """Path, size and time of modification of each file or folder, for a fingerprint; zeros where it is gone."""
+    found = []
+    for path in paths:
+        try:
+            status = os.stat(path)
+            found.append((path, status.st_size, status.st_mtime_ns))
+        except OSError:
+            found.append((path, 0, 0))
+    return found

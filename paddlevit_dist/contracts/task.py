@@ -171,6 +171,25 @@ class Task:
         """How many there are, by class where known: what the first lines of a run say about a split."""
         return f"{len(samples):,} {self.sample_name}"
 
+    def reading_advice(self, samples: Any) -> Sequence[str]:
+        """What makes these training samples come faster, besides more loader processes: parts of a sentence that say
+        what to set or to call. Shown once in a run that waits for its data."""
+        return ()
+
+    def classes_of(self, samples: Any) -> Optional[np.ndarray]:
+        """The class of each sample, int (samples,), where it is known without reading them; for ``doctor``."""
+        return None
+
+    def classes_in(self, sample: Any) -> Optional[np.ndarray]:
+        """The classes in a sample that was read, int of any shape, without those that are ignored; None where labels
+        are no classes. For ``doctor``."""
+        return None
+
+    def expected_losses(self) -> Dict[str, float]:
+        """What terms of the loss are for a model that prefers no class, as it should be before it is trained; for
+        ``doctor``."""
+        return {}
+
     def check_sample(self, sample: Any) -> None:
         """Refuse a sample that must not be computed with. Called in the loader process for each sample that is read, in
         training and in evaluation; whoever calls it adds the sample's index, description and rank to the message.
@@ -355,6 +374,10 @@ class Task:
     def pictures(self, samples: Any, batch: Dict[str, Any], epoch: int) -> List[Labelled]:
         """What the model sees of a collated batch of training samples, for ``inspect data``."""
         raise NotImplementedError
+
+    def picture_legend(self) -> Sequence[Tuple[str, Tuple[int, int, int]]]:
+        """What the colours in these pictures mean: names with red, green and blue. Asked for once data are open."""
+        return ()
 
     def evaluation_pictures(self, samples: Any, indices: Sequence[int]) -> List[Labelled]:
         """The same for samples as an evaluation treats them."""

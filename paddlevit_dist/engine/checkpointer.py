@@ -64,6 +64,7 @@ class Checkpointer:
         say: takes a line for the log.
         model: the inner model, not its data-parallel wrapper.
         ema: its averaged weights, if the run has any.
+        note_saved: called with each checkpoint that is on disk, in the thread that has written it.
 
     Attributes:
         best: name, value and epoch of the best evaluation so far.
@@ -84,6 +85,7 @@ class Checkpointer:
         schedule: Schedule,
         sampler: TrainingSampler,
         skipped: SkippedUpdates,
+        note_saved: Callable[[Path], None] = lambda _: None,
     ) -> None:
         self.folder = folder
         self.saving = saving
@@ -96,6 +98,7 @@ class Checkpointer:
         self.schedule = schedule
         self.sampler = sampler
         self.skipped = skipped
+        self.note_saved = note_saved
         self.best: Optional[Dict[str, Any]] = None
         self.agreement = Agreement()
         self._background = Background(saving.in_background)
@@ -262,6 +265,7 @@ class Checkpointer:
             prune()
             with printing:
                 self.say(f"saved {directory}")
+            self.note_saved(directory)
 
         return write
 

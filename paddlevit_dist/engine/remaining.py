@@ -43,14 +43,20 @@ class RemainingTime:
 
     def seconds(self) -> float:
         """For what is left of training and, once one was seen, of evaluations; called while training."""
-        training = self._training_seconds + time.perf_counter() - self._since
-        per_update = training / max(self._done, 1)
         evaluations = max(self._evaluations, 0) * (self._evaluation_seconds or 0.0)
-        return per_update * max(self._updates - self._done, 0) + evaluations
+        return self.seconds_of(max(self._updates - self._done, 0)) + evaluations
+
+    def seconds_of(self, updates: int) -> float:
+        """For so many updates, without evaluations."""
+        return self._seconds_per_update() * updates
 
     def text(self) -> str:
         """Such as "3 min left"."""
         return f"{duration(self.seconds())} left"
+
+    def _seconds_per_update(self) -> float:
+        training = self._training_seconds + time.perf_counter() - self._since
+        return training / max(self._done, 1)
 
 
 class Pace:
@@ -72,15 +78,16 @@ class Pace:
     def count_update(self) -> None:
         self.updates += 1
 
-    def finish(self, samples_per_update: int) -> Tuple[float, float]:
-        """Samples per second over all ranks and this rank's share of time spent waiting for data."""
+    def finish(self, samples_per_update: int) -> Tuple[float, float, float]:
+        """Samples per second over all ranks, this rank's share of time spent waiting for data, and the seconds since
+        the last report."""
         now = time.perf_counter()
         seconds = max(now - self._started, 1e-9)
         rate = (self.updates - self._reported) * samples_per_update / seconds
         waiting = self._loader.seconds_waited / seconds
         self.waited += self._loader.seconds_waited
         self._started, self._reported, self._loader.seconds_waited = now, self.updates, 0.0
-        return rate, waiting
+        return rate, waiting, seconds
 
     def seconds_of_epoch(self) -> float:
         return time.perf_counter() - self._epoch_started

@@ -96,7 +96,7 @@ def run_way(config: Any, task: Task, samples: Any, folder: str, rounds_otherwise
         rounds_otherwise: begin with weights that are changed in their last bit, at random.
     """
     task = pickle.loads(pickle.dumps(adopt(task, Task)))  # the next way starts with the task as it was
-    training = _training(config, task, adopt(samples, Samples), Path(folder))
+    training = silent_training(config, task, adopt(samples, Samples), Path(folder))
     model = training.model
     for layer in model.sublayers():
         if isinstance(layer, _DROPOUTS):  # of a user's model; ours have keys for it
@@ -152,8 +152,8 @@ def _change_last_bits(model: paddle.nn.Layer) -> None:
             parameter.set_value(np.nextafter(values, np.where(up, np.inf, -np.inf).astype(np.float32)))
 
 
-def _training(config: Any, task: Task, samples: Samples, folder: Path) -> Training:
-    """A training that writes nothing."""
+def silent_training(config: Any, task: Task, samples: Samples, folder: Path) -> Training:
+    """A training that tells nothing, and writes nothing unless it is told to."""
     record = RunRecord(folder, writes=False)
     paddle.seed(config.SEED)
     model = task.build_model()

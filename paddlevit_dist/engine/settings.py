@@ -193,6 +193,7 @@ _RUN = (
     ),
     Key("VALIDATE_FREQ", 1, "int", "epochs between evaluations", AT_LEAST_1),
     Key("REPORT_FREQ", 20, "int", "updates between lines of the log", AT_LEAST_1),
+    Key("LOG_TO", [], "text", "event logs: tensorboard, visualdl, or names of registered observers", many=True),
     optional(
         "PROFILE",
         "int",
@@ -377,7 +378,7 @@ TABLE = Table(
         "MODEL.MINIMUM_LOADED",
         *("SAVE_FREQ", "SAVE_EVERY_UPDATES", "SAVE_EVERY_MINUTES", "SAVE_IN_BACKGROUND", "KEEP_EPOCHS", "KEEP_UPDATES"),
         "STOP_AFTER_SECONDS",
-        *("VALIDATE_FREQ", "REPORT_FREQ", "PROFILE"),
+        *("VALIDATE_FREQ", "REPORT_FREQ", "LOG_TO", "PROFILE"),
         *("AMP", "AMP_DTYPE", "AMP_LEVEL"),
     ),
     complete=_shorten_warmup,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 from pathlib import Path
-from typing import Any, Dict, Optional, Sequence
+from typing import Any, Dict, Iterator, Optional, Sequence
 
 import paddle
 
@@ -16,10 +17,11 @@ from ..config import dump_yaml
 from ..contracts.adapter import adopt
 from ..contracts.dataset import Samples
 from ..contracts.task import PredictionWriter, Task
-from ..errors import UserError
+from ..errors import Stopped, UserError
 from ..loading.loader import Loader
 from ..loading.sampler import EvaluationSampler
 from ..observe.heartbeat import Heartbeat
+from ..observe.observer import FAILED, FINISHED, STOPPED, Observers, RunFacts, make_observers
 from ..observe.progress import Progress
 from ..observe.record import RunRecord
 from ..parallel import LeftEarly, is_main, rank, set_batch_norm_momentum, tuning, world_size
@@ -41,14 +43,24 @@ class Trainer:
         task: built in the parent, where its datasets were built too.
         datasets: "train" and "val", or what is evaluated: DATA.SPLIT.
         notices: lines for the log besides those of the task and the data.
+        observers: watch the run besides those that LOG_TO names; those of the main process are asked.
     """
 
-    def __init__(self, config: Any, task: Task, datasets: Dict[str, Any], notices: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        config: Any,
+        task: Task,
+        datasets: Dict[str, Any],
+        notices: Sequence[str] = (),
+        observers: Sequence[Any] = (),
+    ) -> None:
         self.config = config
         self.task = adopt(task, Task)
         self.datasets = {split: adopt(samples, Samples) for split, samples in datasets.items()}
         notices = [*notices, *task.notices, *(line for samples in datasets.values() for line in samples.notices)]
         self.record = RunRecord(Path(config.SAVE), is_main())
+        named = make_observers(() if config.EVAL else config.LOG_TO) if is_main() else []
+        self.observers = Observers([*named, *observers] if is_main() else [], self.record.say)
         self.folder = Path(config.SAVE) / "checkpoints"
         for line in [*first_lines(config, task, datasets), *dict.fromkeys(notices)]:
             self.record.say(line)
@@ -94,6 +106,10 @@ class Trainer:
 
     def evaluate_only(self) -> Dict[str, float]:
         """Load the named weights completely, evaluate once, print the result as the last line."""
+        with self._until_the_end():
+            return self._evaluate_only()
+
+    def _evaluate_only(self) -> Dict[str, float]:
         source = self.config.MODEL.PRETRAINED
         if source is None:
             source = checkpoints.resolve(self.config.MODEL.RESUME, self.folder, self.record.say)
@@ -105,6 +121,7 @@ class Trainer:
         differences += about.require_same_classes(source, self.config, self.task, self.evaluated)
         compile_model(self.config, self.task, self.model)
         self._start_record()
+        self.observers.start(RunFacts(self.record.folder, self.config, dump_yaml(self.config), trains=False))
         self.record.file("eval_load_report.json", report.json())
         self.record.say(f"weights {source}: {report.summary()}")
         for line in differences:
@@ -122,6 +139,7 @@ class Trainer:
             values, line = {}, self._without_score()
         facts = {"weights": without_credentials(str(source)), "split": self.config.DATA.SPLIT}
         self.record.event("evaluation", {**facts, **values})
+        self.observers.evaluated(0, 0, values)
         self.record.say(line)
         return values
 
@@ -157,7 +175,35 @@ class Trainer:
     def train(self) -> Dict[str, float]:
         """Train to NUM_EPOCHS (or STOP_AFTER_EPOCH) and return the last evaluation's values, equal on every rank."""
         with self.heartbeat.at("preparing the training"):
-            return self.training().run()
+            training = self.training()
+            with self._until_the_end():
+                return training.run()
+
+    @contextlib.contextmanager
+    def _until_the_end(self) -> Iterator[None]:
+        """Tells observers how the run has ended."""
+        outcome = FAILED
+        try:
+            yield
+            outcome = FINISHED
+        except Stopped:
+            outcome = STOPPED
+            raise
+        finally:
+            self.observers.end(outcome)
+
+    def _start_observers(self, training: Training) -> None:
+        self.observers.start(
+            RunFacts(
+                self.record.folder,
+                self.config,
+                dump_yaml(self.config),
+                trains=True,
+                epochs=self.config.TRAIN.NUM_EPOCHS,
+                updates_per_epoch=training.updates_per_epoch,
+                update=training.schedule.update,
+            )
+        )
 
     def training(self) -> Training:
         """A training run of the model, positioned by -resume and -pretrained."""
@@ -171,6 +217,8 @@ class Trainer:
             heartbeat=self.heartbeat,
             make_loader=self._loader,
             evaluate=self._evaluate,
+            observers=self.observers,
+            start_observers=self._start_observers,
         )
 
     def _loader(self, samples: Any, sampler: Any, collate: Any) -> Loader:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, NoReturn, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NoReturn, Optional, Tuple
 
 import paddle
 
@@ -18,6 +17,7 @@ from ..loading.loader import Loader
 from ..loading.sampler import TrainingSampler
 from ..observe.heartbeat import Heartbeat
 from ..observe.meters import Meters
+from ..observe.observer import Observers
 from ..observe.progress import Progress
 from ..observe.record import RunRecord
 from ..parallel import (
@@ -42,6 +42,7 @@ from .passes import PassesTrial, compile_model
 from .precision import Precision
 from .profile import Profile
 from .remaining import Pace, RemainingTime
+from .reports import Reports, require_finite
 from .resumption import Resumption
 from .schedule import Schedule, schedule_of
 from .steps import CountingCollate, Updater, accumulation_groups
@@ -61,6 +62,7 @@ class Training:
         start_record: writes configuration and run record, once the run is sure to continue.
         make_loader: a loader of this run's settings.
         evaluate: evaluates the model as it is.
+        start_observers: called once ``metrics.jsonl`` says what of an earlier course counts.
     """
 
     def __init__(
@@ -75,12 +77,16 @@ class Training:
         heartbeat: Heartbeat,
         make_loader: MakeLoader,
         evaluate: Evaluate,
+        observers: Optional[Observers] = None,
+        start_observers: Callable[["Training"], None] = lambda _: None,
     ) -> None:
         train = config.TRAIN
         self.config = config
         self.task = task
         self.model = model
         self.record = record
+        self.observers = Observers([], record.say) if observers is None else observers
+        self.start_observers = start_observers
         self.start_record = start_record
         self.heartbeat = heartbeat
         self.evaluate = evaluate
@@ -129,6 +135,7 @@ class Training:
             self.last_epoch * self.updates_per_epoch - self.sampler.updates_made,
             evaluations + self.start.evaluation_due,
         )
+        self.reports = Reports(record, self.observers, task, datasets["train"], self.loader.num_workers, self.remaining)
 
     def _schedule(self) -> Schedule:
         schedule = schedule_of(self.config.TRAIN, self.updates_per_epoch, self.sampler.global_batch_size)
@@ -170,6 +177,7 @@ class Training:
             schedule=self.schedule,
             sampler=self.sampler,
             skipped=self.skipped,
+            note_saved=self.observers.note_saved,
         )
 
     def _keeps(self, epoch: int) -> bool:
@@ -203,6 +211,7 @@ class Training:
             return {}
         self.start_record()
         self.resumption.tell(self.start)
+        self.start_observers(self)
         self.record.say(describe_training(self.config, self.task, self.model, self.sampler))
         if self.precision.notice:
             self.record.say(self.precision.notice)
@@ -308,38 +317,13 @@ class Training:
         self.updater.count_last()
         means = meters.reduce()  # the only collective besides gradients and counts
         require_finite(means, f"in epoch {epoch} near update {self.schedule.update}")
-        rate, waiting = pace.finish(self.sampler.global_batch_size)
-        norm = self.updater.gradient_norm.numpy().item()  # not finite where the last update was skipped
-        skipped = self.skipped.total
-        self.record.event(
-            "training",
-            {
-                "epoch": epoch,
-                "update": self.schedule.update,
-                "learning_rate": learning_rate,
-                **({"gradient_norm": norm} if math.isfinite(norm) else {}),
-                **means,
-                "skipped_updates": skipped,
-                "samples_per_second": round(rate, 2),
-                "data_wait_fraction": round(waiting, 4),
-            },
-        )
-        left = self.remaining.text()
-        bar.note(f"loss {means['loss']:.4g}, {left}" if "loss" in means else left)
-        return (
-            f"{_format(means)} gradient norm {norm:.3g} lr {learning_rate:.2e} {rate:.0f} {self.task.sample_name}/s "
-            f"data wait {waiting:.0%}, {f'{skipped} skipped so far, ' if skipped else ''}{left}"
-        )
+        place = {"epoch": epoch, "update": self.schedule.update, "learning_rate": learning_rate}
+        norm = self.updater.gradient_norm.numpy().item()
+        speed = pace.finish(self.sampler.global_batch_size)
+        return self.reports.training(place, norm, means, self.skipped.total, speed, bar)
 
     def _tell_epoch(self, epoch: int, means: Dict[str, float], pace: Pace) -> None:
-        seconds = pace.seconds_of_epoch()
-        self.record.event("epoch", {"epoch": epoch, "seconds": round(seconds, 3), **means})
-        rate = pace.updates * self.sampler.global_batch_size / max(seconds, 1e-9)
-        self.record.say(
-            f"epoch {epoch}/{self.config.TRAIN.NUM_EPOCHS} training: {_format(means)} {rate:.0f} "
-            f"{self.task.sample_name}/s data wait {pace.waited / max(seconds, 1e-9):.0%} "
-            f"({seconds:.1f} s, {self.remaining.text()})"
-        )
+        self.reports.epoch(epoch, self.config.TRAIN.NUM_EPOCHS, means, pace, self.sampler.global_batch_size)
         for line in self.task.finish_epoch():
             self.record.say(line)
 
@@ -394,6 +378,7 @@ class Training:
             values, line = self._evaluate_weights(epoch)
             self.remaining.count_evaluation(time.perf_counter() - started)
             self.record.event("evaluation", {"epoch": epoch, **values})
+            self.observers.evaluated(epoch * self.updates_per_epoch, epoch, values)
             name, more_is_better = self.task.best_metric
             is_best = self.checkpointer.note_evaluation(epoch, name, values[name], more_is_better)
             self.record.say(f"epoch {epoch} evaluation: {line}{' (best)' if is_best else ''}")
@@ -418,23 +403,3 @@ class Training:
         except UserError:
             self.checkpointer.discard_epoch(epoch)
             raise
-
-
-def require_finite(values: Dict[str, float], when: str) -> None:
-    """Nothing from a diverged model is recorded or stays saved. The values must be equal on every rank.
-
-    Raises:
-        UserError: one of them is not finite.
-    """
-    bad = [name for name, value in values.items() if not math.isfinite(value)]
-    if bad:
-        raise UserError(
-            f"'{bad[0]}' is {values[bad[0]]} {when}: training has diverged; lower TRAIN.BASE_LR, set "
-            "TRAIN.GRAD_CLIP or a longer warm-up, and -resume=auto from the last checkpoint"
-        )
-
-
-def _format(values: Dict[str, float]) -> str:
-    return " ".join(
-        f"{name} {value:.4f}" if abs(value) < 10 else f"{name} {value:.2f}" for name, value in values.items()
-    )

@@ -2,5 +2,7 @@
 
 - ``lock``: one run at a time in an output folder
 - ``record``: the output folder, ``log.txt``, ``run.json``; ``history``: ``metrics.jsonl``
-- ``meters``: windowed sums over all ranks; ``progress``: the bar; ``heartbeat``: signs of life while nothing moves
+- ``meters``: windowed sums over all ranks; ``progress``: the bar, and what ``display`` has below it; ``heartbeat``:
+  signs of life while nothing moves
+- ``memory``: what a run takes; ``hints``: what would make it faster
 """

@@ -1,15 +1,17 @@
-"""A progress bar on terminals; elsewhere, the log lines show the progress."""
+"""A progress bar on terminals, with the last report below it; elsewhere, the log lines show the progress."""
 
 from __future__ import annotations
 
 import sys
 import time
-from typing import Any, Optional
+from typing import Any, Optional, Sequence
 
 from ..printing import one_line
+from . import display
 
 # Keeps the text within 80 columns: tqdm's default format would push it off the line.
 _BAR = "{desc} {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt}{postfix}"
+_NARROWEST = 20
 _last_sign_of_life = time.monotonic()
 
 
@@ -20,18 +22,40 @@ class Progress:
         total: number of steps.
         label: shown before the bar.
         shown: False on all ranks but the main one.
+
+    Attributes:
+        left: steps to do.
     """
 
     def __init__(self, total: int, label: str, shown: bool) -> None:
+        self.left = total
         self._bar: Optional[Any] = None
-        if shown and sys.stderr.isatty():
+        self._values: Optional[Any] = None
+        if shown and display.can_be_drawn():
             from tqdm import tqdm
 
-            self._bar = tqdm(total=total, desc=label, leave=False, dynamic_ncols=True, bar_format=_BAR)
+            display.begin()
+            self._stream = getattr(sys.stderr, "stream", sys.stderr)
+            self._bar = tqdm(
+                total=total,
+                desc=label,
+                leave=False,
+                dynamic_ncols=True,
+                bar_format=_BAR,
+                file=self._stream,
+            )
 
-    def step(self) -> None:
+    @property
+    def is_shown(self) -> bool:
+        """Whether there is a bar."""
+        return self._bar is not None
+
+    def step(self, number: int = 1) -> None:
+        self.left -= number
         if self._bar is not None:
-            self._bar.update(1)
+            is_drawn = self._bar.update(number)
+            if is_drawn and self._values is not None:
+                self._values.refresh()  # its terminal may have another width by now
             note_sign_of_life()
 
     def note(self, text: str) -> None:
@@ -39,9 +63,35 @@ class Progress:
         if self._bar is not None:
             self._bar.set_postfix_str(text, refresh=False)
 
+    def show(self, fields: Sequence[display.Field]) -> None:
+        """Set the line below the bar."""
+        if self._bar is None:
+            return
+        if self._values is None:
+            self._values = _line_below(self._stream)
+        self._values.fields = fields
+        self._values.refresh()
+
     def close(self) -> None:
         if self._bar is not None:
+            if self._values is not None:
+                self._values.close()
             self._bar.close()
+            self._bar = self._values = None
+            display.end()
+
+
+def _line_below(stream: Any) -> Any:
+    """A line of fields under the bar, as tqdm draws its bars."""
+    from tqdm import tqdm
+
+    class Line(tqdm):
+        fields: Sequence[display.Field] = ()
+
+        def __str__(self) -> str:
+            return display.fit(self.fields, max(display.columns(stream) or 80, _NARROWEST) - 1)
+
+    return Line(position=1, leave=False, file=stream)
 
 
 def write_line(text: str) -> None:
@@ -49,9 +99,7 @@ def write_line(text: str) -> None:
     note_sign_of_life()
     text = one_line(text)
     if sys.stderr.isatty() and "tqdm" in sys.modules:
-        from tqdm import tqdm
-
-        tqdm.write(text, file=sys.stdout)
+        display.write_above(text + "\n", getattr(sys.stdout, "stream", sys.stdout))
     else:
         print(text, flush=True)
 

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
 from ..contracts.dataset import Samples, dataset_class
+from ..contracts.prediction import Learned
 from ..contracts.sample_checks import require_finite, require_labels
 from ..contracts.task import Task
 from ..errors import UserError
-from .data.samples import PointSample, join
+from .data.pictures import palette_of
+from .data.samples import PointSample, SceneSamples, join
 from .data.scene import AS_GIVEN, CENTRED, IGNORED
 from .data.scenes import SceneDataset
+from .inputs import InputScenes, SceneInputs, find_scenes
 from .sparse import PlanSpec, build_plan
 
 _UNIT_ADVICE = (
@@ -79,6 +83,13 @@ class SceneTask(Task):
         self._tells_unit = False
         return [*dataset.notices, f"note: {notice}: {_UNIT_ADVICE}"]
 
+    def classes_in(self, sample: PointSample) -> Optional[np.ndarray]:
+        return sample.scene.semantic[sample.scene.semantic != IGNORED]
+
+    def expected_losses(self) -> Dict[str, float]:
+        uniform = math.log(self.num_classes or 1)
+        return {"loss": uniform, "semantic": uniform}
+
     def check_sample(self, sample: PointSample) -> None:
         require_labels(sample.scene.semantic, self.num_classes, IGNORED, "class")
         for view in sample.views:
@@ -99,6 +110,36 @@ class SceneTask(Task):
             batch["xyz"] = np.concatenate([scene.xyz for scene in scenes])
             batch["scenes"] = json.dumps([(scene.name, scene.offset) for scene in scenes])  # JSON preserves all digits
         return batch
+
+    # ---- prediction --------------------------------------------------------------------------------------------
+
+    def samples_of(self, dataset: SceneDataset, is_training: bool) -> SceneSamples:
+        """A dataset with what this task does to its scenes."""
+        raise NotImplementedError
+
+    def sees_colours(self) -> bool:
+        """Whether the network is shown the points' colours."""
+        return True
+
+    def recall(self, learned: Learned) -> None:
+        self.num_classes = learned.num_classes or (len(learned.class_names) if learned.class_names else None)
+        if self.num_classes is None:
+            raise UserError("the weights do not say how many classes they know: set MODEL.NUM_CLASSES (-num_classes)")
+        self.class_names = list(learned.class_names or map(str, range(self.num_classes)))
+        self.coordinates = learned.input.get("coordinates", CENTRED)
+        self._only_predicts = True
+
+    def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> SceneInputs:
+        scenes, unreadable = find_scenes(list(map(str, inputs)))
+        dataset = InputScenes(scenes, self.coordinates, self.sees_colours(), self.class_names)
+        return SceneInputs(self.samples_of(dataset, is_training=False), unreadable, self.notices_of(dataset))
+
+    def check_input(self, sample: PointSample) -> None:
+        for view in sample.views:
+            require_finite(view.features, "features")
+
+    def picture_legend(self) -> List[Tuple[str, Tuple[int, int, int]]]:
+        return [(name, tuple(colour)) for name, colour in zip(self.class_names, palette_of(self.class_names).tolist())]
 
     def describe_samples(self, samples: Samples) -> str:
         return f"{super().describe_samples(samples)} of {len(self.class_names)} classes: {', '.join(self.class_names)}"

@@ -11,6 +11,7 @@ import paddle
 import paddle.nn.functional as F
 
 from ..contracts.dataset import dataset_class
+from ..contracts.prediction import Learned, Row
 from ..contracts.sample_checks import require_finite
 from ..contracts.task import EvaluationStep, Step, Task, Term
 from ..errors import UserError
@@ -20,13 +21,15 @@ from .dataset import VolumeDataset
 from .decoding import decode
 from .geometry import Geometry
 from .heatmaps import Factors, gaussian_factors, radius_factors
+from .inputs import InputVolumes, VolumeInputs, find_volumes
 from .losses import focal_loss, weighted_squared_error
 from .metrics import LandmarkMetrics
 from .mirroring import chosen_pairs, forgotten_pairs
-from .pictures import orthogonal_slices
-from .predictions import Found, LandmarkWriter
+from .pictures import fitted, orthogonal_slices
+from .predictions import Found, LandmarkOutputs, LandmarkWriter, picture_of, points_of
 from .samples import Augmentation, VolumeSamples, mirror_order
 
+_CELL_PX = (720, 216)  # width and height of a picture in a sheet of many
 _RARE = -4.6  # first logit of the focal loss, a probability of 0.01: else almost-empty maps cost thousands at first
 
 
@@ -45,6 +48,7 @@ class LandmarkDetection(Task):
         self.spacing: Optional[np.ndarray] = None  # (depth, height, width), mm
         self._has_lps = False  # whether any volume's format is one that earlier versions rotated
         self._cases: List[Tuple[str, str]] = []  # of the evaluation: name, convention of its predictions
+        self._draws = False  # each prediction comes with its picture
 
     # ---- data --------------------------------------------------------------------------------------------------
 
@@ -201,7 +205,10 @@ class LandmarkDetection(Task):
         for number, index in enumerate(batch["index"].numpy().tolist()):
             geometry = Geometry(tuple(batch["sizes"][number].numpy().tolist()), batch["affine"][number].numpy())
             voxels, confidences = self.find(model, self._volume(batch, number))
-            results.append(Found(index, geometry, voxels, confidences))
+            found = Found(index, geometry, voxels, confidences)
+            if self._draws:
+                found = found._replace(picture=picture_of(self._volume(batch, number)[0].numpy(), found, self.names))
+            results.append(found)
         return results
 
     def _volume(self, batch: Dict[str, paddle.Tensor], number: int) -> paddle.Tensor:
@@ -219,6 +226,44 @@ class LandmarkDetection(Task):
         if self.config.VOLUMES.LOSS == "focal":
             return lambda windows: F.sigmoid(model(windows).astype("float32"))
         return lambda windows: model(windows).astype("float32")
+
+    def recall(self, learned: Learned) -> None:
+        names, spacing = learned.class_names or learned.input.get("landmarks"), learned.input.get("spacing_mm")
+        spacing = self.config.VOLUMES.SPACING_MM or spacing
+        if not names or not spacing:
+            raise UserError(
+                "the weights do not say which landmarks they find at which spacing: give the run's folder, or weights "
+                "with their about.yaml"
+            )
+        self.names, self.spacing, self._draws = list(names), np.array(spacing, dtype=np.float64), True
+
+    def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> VolumeInputs:
+        volumes = self.config.VOLUMES
+        files, unreadable = find_volumes(list(map(str, inputs)))
+        dataset = InputVolumes(files, self.names, self.spacing, volumes.WORLD, volumes.MAX_VOXELS)
+        samples = VolumeInputs(dataset, self._window(), unreadable)
+        self._cases = samples.cases
+        return samples
+
+    def check_input(self, sample: Dict[str, np.ndarray]) -> None:
+        self.check_sample(sample)
+
+    def prediction_rows(self, prediction: Found) -> List[Row]:
+        """A row for each landmark, in millimetres of the volume's own convention."""
+        convention = self._cases[prediction.index][1]
+        rows = zip(points_of(prediction, self.names, convention), prediction.confidences)
+        return [
+            {
+                "landmark": point.name,
+                **dict(zip(("x_mm", "y_mm", "z_mm"), map(float, point.position))),
+                "confidence": round(float(confidence), 4),
+                "world": convention.upper(),
+            }
+            for point, confidence in rows
+        ]
+
+    def output_writer(self, folder: Path, samples: VolumeInputs) -> LandmarkOutputs:  # type: ignore[override] # as opened
+        return LandmarkOutputs(folder, self.names, samples.cases)
 
     def prediction_writer(self, folder: Path) -> LandmarkWriter:
         return LandmarkWriter(folder, self.names, self._cases)
@@ -238,7 +283,8 @@ class LandmarkDetection(Task):
         geometry = Geometry(volume.shape, np.eye(4))
         inside = np.where(geometry.contains(points)[:, None], points.astype(np.float64), np.nan)
         count = int(np.isfinite(inside).all(axis=1).sum())
-        return orthogonal_slices(volume, self.spacing, None, inside), f"{count} of {len(self.names)} landmarks"
+        drawn = orthogonal_slices(volume, self.spacing, None, inside, names=self.names)
+        return fitted(drawn, *_CELL_PX), f"{count} of {len(self.names)} landmarks"
 
 
 def _three_digits(length: float) -> float:

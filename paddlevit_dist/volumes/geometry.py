@@ -116,6 +116,12 @@ def nearest_axes(affine: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
     return order, signs
 
 
+def turned_spacing(geometry: Geometry) -> np.ndarray:
+    """Spacing (depth, height, width) once the axes are turned to the world's."""
+    order, _ = nearest_axes(geometry.affine)
+    return geometry.spacing[::-1][order][::-1]
+
+
 def convert(points: np.ndarray, convention: str) -> np.ndarray:
     """Millimetres (..., 3) in the order x, y, z, from the world to a convention, or back.
 

@@ -12,7 +12,7 @@ from ..contracts.dataset import require_split
 from ..errors import UserError
 from . import dicom, landmark_files
 from .dataset import AS_THEY_ARE, Options, VolumeDataset
-from .geometry import Geometry, convert, nearest_axes
+from .geometry import Geometry, convert, turned_spacing
 from .mirroring import propose_pairs
 from .reading import Header, case_name, list_volumes, read_header
 from .store import Decoded, DecodedStore
@@ -132,21 +132,15 @@ def _common_spacing(headers: Dict[str, Header], wanted: Optional[Sequence[float]
     if wanted is not None:
         return np.array(wanted, dtype=np.float64)
     first = next(iter(headers))
-    reference = _turned_spacing(headers[first])
+    reference = turned_spacing(headers[first].geometry)
     for file, header in headers.items():
-        spacing = _turned_spacing(header)
+        spacing = turned_spacing(header.geometry)
         if not np.allclose(spacing, reference, rtol=1e-3):
             raise UserError(
                 f"{file}: the voxel spacing is {_millimetres(spacing)} but that of {os.path.basename(first)} is "
                 f"{_millimetres(reference)} (depth, height, width); set VOLUMES.SPACING_MM to resample all to one"
             )
     return reference
-
-
-def _turned_spacing(header: Header) -> np.ndarray:
-    """Spacing (depth, height, width) after reorienting the axes to the world's."""
-    order, _ = nearest_axes(header.geometry.affine)
-    return header.geometry.spacing[::-1][order][::-1]
 
 
 def _millimetres(spacing: np.ndarray) -> str:

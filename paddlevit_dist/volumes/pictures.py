@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Optional, Sequence, Tuple
 
 import numpy as np
-from PIL import Image, ImageDraw
+from PIL import Image, ImageDraw, ImageFont
 
+Colour = Tuple[int, int, int]
 _FOUND, _TRUE = (255, 70, 70), (80, 230, 80)
 _SHORTEST_SIDE = 256  # pixels
 _GAP = 6
-_DIRECTIONS = (("axial", 1, 2, False), ("coronal", 0, 2, True), ("sagittal", 0, 1, True))  # name, rows, columns, up
+_DIRECTIONS = (("axial", 1, 2), ("coronal", 0, 2), ("sagittal", 0, 1))  # name, rows, columns
+_TEXT_PX, _LINE_PX = 12, 15
+_LONGEST_NAME = 32
 _ENDS = (("I", "S"), ("P", "A"), ("L", "R"))  # where depth, height and width begin and end
 
 
@@ -21,8 +24,9 @@ def orthogonal_slices(
     true: Optional[np.ndarray] = None,
     centre: Optional[np.ndarray] = None,
     shows_sides: bool = False,
+    names: Optional[Sequence[str]] = None,
 ) -> np.ndarray:
-    """Axial, coronal and sagittal slices side by side, in true proportions.
+    """Axial, coronal and sagittal slices side by side, in true proportions, upright: anterior or superior is up.
 
     Landmarks are projected onto each slice: crosses if they lie within two voxels of it, small dots if not; found ones
     red, true ones green.
@@ -34,6 +38,7 @@ def orthogonal_slices(
         true: likewise.
         centre: the voxel that all three slices go through; None for the median of the landmarks.
         shows_sides: write the patient's sides at the edges (left, right, anterior, posterior, superior, inferior).
+        names: of the landmarks: each mark gets its number in a list to the right of the slices.
     Returns:
         uint8 (height, width, 3).
     """
@@ -41,8 +46,12 @@ def orthogonal_slices(
         centre = _middle(volume.shape, true if found is None else found)
     index = np.clip(np.rint(centre).astype(int), 0, np.array(volume.shape) - 1)
     scale = _SHORTEST_SIDE / min(length * step for length, step in zip(volume.shape, spacing))
-    panels = [_panel(volume, spacing, index, axis, scale, found, true, shows_sides) for axis in range(3)]
+    shown = [(points, colour) for points, colour in ((true, _TRUE), (found, _FOUND)) if points is not None]
+    panels = [_panel(volume, spacing, index, axis, scale, shown, shows_sides, names) for axis in range(3)]
     height = max(panel.shape[0] for panel in panels)
+    if names is not None:
+        panels.append(_list_of(names, shown, height))
+        height = max(height, panels[-1].shape[0])
     columns = []
     for panel in panels:
         filled = np.zeros((height, panel.shape[1] + _GAP, 3), dtype=np.uint8)
@@ -63,27 +72,69 @@ def _panel(
     index: np.ndarray,
     axis: int,
     scale: float,
-    found: Optional[np.ndarray],
-    true: Optional[np.ndarray],
+    shown: Sequence[Tuple[np.ndarray, Colour]],
     shows_sides: bool,
+    names: Optional[Sequence[str]],
 ) -> np.ndarray:
-    name, rows, columns, is_upside_down = _DIRECTIONS[axis]
+    title, rows, columns = _DIRECTIONS[axis]
     plane = volume.take(index[axis], axis=axis)
     grey = np.rint(plane.clip(0, 1) * 255).astype(np.uint8)
     zoom = np.array([spacing[rows] * scale, spacing[columns] * scale])  # pixels per voxel
     size = np.maximum(np.rint(np.array(grey.shape) * zoom).astype(int), 1)
-    picture = Image.fromarray(grey[::-1] if is_upside_down else grey)
+    picture = Image.fromarray(grey[::-1])  # arrays begin inferior and posterior
     picture = picture.resize((size[1], size[0]), Image.BILINEAR).convert("RGB")
     drawing = ImageDraw.Draw(picture)
-    for points, colour in ((true, _TRUE), (found, _FOUND)):
-        for point in [] if points is None else points[np.isfinite(points).all(axis=1)]:
+    font, is_numbered = _font(), set()
+    for points, colour in shown[::-1]:  # what was found gets the number, and its mark lies beneath that of the truth
+        for number in np.flatnonzero(np.isfinite(points).all(axis=1)).tolist():
+            point = points[number]
             row, column = (point[[rows, columns]] + 0.5) * zoom
-            row = size[0] - row if is_upside_down else row
+            row = size[0] - row
             _mark(drawing, (row, column), colour, is_near=abs(point[axis] - index[axis]) <= 2)
-    drawing.text((4, 4), f"{name} {index[axis]}", fill=(255, 255, 255))
+            if names is not None and number not in is_numbered:
+                is_numbered.add(number)
+                drawing.text((column + 5, row - _LINE_PX + 3), str(number + 1), fill=colour, font=font)
+    drawing.text((4, 4), f"{title} {index[axis]}", fill=(255, 255, 255))
     if shows_sides:
-        _write_sides(drawing, picture.size, _ENDS[rows][:: -1 if is_upside_down else 1], _ENDS[columns])
+        _write_sides(drawing, picture.size, _ENDS[rows][::-1], _ENDS[columns])
     return np.asarray(picture)
+
+
+def _list_of(names: Sequence[str], shown: Sequence[Tuple[np.ndarray, Colour]], height: int) -> np.ndarray:
+    """Numbers and names in the colour of their marks, grey for what is not shown; in several columns if need be."""
+    font, rows = _font(), max(height // _LINE_PX, 1)
+    texts = [f"{number} {name[:_LONGEST_NAME]}" for number, name in enumerate(map(_drawable, names), 1)]
+    width = int(max((font.getlength(text) for text in texts), default=0)) + 12
+    columns = -(-len(texts) // rows)
+    picture = Image.new("RGB", (max(width * columns, 1), height))
+    drawing = ImageDraw.Draw(picture)
+    for number, text in enumerate(texts):
+        colours = [colour for points, colour in shown if np.isfinite(points[number]).all()]
+        place = (number // rows * width + 4, number % rows * _LINE_PX + 2)
+        drawing.text(place, text, fill=colours[-1] if colours else (130, 130, 130), font=font)
+    return np.asarray(picture)
+
+
+def _drawable(name: str) -> str:
+    """What Pillow's own font has letters for."""
+    return name.encode("latin-1", "replace").decode("latin-1")
+
+
+def _font() -> ImageFont.ImageFont:
+    try:
+        return ImageFont.load_default(_TEXT_PX)
+    except TypeError:  # before Pillow 10.1 it has one size
+        return ImageFont.load_default()
+
+
+def fitted(picture: np.ndarray, width: int, height: int) -> np.ndarray:
+    """A picture (h, w, 3) as large as it fits into uint8 (height, width, 3), on black."""
+    image = Image.fromarray(picture)
+    scale = min(width / image.width, height / image.height)
+    size = max(int(image.width * scale), 1), max(int(image.height * scale), 1)
+    canvas = Image.new("RGB", (width, height))
+    canvas.paste(image.resize(size, Image.BILINEAR))
+    return np.asarray(canvas)
 
 
 def _write_sides(

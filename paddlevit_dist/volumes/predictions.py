@@ -6,11 +6,12 @@ import csv
 import io
 import math
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 from PIL import Image
 
+from ..contracts.prediction import OutputWriter, Row
 from ..contracts.task import PredictionWriter
 from ..files import atomic_file
 from ..parallel import all_gather, is_main
@@ -30,12 +31,14 @@ class Found(NamedTuple):
         geometry: of the volume.
         voxels: float64 (landmarks, 3), positions z, y, x in voxels.
         confidences: float (landmarks,), the values of the peaks.
+        picture: uint8 (height, width, 3), where it was asked for.
     """
 
     index: int
     geometry: Geometry
     voxels: np.ndarray
     confidences: np.ndarray
+    picture: Optional[np.ndarray] = None
 
     @property
     def world(self) -> np.ndarray:
@@ -67,16 +70,10 @@ class LandmarkWriter(PredictionWriter):
             volume: float32 (depth, height, width).
         """
         case, convention = self.cases[found.index]
-        places = convert(found.world, convention)
-        for name, place, sure, error in zip(self.names, places, found.confidences, errors):
+        for point, sure, error in zip(points_of(found, self.names, convention), found.confidences, errors):
             known = "" if math.isnan(error) else f"{error:.4f}"
-            position = [f"{value:.4f}" for value in place]
-            self._rows.append([case, name, *position, f"{sure:.4f}", known, convention.upper()])
-        picture = orthogonal_slices(volume, found.geometry.spacing, found.voxels, true, shows_sides=True)
-        content = io.BytesIO()
-        Image.fromarray(picture).save(content, format="PNG")
-        with atomic_file(self.folder / f"{case}.png") as out:
-            out.write(content.getvalue())
+            self._rows.append([case, point.name, *point.position, f"{sure:.4f}", known, convention.upper()])
+        _write_png(self.folder / f"{case}.png", picture_of(volume, found, self.names, true))
 
     def finish(self) -> List[str]:
         """Gather all ranks' rows; the main process writes ``landmarks.csv``, ``per_landmark.csv`` and, for each case,
@@ -95,8 +92,7 @@ class LandmarkWriter(PredictionWriter):
             found = [by_case[case][name] for name in self.names]
             metrics.update(np.array([float(row[6] or "nan") for row in found]))
             points = [Point(row[1], tuple(row[2:5]), f"confidence {row[5]}") for row in found]
-            _write(self.folder / f"{case}.fcsv", fcsv_text(points, convention))
-            _write(self.folder / f"{case}.mrk.json", markups_text(points, convention))
+            _write_point_lists(self.folder, case, points, convention)
         header = ["landmark", "mre_mm", "sd_mm", *map(rate_name, RADII_MM), "count"]
         _write_csv(self.folder / "per_landmark.csv", header, rows_of(metrics.state, self.names))
         worlds = " and ".join(sorted({row[7] for row in rows}))
@@ -104,6 +100,58 @@ class LandmarkWriter(PredictionWriter):
             f"wrote {len(rows)} positions in world millimetres ({worlds}), and point lists for Slicer and a picture of "
             f"each case, to {self.folder}"
         ]
+
+
+class LandmarkOutputs(OutputWriter):
+    """Writes point lists for Slicer and a picture of each volume that is predicted.
+
+    Args:
+        folder: must exist.
+        cases: name of each volume's files, and the convention ("ras" or "lps") that its positions are written in.
+    """
+
+    def __init__(self, folder: Path, names: Sequence[str], cases: Sequence[Tuple[str, str]]) -> None:
+        self.folder = folder
+        self.names = list(names)
+        self.cases = list(cases)
+
+    def write(self, index: int, prediction: Found) -> Row:
+        case, convention = self.cases[index]
+        files = _write_point_lists(self.folder, case, points_of(prediction, self.names, convention), convention)
+        if prediction.picture is not None:
+            files["picture"] = f"{case}.png"
+            _write_png(self.folder / files["picture"], prediction.picture)
+        return files
+
+    def finish(self, rows: Iterable[Row]) -> List[str]:
+        return [f"point lists for Slicer (.fcsv, .mrk.json) and a picture of each volume are in {self.folder}"]
+
+
+def points_of(found: Found, names: Sequence[str], convention: str) -> List[Point]:
+    """The landmarks of a volume as they are written: millimetres with four digits, in a convention."""
+    return [
+        Point(name, tuple(f"{value:.4f}" for value in place), f"confidence {sure:.4f}")
+        for name, place, sure in zip(names, convert(found.world, convention), found.confidences)
+    ]
+
+
+def picture_of(volume: np.ndarray, found: Found, names: Sequence[str], true: Optional[np.ndarray] = None) -> np.ndarray:
+    """Slices of a volume (depth, height, width) with what was found, and the truth (landmarks, 3) where known."""
+    return orthogonal_slices(volume, found.geometry.spacing, found.voxels, true, shows_sides=True, names=names)
+
+
+def _write_point_lists(folder: Path, case: str, points: Sequence[Point], convention: str) -> Row:
+    names = {"fcsv": f"{case}.fcsv", "mrk_json": f"{case}.mrk.json"}
+    _write(folder / names["fcsv"], fcsv_text(points, convention))
+    _write(folder / names["mrk_json"], markups_text(points, convention))
+    return names
+
+
+def _write_png(file: Path, picture: np.ndarray) -> None:
+    content = io.BytesIO()
+    Image.fromarray(picture).save(content, format="PNG")
+    with atomic_file(file) as out:
+        out.write(content.getvalue())
 
 
 def _write_csv(file: Path, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:

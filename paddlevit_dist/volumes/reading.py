@@ -327,3 +327,4 @@ _READERS: Dict[str, Callable[[str], _Opened]] = {
     ".nrrd": _open_itk,
     ".nhdr": _open_itk,
 }
+SUFFIXES = tuple(_READERS)  # of files that are volumes

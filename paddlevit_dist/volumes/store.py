@@ -83,20 +83,31 @@ class DecodedStore:
         return hashlib.blake2b(json.dumps(facts).encode(), digest_size=12).hexdigest()
 
     def _decode(self, file: str, facts: Path, target: Path) -> None:
-        voxels, header = read_volume(file, self.max_voxels)
-        voxels, affine = canonical(voxels, header.geometry.affine)
-        if self.spacing is not None:
-            spacing = np.array(self.spacing)
-            why = f" at the spacing of {' x '.join(f'{length:g}' for length in spacing)} mm (VOLUMES.SPACING_MM)"
-            check_voxels(file, resampled_shape(voxels.shape, affine, spacing), self.max_voxels, why)
-            voxels, affine = resample(voxels, affine, spacing)
-        if voxels.dtype.name not in _SMALL:
-            voxels = voxels.astype(np.float32)
+        voxels, affine = read_upright(file, self.spacing, self.max_voxels)
         self.folder.mkdir(parents=True, exist_ok=True)
         checksum = write_array(target, np.ascontiguousarray(voxels))
         stored = {"file": os.path.abspath(file), "affine": affine.tolist(), "window": percentile_window(voxels)}
         with checked_file(facts) as out:
             out.write(json.dumps({**stored, "checksum": checksum}).encode("utf-8"))
+
+
+def read_upright(file: str, spacing_mm: Optional[Sequence[float]], max_voxels: int) -> Tuple[np.ndarray, np.ndarray]:
+    """The voxels of a file (depth, height, width) along the world's axes, and their affine (4, 4).
+
+    Args:
+        spacing_mm: millimetres (depth, height, width) to resample to, or None.
+        max_voxels: as it is stored and as it is resampled.
+    Raises:
+        UserError: see ``read_volume``.
+    """
+    voxels, header = read_volume(file, max_voxels)
+    voxels, affine = canonical(voxels, header.geometry.affine)
+    if spacing_mm is not None:
+        spacing = np.array(spacing_mm, dtype=np.float64)
+        why = f" at the spacing of {' x '.join(f'{length:g}' for length in spacing)} mm (VOLUMES.SPACING_MM)"
+        check_voxels(file, resampled_shape(voxels.shape, affine, spacing), max_voxels, why)
+        voxels, affine = resample(voxels, affine, spacing)
+    return (voxels if voxels.dtype.name in _SMALL else voxels.astype(np.float32)), affine
 
 
 def _belong_together(facts: Path, array: Path) -> bool:

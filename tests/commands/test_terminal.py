@@ -18,12 +18,12 @@ from support.processes import environment, start_command
 from support.runs import DIGITS, MAIN
 
 
-def test_the_bar_keeps_its_text_on_80_columns(tmp_path):
+def test_bar_and_values_fit_80_columns_and_lines_stay_whole(tmp_path):
     reading, writing = pty.openpty()
     fcntl.ioctl(writing, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     command = [sys.executable, str(MAIN), f"-output={tmp_path / 'output'}", *DIGITS, "REPORT_FREQ", "2"]
-    # Only stderr is the terminal; tqdm asks it for its width
-    run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=writing, env=environment(1), start_new_session=True)
+    variables = {**environment(1), "TERM": "xterm"}
+    run = subprocess.Popen(command, stdout=writing, stderr=writing, env=variables, start_new_session=True)
     os.close(writing)
     shown = b""
     try:
@@ -32,12 +32,18 @@ def test_the_bar_keeps_its_text_on_80_columns(tmp_path):
     except OSError:  # how Linux says that the last process has closed the terminal
         pass
     os.close(reading)
-    run.communicate(timeout=60)
-    assert run.returncode == 0
-    bars = [line for line in re.split(r"[\r\n]+", shown.decode()) if "|" in line]
-    with_text = [line for line in bars if line.rstrip().endswith(" left")]
-    assert bars and max(map(len, bars)) <= 80
-    assert any(re.search(r"epoch 1/1 +\d+%\|.{20,}\| \d+/22, loss [\d.]+, \d+ s left", line) for line in with_text)
+    assert run.wait(timeout=60) == 0
+    pieces = re.split(r"[\r\n]+|\x1b\[A", shown.decode())
+    bars = [piece for piece in pieces if re.match(r"epoch 1/1 +\d+%\|", piece)]
+    values = [piece for piece in pieces if re.match(r"loss [\d.]+  [\d.e+]+ images/s  ", piece)]
+    assert bars and max(map(len, bars)) <= 80 and values and max(map(len, values)) <= 80
+    left = [re.fullmatch(r"epoch 1/1 +\d+%\|.+\| \d+/22, \d+ s left, run \d+ s left *", bar) for bar in bars]
+    assert any(left)
+    norm = r"  (gradient )?norm [\d.]+  (memory )?[\d.]+ [MG]iB  (lr|learning rate) \d"
+    assert any(re.search(r"wait \d+%" + norm, piece) for piece in values)
+    log = [line[20:] for line in (tmp_path / "output" / "log.txt").read_text().splitlines()]
+    assert len(log) > 12
+    assert [line for line in log if line not in (piece.rstrip() for piece in pieces)] == []
 
 
 def test_an_interruption_is_an_event_and_a_line_of_the_log(tmp_path):

@@ -130,6 +130,7 @@ PROMISED = {
     "STOP_AFTER_SECONDS": None,
     "VALIDATE_FREQ": 1,
     "REPORT_FREQ": 20,
+    "LOG_TO": [],
     "WATCHDOG_SECONDS": 300,
     "SEED": 0,
     "EVAL": False,

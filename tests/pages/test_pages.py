@@ -116,7 +116,8 @@ def test_the_commands_of_all_pages_run_one_after_the_other(clone, monkeypatch):
 
 
 OUTPUTS = sorted(
-    "demo digits ten profiled look mine rooms rooms_instances heads four small balls heads_eval my_volumes".split()
+    "demo digits ten profiled look mine predicted rooms rooms_instances heads four small balls heads_eval "
+    "my_volumes".split()
 )
 
 

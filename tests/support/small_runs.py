@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Sequence
 
 from paddlevit_dist import Trainer, config
 from paddlevit_dist.engine import steps
@@ -30,7 +30,14 @@ class Part:
         return self.samples.describe(index % len(self.samples))
 
 
-def build(output: str, *arguments: str, train_size: int = 320, val_size: int = 64, task_class: Any = None) -> Trainer:
+def build(
+    output: str,
+    *arguments: str,
+    train_size: int = 320,
+    val_size: int = 64,
+    task_class: Any = None,
+    observers: Sequence[Any] = (),
+) -> Trainer:
     """A trainer of a tiny ViT on parts of the digits; ``task_class`` in place of the registered one."""
     values = config.load([f"-output={output}", *DIGITS, *TINY, *arguments]).values
     Path(output).mkdir(parents=True, exist_ok=True)
@@ -39,7 +46,7 @@ def build(output: str, *arguments: str, train_size: int = 320, val_size: int = 6
         "train": Part(task.build_dataset("train", Path(output)), train_size),
         "val": Part(task.build_dataset("val", Path(output)), val_size),
     }
-    return Trainer(values, task, datasets)
+    return Trainer(values, task, datasets, observers=observers)
 
 
 def train(output: str, arguments: List[str], train_size: int = 320) -> Dict[str, Any]:

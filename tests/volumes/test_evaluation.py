@@ -75,8 +75,8 @@ def test_slices_show_landmarks_where_they_are():
     red = np.argwhere((picture == (255, 70, 70)).all(axis=-1))
     scale = 256 / 30
     axial = red[red[:, 1] < 30 * scale]
-    np.testing.assert_allclose(axial.mean(axis=0), [30.5 * scale, 5.5 * scale], atol=1.5)
-    coronal = red[(red[:, 1] > 30 * scale) & (red[:, 1] < 61 * scale)]  # up is up: depth runs from below
+    np.testing.assert_allclose(axial.mean(axis=0), [40 * scale - 30.5 * scale, 5.5 * scale], atol=1.5)  # anterior is up
+    coronal = red[(red[:, 1] > 30 * scale) & (red[:, 1] < 61 * scale)]  # superior is up: depth runs from below
     assert coronal[:, 0].mean() == pytest.approx(40 * scale - 10.5 * 2 * scale, abs=2)
 
 

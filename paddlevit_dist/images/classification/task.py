@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
@@ -12,6 +13,7 @@ import paddle
 import paddle.nn.functional as F
 
 from ...contracts.dataset import Samples
+from ...contracts.prediction import InputSamples, Learned, Row
 from ...contracts.sample_checks import require_finite, require_label
 from ...contracts.task import EvaluationStep, ExportParts, Step, Task, Term
 from ...contracts.user_models import contract_of
@@ -36,6 +38,7 @@ from ..transforms.operations_opencv import require_opencv
 from ..transforms.policies import build_augmentation, operations_of
 from .distillation import Teacher, distillation_loss, teacher_of
 from .metrics import ClassificationMetrics
+from .prediction import best_classes, open_inputs, probabilities
 
 _ANY_NUMBER_OF_CLASSES = 10  # for a model that is only built to check that its dimensions are consistent
 _MOST_CLASSES_TOLD = 20
@@ -101,6 +104,7 @@ class Classification(Task):
         self._mean = 255.0 * np.asarray(data.IMAGENET_MEAN, dtype=np.float32)  # (channels,), of uint8 pixels
         self._deviation = 255.0 * np.asarray(data.IMAGENET_STD, dtype=np.float32)
         self.num_classes = config.MODEL.NUM_CLASSES
+        self.class_names: Optional[Sequence[str]] = None  # of trained weights
         self.class_weights: Optional[np.ndarray] = None  # (classes,)
         self.replacements: Optional[Replacements] = None
         self.teacher: Optional[Teacher] = None
@@ -220,6 +224,22 @@ class Classification(Task):
                 f"dataset {self.config.DATA.DATASET} has labels 0 to {dataset.num_classes - 1} but MODEL.NUM_CLASSES "
                 f"(-num_classes) is {self.num_classes}; set it to {dataset.num_classes} or leave it out"
             )
+
+    def reading_advice(self, samples: Any) -> Sequence[str]:
+        if not isinstance(samples, ImageSamples) or samples.dataset.reading is None:  # not files of pictures
+            return ()
+        packing = "make smaller pictures once (python -m paddlevit_dist prepare images -h)"
+        return (packing,) if self.config.DATA.DECODER == "fast" else ("DATA.DECODER fast", packing)
+
+    def classes_of(self, samples: Any) -> Optional[np.ndarray]:
+        labels = samples.dataset.labels if isinstance(samples, ImageSamples) else None
+        return None if labels is None else np.asarray(labels, dtype=np.int64)
+
+    def classes_in(self, sample: Any) -> Optional[np.ndarray]:
+        return np.asarray(sample[1], dtype=np.int64)
+
+    def expected_losses(self) -> Dict[str, float]:
+        return {} if self.class_weights is not None else {"loss": math.log(self.num_classes)}
 
     def check_sample(self, sample: Any) -> None:
         require_finite(sample[0], "picture")
@@ -376,8 +396,20 @@ class Classification(Task):
         step.metrics.update(model(self.normalise(batch["images"])), batch["labels"])
 
     def predict_step(self, model: paddle.nn.Layer, batch: Dict[str, paddle.Tensor]) -> List[np.ndarray]:
-        """The probability of each class, float32 (classes,), for each image."""
-        return list(F.softmax(model(self.normalise(batch["images"])).astype("float32"), axis=-1).numpy())
+        """The probability of each class, float64 (classes,), for each image."""
+        return list(probabilities(model(self.normalise(batch["images"])).astype("float32").numpy()))
+
+    def recall(self, learned: Learned) -> None:
+        self.num_classes, self.class_names = learned.num_classes, learned.class_names
+
+    def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> InputSamples:
+        return open_inputs(self.config, inputs, cache_folder)
+
+    def collate_inputs(self, samples: Sequence[np.ndarray]) -> Dict[str, np.ndarray]:
+        return {"images": np.stack(samples)}
+
+    def prediction_rows(self, prediction: np.ndarray) -> List[Row]:
+        return [best_classes(prediction, self.class_names)]
 
     def export_parts(self) -> ExportParts:
         data = self.config.DATA

@@ -7,6 +7,7 @@
 - ``folder``: custom images, one folder per class.
 - ``tar_images``: images read in place from uncompressed tar files; ``prepared`` describes those written by us.
 - ``held_out``: a subset of another dataset.
+- ``inputs``: pictures without labels, for predictions.
 - ``formats`` and ``left_out``: which files are images, and how the others are reported.
 - ``guessing``: which dataset a path holds if none is named.
 

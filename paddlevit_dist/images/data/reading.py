@@ -82,7 +82,7 @@ def decode_image(encoded: bytes, path: str, mode: str, reading: Reading = Readin
     """
     try:
         with open_image(encoded, path, reading) as image:
-            return _converted(image, mode, reading)
+            return converted(image, mode, reading)
     except (MemoryError, UnreadablePicture):
         raise
     except Exception as error:  # Pillow's format readers raise almost any type on corrupt input
@@ -98,7 +98,7 @@ def examine_image(encoded: bytes, path: str, mode: str, reading: Reading) -> Tup
     try:
         with open_image(encoded, path, reading) as image:
             stored_mode = image.mode
-            _converted(image, mode, reading)
+            converted(image, mode, reading)
             return orientation(image), stored_mode  # for some formats it is known only after decoding
     except (MemoryError, UnreadablePicture):
         raise
@@ -106,7 +106,8 @@ def examine_image(encoded: bytes, path: str, mode: str, reading: Reading) -> Tup
         raise UnreadablePicture(path, _reason(error)) from error
 
 
-def _converted(image: Image.Image, mode: str, reading: Reading) -> Image.Image:
+def converted(image: Image.Image, mode: str, reading: Reading) -> Image.Image:
+    """An opened image in ``mode``, upright if ``reading`` asks for it."""
     upright = _upright(image) if reading.exif_rotate else image
     if upright.mode == mode:
         upright.load()  # converting to the same mode would copy it

@@ -9,13 +9,17 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 
+from ...contracts.prediction import Row
 from ...contracts.task import EvaluationStep, Step, Term
 from ...errors import UserError
 from ...models import create_model
 from ...parallel import rank
-from ..data.pictures import CELL_PX, in_cell
+from ..data.pictures import CELL_PX, draw_classes, in_cell
 from ..data.samples import compile_loops
 from ..data.scene import IGNORED
+from ..data.scenes import SceneDataset
+from ..inputs import SceneInputs
+from ..outputs import SceneOutputs
 from ..scene_task import SceneTask, slices_of, written_scenes
 from ..segmentation.losses import semantic_terms, summed_cross_entropy
 from ..sparse import Plan, SparseTensor
@@ -29,6 +33,7 @@ from .pointgroup import Grouping, PointGroupOutput
 from .proposals import score_targets, select_predictions
 from .writer import InstanceWriter, draw_instances
 
+_ROW = ("instance", "class", "confidence", "points")  # of the tables of predictions
 _MIDDLE = np.full(3, 0.5)
 
 
@@ -54,13 +59,15 @@ class InstanceSegmentation(SceneTask):
             )
 
     def build_dataset(self, split: str, cache_folder: Path) -> InstanceSamples:
-        dataset = self.open_scenes(split, cache_folder)
+        return self.samples_of(self.open_scenes(split, cache_folder), self.trains_on(split))
+
+    def samples_of(self, dataset: SceneDataset, is_training: bool) -> InstanceSamples:
         if not self.instance_classes:
             raise UserError(
                 f"POINTS.INSTANCES.STUFF names all classes of dataset {self.config.DATA.DATASET}: no class is left "
                 "that could have instances"
             )
-        steps = steps_of(self.config.POINTS, 1.0 / self.config.DATA.VOXEL_SIZE_M, is_training=self.trains_on(split))
+        steps = steps_of(self.config.POINTS, 1.0 / self.config.DATA.VOXEL_SIZE_M, is_training)
         notices = self.notices_of(dataset)
         return InstanceSamples(dataset, steps, self.voxel_features, self.keys.USE_POSITIONS, notices)
 
@@ -190,25 +197,39 @@ class InstanceSegmentation(SceneTask):
         return results
 
     def pictures(self, samples: InstanceSamples, batch: Dict[str, Any], epoch: int) -> List[Tuple[np.ndarray, str]]:
-        """The scenes of a training batch from above, coloured by instance, with their sizes."""
-        return [_picture(batch["xyz"][part], batch["instance_labels"][part]) for part in slices_of(batch)]
+        """The scenes of a training batch from above, coloured by instance and beside that by class."""
+        return [
+            self._picture(batch["xyz"][part], batch["instance_labels"][part], batch["labels"][part])
+            for part in slices_of(batch)
+        ]
+
+    def _picture(self, xyz: np.ndarray, instance: np.ndarray, semantic: np.ndarray) -> Tuple[np.ndarray, str]:
+        """Image and caption of a scene."""
+        views = [draw_instances(xyz, instance, CELL_PX), draw_classes(xyz, semantic, self.class_names, CELL_PX)]
+        said = f"{len(xyz):,} points, {len(np.unique(instance[instance >= 0]))} instances"
+        return np.concatenate([in_cell(view) for view in views], axis=1), said
 
     def evaluation_pictures(self, samples: InstanceSamples, indices: Sequence[int]) -> List[Tuple[np.ndarray, str]]:
         """The same for scenes as evaluated."""
         scenes = [samples.dataset.read(index) for index in indices]
-        return [_picture(scene.xyz, scene.instance) for scene in scenes]
+        return [self._picture(scene.xyz, scene.instance, scene.semantic) for scene in scenes]
 
     def prediction_writer(self, folder: Path) -> InstanceWriter:
         return InstanceWriter(folder, self.class_names)
 
+    def prediction_rows(self, prediction: Tuple[np.ndarray, List[Prediction]]) -> List[Row]:
+        """A row for each instance, best first; one without values where there is none."""
+        rows = [
+            (number, self.class_names[found.class_number], round(float(found.confidence), 6), len(found.points))
+            for number, found in enumerate(prediction[1])
+        ]
+        return [dict(zip(_ROW, row)) for row in rows or [(None,) * len(_ROW)]]
+
+    def output_writer(self, folder: Path, samples: SceneInputs) -> SceneOutputs:  # type: ignore[override] # as opened
+        return SceneOutputs(samples, InstanceWriter(folder, self.class_names))
+
     def build_metrics(self) -> InstanceMetrics:
         return InstanceMetrics(self.class_names, self.instance_classes)
-
-
-def _picture(xyz: np.ndarray, instance: np.ndarray) -> Tuple[np.ndarray, str]:
-    """Square image and caption of a scene."""
-    drawn = draw_instances(xyz, instance, CELL_PX)
-    return in_cell(drawn), f"{len(xyz):,} points, {len(np.unique(instance[instance >= 0]))} instances"
 
 
 def _clusters_between(clusters: Clusters, first: int, end: int) -> Tuple[Clusters, np.ndarray]:

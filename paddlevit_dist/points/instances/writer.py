@@ -12,7 +12,7 @@ from ...files import atomic_file
 from ..data.pictures import UNLABELLED, WIDTH_PX, Colour, class_colours, coloured, draw
 from ..data.ply import write_coloured_ply
 from ..data.scannet_classes import submitted_numbers
-from ..data.scene import IGNORED
+from ..data.scene import IGNORED, Scene
 from ..data.sheets import sheet, write_png
 from .metrics import Prediction
 
@@ -80,6 +80,10 @@ class InstanceWriter(PredictionWriter):
             names.append(f"{name}.png")
             write_png(self.folder / names[-1], sheet(views, self._legend(predictions, palette[same])))
         return names
+
+    def write_predicted(self, scene: Scene, prediction: Tuple[np.ndarray, List[Prediction]]) -> List[str]:
+        """Write the files of a scene without truth; returns their names. ``prediction`` is of ``predict_step``."""
+        return self.write(scene.name, scene.xyz, None, prediction[1], scene.offset)
 
     def _legend(self, predictions: List[Prediction], colours: np.ndarray) -> List[Tuple[str, Colour]]:
         """Class and confidence of the predictions, best first."""

@@ -10,11 +10,15 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 
+from ...contracts.prediction import Row
 from ...contracts.task import EvaluationStep, Step, Term
 from ...models import create_model
-from ..data.pictures import CELL_PX, UNLABELLED, class_colours, draw, in_cell
+from ..data.pictures import CELL_PX, draw, draw_classes, in_cell
 from ..data.samples import compile_loops
 from ..data.scene import IGNORED
+from ..data.scenes import SceneDataset
+from ..inputs import SceneInputs, describe_points
+from ..outputs import SceneOutputs
 from ..scene_task import SceneTask, slices_of, written_scenes
 from ..sparse import Plan, SparseTensor
 from .input import PointSamples, feature_channels, training_steps
@@ -35,9 +39,10 @@ class SemanticSegmentation(SceneTask):
     of_each_rank = {"POINTS.LOVASZ_WEIGHT": 0.0}  # it orders the points of a rank by their errors
 
     def build_dataset(self, split: str, cache_folder: Path) -> PointSamples:
+        return self.samples_of(self.open_scenes(split, cache_folder), self.trains_on(split))
+
+    def samples_of(self, dataset: SceneDataset, is_training: bool) -> PointSamples:
         points = self.config.POINTS
-        dataset = self.open_scenes(split, cache_folder)
-        is_training = self.trains_on(split)
         return PointSamples(
             dataset,
             training_steps(points, dataset) if is_training else (),
@@ -106,32 +111,40 @@ class SemanticSegmentation(SceneTask):
     def prediction_writer(self, folder: Path) -> SceneWriter:
         return SceneWriter(folder, self.class_names)
 
+    def sees_colours(self) -> bool:
+        return "rgb" in self.config.POINTS.FEATURES
+
+    def prediction_rows(self, prediction: np.ndarray) -> List[Row]:
+        """How many points have which class."""
+        return [describe_points(prediction, self.class_names)]
+
+    def output_writer(self, folder: Path, samples: SceneInputs) -> SceneOutputs:  # type: ignore[override] # as opened
+        return SceneOutputs(samples, SceneWriter(folder, self.class_names))
+
     def pictures(self, samples: PointSamples, batch: Dict[str, Any], epoch: int) -> List[Tuple[np.ndarray, str]]:
-        """The voxels of a training batch from above, in the colours that the network sees, or in class colours if it
-        sees none, with their counts."""
-        names = list(samples.features)
+        """The voxels of a training batch from above, with their counts: in the colours that the network sees, if it
+        sees any, and beside that in the colours of their classes."""
+        labels = np.full(len(batch["coordinates"]), IGNORED)
+        labels[batch["inverse"]] = np.tile(batch["labels"], len(batch["inverse"]) // max(len(batch["labels"]), 1))
+        colours, names = None, list(samples.features)
         if "rgb" in names:
             first = feature_channels(names[: names.index("rgb")])
             low, high = samples.color_range
             shares = (batch["features"][:, first : first + 3] - low) / (high - low)
             colours = np.rint(255 * np.clip(shares, 0.0, 1.0)).astype(np.uint8)
-        else:
-            labels = np.empty(len(batch["coordinates"]), np.int64)
-            labels[batch["inverse"]] = batch["labels"]
-            palette = np.concatenate([class_colours(len(self.class_names)), [UNLABELLED]])
-            colours = palette[np.where(labels == IGNORED, -1, labels)].astype(np.uint8)
-        return [
-            self._picture(batch, colours, number)
-            for number in range(int(batch["coordinates"][:, 0].max(initial=-1)) + 1)
-        ]
+        return [self._picture(batch, labels, colours, number) for number in range(len(batch["offsets"]) - 1)]
 
-    def _picture(self, batch: Dict[str, Any], colours: np.ndarray, number: int) -> Tuple[np.ndarray, str]:
-        """Square image and caption of one scene of a batch."""
+    def _picture(
+        self, batch: Dict[str, Any], labels: np.ndarray, colours: Optional[np.ndarray], number: int
+    ) -> Tuple[np.ndarray, str]:
+        """Image and caption of one scene of a batch, seen from its first direction."""
         is_own = batch["coordinates"][:, 0] == number
         voxels = batch["coordinates"][is_own, 1:].astype(np.float32)
-        drawn = draw(voxels, colours[is_own], np.ones(len(voxels), bool), CELL_PX)
-        points = int(np.count_nonzero(is_own[batch["inverse"]]))
-        return in_cell(drawn), f"{len(voxels):,} voxels of {points:,} points"
+        points = int(np.diff(batch["offsets"])[number])
+        views = [in_cell(draw_classes(voxels, labels[is_own], self.class_names, CELL_PX))]
+        if colours is not None:
+            views.insert(0, in_cell(draw(voxels, colours[is_own], np.ones(len(voxels), bool), CELL_PX)))
+        return np.concatenate(views, axis=1), f"{len(voxels):,} voxels of {points:,} points"
 
     def evaluation_pictures(self, samples: PointSamples, indices: Sequence[int]) -> List[Tuple[np.ndarray, str]]:
         """The same for scenes as evaluated."""

@@ -13,6 +13,7 @@ from ...files import atomic_file
 from ..data.pictures import coloured, draw_classes, legend_of, palette_of
 from ..data.ply import write_coloured_ply
 from ..data.scannet_classes import submitted_numbers
+from ..data.scene import Scene
 from ..data.sheets import sheet, write_png
 
 
@@ -60,6 +61,10 @@ class SceneWriter(PredictionWriter):
             names.append(f"{name}.png")
             write_png(self.folder / names[-1], self._drawn(xyz, classes, true))
         return names
+
+    def write_predicted(self, scene: Scene, prediction: np.ndarray) -> List[str]:
+        """Write the files of a scene without truth; returns their names. ``prediction`` is of ``predict_step``."""
+        return self.write(scene.name, scene.xyz, prediction, scene.offset)
 
     def _drawn(self, xyz: np.ndarray, classes: np.ndarray, true: Optional[np.ndarray]) -> np.ndarray:
         shown = [("prediction", classes)]

@@ -1,0 +1,179 @@
+"""``python -m paddlevit_dist predict SOURCE INPUT…``: what trained weights say of data without labels."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from pathlib import Path
+from typing import Any, List, Optional
+
+from .. import signals
+from ..errors import UserError
+from .parser import CommandParser, at_least, path
+
+_FOLDER = "./predictions"
+
+
+def run(words: List[str]) -> None:
+    """Carry out the command. Nothing here imports Paddle before its environment is set."""
+    options = _parse(words)
+    signals.expect(training=False)
+
+    from ..parallel import devices, tuning
+
+    requested = -1 if options.ngpus is None else options.ngpus
+    devices.require_sound_variables(requested)
+    tuning.restart_with_environment(requested, True)
+    stale = devices.drop_stale_variables()
+
+    from ..engine.trained import open_source
+    from ..observe.lock import own
+    from ..observe.progress import write_line
+    from ..observe.record import make_folder
+    from ..parallel import plan_processes
+
+    source = open_source(options.source, "predict", recipe=options.cfg, class_names=_names_in(options.class_names))
+    plan = plan_processes(requested)
+    for line in [*plan.notices, *stale] if plan.is_main else ():
+        write_line(line)
+    folder = make_folder(options.output)
+    with own(folder, write_line, is_evaluation=True, holds=plan.is_main):
+        _predict(options, source, plan, folder)
+
+
+def _parse(words: List[str]) -> Any:
+    parser = CommandParser(
+        "predict",
+        "Predict pictures without labels; everything about the input comes from the weights. Writes predictions.csv, "
+        "predictions.jsonl and unreadable.tsv. The same command again continues what was interrupted.",
+    )
+    parser.add_argument(
+        "source",
+        metavar="SOURCE",
+        type=path,
+        help="a run's folder (its best checkpoint, else its "
+        "last), a checkpoint, or weights with an about.yaml beside them",
+    )
+    parser.add_argument("inputs", metavar="INPUT", nargs="+", type=path, help="files, folders and tar files")
+    parser.option("output", _FOLDER, "folder to write to", path)
+    parser.add_argument("--restart", "-restart", action="store_true", help="replace what is in the folder")
+    parser.option("ngpus", None, "devices, or processes without a GPU (default: all GPUs, or one process)", at_least(1))
+    parser.option("batch_size", None, "inputs per device and step (default: the run's)", at_least(1))
+    parser.option("num_workers", None, "loader processes per device (default: by the number of cores)", at_least(0))
+    parser.option("cfg", None, "the recipe of weights that do not say how they were trained", path)
+    parser.option("class_names", None, "text file with the name of a class on each line", path)
+    return parser.parse_intermixed_args(words)
+
+
+def _names_in(file: Optional[str]) -> Optional[List[str]]:
+    """The lines of a text file.
+
+    Raises:
+        UserError: it cannot be read or is empty.
+    """
+    if file is None:
+        return None
+    from ..text_files import read_text
+
+    try:
+        names = read_text(file, "utf-8-sig").rstrip().splitlines()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(f"-class_names={file} cannot be read: {reason}; expected a name on each line") from error
+    if not names:
+        raise UserError(f"-class_names={file} is empty: expected a name on each line")
+    return [name.strip() for name in names]
+
+
+def _predict(options: Any, source: Any, plan: Any, folder: Path) -> None:
+    """Find the inputs, start the workers, and write the tables; the main process holds the folder."""
+    import numpy as np
+
+    from ..engine.prediction_journal import Identity, Journal
+    from ..engine.predictor import predicted, prepared_task
+    from ..observe.heartbeat import Heartbeat
+    from ..observe.progress import write_line
+    from ..parallel import launch_workers
+
+    task, journal = prepared_task(source), Journal(folder)
+    with contextlib.ExitStack() as stack:
+        if plan.is_main:
+            cache = stack.enter_context(journal.begun(options.restart))
+        else:  # of another machine, which lists the same inputs by itself
+            cache = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="paddlevit_dist_")))
+        with Heartbeat(write_line, shown=plan.is_main).at("listing the inputs"):
+            samples = task.open_inputs(options.inputs, cache)
+            digests = source.digests()
+        left = np.arange(0)
+        if plan.is_main:
+            for line in [*task.notices, *samples.notices]:
+                write_line(line)
+            identity = Identity(
+                digests["weights"], digests["settings"], samples.fingerprint(), len(samples), options.source
+            )
+            counts = journal.open(identity)
+            if counts is not None:
+                write_line(f"{folder}: all of it is predicted already; -restart predicts it again")
+                _say(counts, samples, folder)
+                return
+            left = journal.left()
+            if 0 < len(left) < len(samples):
+                write_line(f"continuing: {len(samples) - len(left):,} of {len(samples):,} are done")
+        arguments = (task, source, samples, left, folder, options.batch_size, options.num_workers)
+        try:
+            if len(left) or plan.launched:
+                launch_workers(worker, arguments, plan, source.config.WATCHDOG_SECONDS)
+        except BaseException as error:
+            if plan.is_main and not getattr(error, "again", False):
+                _keep(journal, samples)
+            raise
+        if plan.is_main:
+            counts, lines = predicted(journal, task, samples)
+            for line in lines:
+                write_line(line)
+            _say(counts, samples, folder)
+
+
+def _keep(journal: Any, samples: Any) -> None:
+    """Make the tables of what there is, after a prediction was interrupted or has failed."""
+    from ..observe.progress import write_line
+
+    with contextlib.suppress(UserError, OSError):  # how the prediction ended is told, and it is all in the journal
+        counts = journal.write_tables(samples)
+        done = f"{counts.predicted:,} of {len(samples):,} predicted so far, in {journal.folder}"
+        write_line(f"{done}; the same command continues")
+
+
+def _say(counts: Any, samples: Any, folder: Path) -> None:
+    """Tell how it ended.
+
+    Raises:
+        UserError: nothing was predicted.
+    """
+    from ..engine.prediction_journal import ROWS_CSV, UNREADABLE, first_unreadable
+    from ..observe.progress import write_line
+
+    bad = f"{counts.unreadable:,} could not be read, listed in {folder / UNREADABLE}"
+    if not counts.predicted:
+        path, reason = first_unreadable(folder)
+        raise UserError(f"predict: nothing was predicted: {bad}; the first: {path}: {reason}")
+    more = f"; {bad}" if counts.unreadable else ""
+    write_line(f"{counts.predicted:,} predicted, in {folder / ROWS_CSV} and .jsonl{more}")
+
+
+def worker(
+    task: Any,
+    source: Any,
+    samples: Any,
+    left: Any,
+    folder: Path,
+    batch_size: Optional[int],
+    num_workers: Optional[int],
+) -> None:
+    """What each process runs after joining the group."""
+    from ..engine.predictor import predict_share
+    from ..parallel import barrier, broadcast_object
+
+    left = broadcast_object(left)  # only the main process of several machines knows
+    predict_share(task, source, samples, left, folder, batch_size=batch_size, num_workers=num_workers)
+    barrier()

@@ -1,0 +1,205 @@
+"""Trained weights without the data that they were trained on: their configuration, what they know, their model."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from pathlib import Path
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+import yaml
+
+from .. import config as configuration
+from ..checkpoint.content import ABOUT, fingerprint, read_about_file
+from ..checkpoint.download import is_address, local_copy
+from ..checkpoint.load import LoadReport, classes_of, load_weights
+from ..checkpoint.store import read_about
+from ..checkpoint.weights import INDEX_ENDING, evaluated_weights, find_weights_file, read_weights, shards_of
+from ..contracts.prediction import Learned
+from ..contracts.task import Task
+from ..errors import UserError
+from ..registry import room_of
+from .about import settings_of
+
+_RUN_CONFIGURATION = "config.yaml"  # in a run's folder
+_PICTURES = "folder"
+_EXPORTED = (".pdiparams", ".pdmodel", ".onnx")
+_FOR_USE: Dict[str, Any] = {  # nothing is trained, resumed or written by the run that these settings are from
+    "EVAL": True,
+    "REPLAY": None,
+    "SELFTEST": False,
+    "SAVE_PREDICTIONS": False,
+    "ALLOW_CHANGES": False,
+}
+
+
+class Source(NamedTuple):
+    """What is known of trained weights before their model is built.
+
+    Attributes:
+        weights: file or folder of the weights that an evaluation would use.
+        config: the frozen configuration that they were trained with, for use without training.
+        learned: what follows from the data that they were trained on.
+    """
+
+    weights: str
+    config: Any
+    learned: Learned
+
+    def digests(self) -> Dict[str, str]:
+        """SHA-256 of the weights, and of everything else that decides what they predict, in hexadecimal."""
+        settings = settings_of(self.config)
+        settings["MODEL"].pop("PRETRAINED")  # where the weights are
+        others = [settings, self.learned.class_names, dict(self.learned.input)]
+        return {"weights": _digest_of_weights(self.weights), "settings": _digest(repr(others).encode())}
+
+
+def open_source(
+    source: str,
+    command: str,
+    *,
+    recipe: Optional[str] = None,
+    class_names: Optional[Sequence[str]] = None,
+    words: Sequence[str] = (),
+) -> Source:
+    """Find the weights that ``source`` means, and how they were trained.
+
+    Args:
+        source: a run's folder, whose best checkpoint is used, else its last; a checkpoint; or weights with an
+            ``about.yaml`` or the ``config.yaml`` of a run beside them. Averaged weights are used as in an evaluation.
+        command: for messages.
+        recipe: YAML file or name of a recipe, for weights that say nothing of themselves.
+        class_names: in place of what the weights say.
+        words: of a command line, which win over the settings of the weights.
+    Raises:
+        UserError: there are no weights, or nothing says how they were trained.
+    """
+    weights = local_copy(source).path if is_address(source) else Path(evaluated_weights(source))
+    if weights.suffix.lower() in _EXPORTED or weights.with_name(f"{weights.name}.pdiparams").is_file():
+        raise UserError(f"{command}: {source} is an exported model; give the weights that it was exported from")
+    file = find_weights_file(weights)
+    about = about_of(file)
+    if recipe is not None:
+        settings = None
+    else:
+        settings = settings_beside(about, file)
+        if settings is None:
+            raise UserError(
+                f"{command}: {file} does not say of which model it is, and there is neither an about.yaml nor a run's "
+                "config.yaml beside it: name the recipe that it was trained with: -cfg=FILE"
+            )
+    loaded = configuration_of(str(file), settings, recipe, words)
+    learned = learned_of(about, loaded.values.MODEL.NUM_CLASSES)
+    if class_names is not None:
+        learned = learned._replace(class_names=tuple(class_names))
+    return Source(str(file), loaded.values, learned)
+
+
+def about_of(file: Path) -> Dict[str, Any]:
+    """What is said of the weights in ``file``: by their checkpoint, else by an ``about.yaml`` or ``NAME.about.yaml``
+    beside them; empty if nothing is.
+
+    Raises:
+        UserError: it cannot be read.
+    """
+    about = read_about(str(file))
+    if about is not None:
+        return about
+    for name in (f"{file.stem}.{ABOUT}", f"{file.name}.{ABOUT}", ABOUT):
+        beside = file.with_name(name)
+        if beside.is_file():
+            return read_about_file(beside)
+    return {}
+
+
+def settings_beside(about: Dict[str, Any], file: Path) -> Optional[Dict[str, Any]]:
+    """The settings of the run that trained the weights in ``file``: what ``about`` says, else the ``config.yaml`` of
+    the run's folder that they are in; None if there is neither."""
+    if isinstance(about.get("settings"), dict):
+        return dict(about["settings"])
+    nearest = list(file.absolute().parents)[:3]  # run / checkpoints / epoch_0004 / model.pdparams
+    for folder in nearest:
+        if (folder / _RUN_CONFIGURATION).is_file():
+            return read_about_file(folder / _RUN_CONFIGURATION)  # plain values as well
+    return None
+
+
+def configuration_of(
+    weights: str, settings: Optional[Dict[str, Any]], recipe: Optional[str] = None, words: Sequence[str] = ()
+) -> configuration.Configuration:
+    """The configuration to use ``weights`` with, from the settings of the run that trained them or from a recipe.
+
+    Args:
+        settings: nested, as ``about.yaml`` keeps them; None: those of ``recipe``.
+        words: of a command line, which win.
+    Raises:
+        UserError: a setting is not known or wrong.
+    """
+    if settings is None:
+        named = [f"-cfg={recipe}", "-eval", f"-pretrained={weights}", "MODEL.RESUME", "None", *words]
+        loaded = configuration.load(named)
+        is_of_pictures = room_of("task", loaded.values.TASK) == room_of("dataset", _PICTURES)
+        if loaded.sources["DATA.DATASET"] == "default" and is_of_pictures:  # which would be glyphs, and are not cropped
+            return configuration.load([*named, f"-dataset={_PICTURES}"])
+        return loaded
+    model = {**_mapping(settings.get("MODEL")), "PRETRAINED": weights, "PRETRAINED_PART": None, "RESUME": None}
+    content = yaml.safe_dump({**settings, **_FOR_USE, "MODEL": model}, allow_unicode=True)
+    with tempfile.TemporaryDirectory(prefix="paddlevit_dist_") as folder:
+        file = Path(folder, "settings_of_the_run.yaml")
+        file.write_text(content, encoding="utf-8", errors="surrogateescape")
+        return configuration.load([f"-cfg={file}", *words])
+
+
+def learned_of(about: Dict[str, Any], num_classes: Optional[int] = None) -> Learned:
+    """What a checkpoint says of its data and input.
+
+    Args:
+        num_classes: as the configuration has it; it may be larger than the number of classes in the data.
+    """
+    splits = [_mapping(facts) for facts in _mapping(about.get("data")).values()]
+    names = next((facts["classes"] for facts in splits if facts.get("classes")), None)
+    known = next((facts["number of classes"] for facts in splits if facts.get("number of classes")), None)
+    said = dict(_mapping(about.get("input")))
+    names = said.get("landmarks") or names
+    number = num_classes or known or (len(names) if names else None)
+    return Learned(number, tuple(map(str, names)) if names else None, said)
+
+
+def build_trained(task: Task, source: Source, part: Optional[str] = None) -> Tuple[Any, LoadReport]:
+    """The model in evaluation mode with all its weights, and what became of each of them. Call after ``task.recall``.
+
+    Raises:
+        UserError: the weights are damaged, or those of another model.
+    """
+    import paddle
+
+    weights = read_weights(source.weights, part)
+    num_classes = source.learned.num_classes
+    if num_classes is None:
+        with paddle.LazyGuard():  # names and shapes only
+            outline = task.build_model(1)
+        num_classes = classes_of(outline, weights)
+        if num_classes is None:
+            raise UserError(f"{source.weights} has no classifier for {source.config.MODEL.NAME}")
+    model = task.build_model(num_classes)
+    report = load_weights(model, weights, strict=True)
+    model.eval()
+    return model, report
+
+
+def _digest_of_weights(file: str) -> str:
+    path = Path(file)
+    parts: List[Path] = [path, *(shards_of(path) if path.name.endswith(INDEX_ENDING) else [])]
+    try:
+        digests = [fingerprint(part)["sha256"] for part in parts]
+    except OSError as error:
+        raise UserError(f"{file} cannot be read: {error.strerror or error}") from error
+    return digests[0] if len(digests) == 1 else _digest("".join(digests).encode())
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _mapping(value: Any) -> Dict[str, Any]:
+    return value if isinstance(value, dict) else {}

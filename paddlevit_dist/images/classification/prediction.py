@@ -1,0 +1,90 @@
+"""What a classifier says of pictures without labels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Optional, Sequence
+
+import numpy as np
+
+from ...contracts.dataset import dataset_class
+from ...contracts.prediction import InputSamples, Row
+from ...contracts.sample_checks import BadSample
+from ...errors import UserError
+from ..data.image_dataset import ImageDataset
+from ..data.inputs import GivenPictures, PictureInputs
+from ..data.reading import Reading
+from ..transforms.crops import build_transform
+
+_MOST_CLASSES = 5
+_DIGITS = 7  # of a score; float32 has no more
+
+
+def open_inputs(config: Any, inputs: Sequence[Any], cache_folder: Path) -> InputSamples:
+    """Pictures at paths, or in memory, as an evaluation with this configuration would see them.
+
+    Raises:
+        UserError: paths and pictures in memory are mixed.
+    """
+    data, notices = config.DATA, []
+    try:
+        kind, mode = _kind_of(config)
+    except UserError:
+        kind, mode = ImageDataset.kind, ImageDataset.image_mode
+        notices.append(f"note: dataset {data.DATASET} is not registered here: its pictures are taken for photographs")
+    transform = build_transform(
+        kind,
+        "val",
+        image_size=data.IMAGE_SIZE,
+        channels=data.IMAGE_CHANNELS,
+        crop_pct=data.CROP_PCT,
+        crop_scale=data.CROP_SCALE,
+        crop_ratio=data.CROP_RATIO,
+        flip_probability=0.0,
+    )
+    reading = Reading(data.EXIF_ROTATE, data.MAX_PIXELS)
+    are_paths = [isinstance(one, str) for one in inputs]
+    if any(are_paths) and not all(are_paths):
+        raise UserError("predict: paths and pictures in memory were given together: give one kind at a time")
+    if inputs and not any(are_paths):
+        return GivenPictures(inputs, transform, mode, reading)
+    samples = PictureInputs(inputs, cache_folder, transform, mode, reading)
+    samples.notices = [*notices, *samples.notices]
+    return samples
+
+
+def _kind_of(config: Any) -> Sequence[str]:
+    dataset = dataset_class(config, ImageDataset)
+    return dataset.kind, dataset.image_mode
+
+
+def probabilities(logits: np.ndarray) -> np.ndarray:
+    """Softmax in float64, in which different logits never become equal.
+
+    Args:
+        logits: float32 (batch, classes).
+    """
+    shifted = logits.astype(np.float64) - logits.max(axis=-1, keepdims=True)
+    shares = np.exp(shifted)
+    return shares / shares.sum(axis=-1, keepdims=True)
+
+
+def best_classes(shares: np.ndarray, class_names: Optional[Sequence[str]]) -> Row:
+    """The most probable classes, at most five, as ``class, score, class_2, score_2, ...``; the first of equal ones
+    comes first, as in an evaluation.
+
+    Args:
+        shares: float64 (classes,), probabilities.
+        class_names: None, or too few: a class without one is called by its number.
+    Raises:
+        BadSample: the probabilities are not finite.
+    """
+    if not np.isfinite(shares).all():
+        raise BadSample("the model's outputs for it are not finite")
+    names = class_names or ()
+    row: Row = {}
+    for place, label in enumerate(np.argsort(-shares, kind="stable")[:_MOST_CLASSES].tolist()):
+        ending = f"_{place + 1}" if place else ""
+        row[f"class{ending}"] = names[label] if label < len(names) else str(label)
+        row[f"score{ending}"] = float(f"{shares[label]:.{_DIGITS}g}")
+    return row

@@ -1,0 +1,167 @@
+"""A training's reports and evaluations for TensorBoard and VisualDL (LOG_TO), in folders of the run.
+
+Each start writes one file: a training that is resumed first writes what ``metrics.jsonl`` has of its course, and then
+removes the file of the start before. So no step is there twice, whatever was repeated, and a log that is asked for in
+the middle of a training is complete, too.
+
+Written by the libraries' own writers of records, at once and without their threads: loader processes are forked, and a
+full disk is told when it is met.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import time
+from pathlib import Path
+from typing import Any, BinaryIO, Dict, Iterator, Optional
+
+from .observer import Observer, RunFacts
+
+_NO_CURVES = ("kind", "time", "epoch", "update", "superseded")
+
+
+def _scalars(group: str, values: Dict[str, Any]) -> Iterator[Any]:
+    """(tag, value) of what is a number."""
+    for name, value in values.items():
+        if name not in _NO_CURVES and isinstance(value, (int, float)) and not isinstance(value, bool):
+            yield f"{group}/{name}", float(value)
+
+
+class EventLog(Observer):
+    """What both logs have in common. A subclass says how its records are made.
+
+    Attributes:
+        folder_name: in the run's folder.
+        pattern: of the files that belong to this log.
+    """
+
+    folder_name = ""
+    pattern = ""
+
+    def __init__(self) -> None:
+        self._file: Optional[BinaryIO] = None
+
+    def start(self, run: RunFacts) -> None:
+        if not run.trains:
+            return
+        folder = run.folder / self.folder_name
+        folder.mkdir(exist_ok=True)
+        earlier = sorted(folder.glob(self.pattern))
+        self._file = self._create(folder)
+        self.begin(self._file)
+        self.text("configuration", run.config_text)
+        for event in run.history():
+            self.scalars(dict(_scalars(event["kind"], event)), event["update"], event["time"])
+        self._file.flush()
+        for file in earlier:
+            with contextlib.suppress(FileNotFoundError):
+                file.unlink()
+
+    def _create(self, folder: Path) -> BinaryIO:
+        for number in range(1000):  # two starts in one second
+            name = self.pattern.replace("*", f"{int(time.time())}.{platform.node()}.{os.getpid()}.{number}", 1)
+            with contextlib.suppress(FileExistsError):
+                return open(folder / name, "xb")
+        raise FileExistsError(f"{folder}/{self.pattern}")
+
+    def report(self, update: int, values: Dict[str, float]) -> None:
+        self._add("training", update, values)
+
+    def evaluated(self, update: int, epoch: int, values: Dict[str, float]) -> None:
+        self._add("evaluation", update, values)
+
+    def _add(self, group: str, update: int, values: Dict[str, float]) -> None:
+        if self._file is not None:
+            self.scalars(dict(_scalars(group, values)), update, time.time())
+            self._file.flush()
+
+    def end(self, outcome: str) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def begin(self, file: BinaryIO) -> None:
+        """Write what a file begins with."""
+        raise NotImplementedError
+
+    def scalars(self, values: Dict[str, float], step: int, seconds: float) -> None:
+        """Write numbers by their tags; ``seconds`` since 1970."""
+        raise NotImplementedError
+
+    def text(self, tag: str, text: str) -> None:
+        """Write a text, shown as it is."""
+        raise NotImplementedError
+
+
+class TensorBoardLog(EventLog):
+    """Events for TensorBoard, in ``tensorboard/``; see https://github.com/tensorflow/tensorboard."""
+
+    requires = {"tensorboard": "tensorboard"}
+    folder_name = "tensorboard"
+    pattern = "events.out.tfevents.*"
+
+    def begin(self, file: BinaryIO) -> None:
+        # Neither TensorFlow nor torch is looked for by these.
+        from tensorboard.compat.proto import event_pb2, summary_pb2
+        from tensorboard.summary.writer.record_writer import RecordWriter
+
+        self._event, self._summary = event_pb2, summary_pb2
+        self._writer = RecordWriter(file)
+        self._write(step=0, file_version="brain.Event:2")
+        # What a server that is running has seen of the earlier file counts no more.
+        start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
+        self._write(step=0, session_log=start)
+
+    def scalars(self, values: Dict[str, float], step: int, seconds: float) -> None:
+        value = self._summary.Summary.Value
+        summary = self._summary.Summary(value=[value(tag=tag, simple_value=n) for tag, n in values.items()])
+        self._write(wall_time=seconds, step=step, summary=summary)
+
+    def text(self, tag: str, text: str) -> None:
+        from tensorboard.compat.proto import tensor_pb2, tensor_shape_pb2, types_pb2
+        from tensorboard.plugins.text.plugin_data_pb2 import TextPluginData
+
+        indented = "\n".join(f"    {line}" for line in text.splitlines())  # Markdown for text that is shown as it is
+        plugin = self._summary.SummaryMetadata.PluginData(
+            plugin_name="text", content=TextPluginData(version=0).SerializeToString()
+        )
+        shape = tensor_shape_pb2.TensorShapeProto(dim=[tensor_shape_pb2.TensorShapeProto.Dim(size=1)])
+        tensor = tensor_pb2.TensorProto(dtype=types_pb2.DT_STRING, string_val=[indented.encode()], tensor_shape=shape)
+        value = self._summary.Summary.Value(
+            tag=tag, metadata=self._summary.SummaryMetadata(plugin_data=plugin), tensor=tensor
+        )
+        self._write(step=0, summary=self._summary.Summary(value=[value]))
+
+    def _write(self, **content: Any) -> None:
+        content.setdefault("wall_time", time.time())
+        self._writer.write(self._event.Event(**content).SerializeToString())
+
+
+class VisualDlLog(EventLog):
+    """Records for VisualDL, in ``visualdl/``; see https://github.com/PaddlePaddle/VisualDL."""
+
+    requires = {"visualdl": "visualdl"}
+    folder_name = "visualdl"
+    pattern = "vdlrecords.*.log"
+
+    def begin(self, file: BinaryIO) -> None:
+        from visualdl.component import base_component
+        from visualdl.writer.record_writer import RecordWriter
+
+        self._make = base_component
+        self._writer = RecordWriter(file)
+        self._write(base_component.meta_data(walltime=round(time.time() * 1000)))
+
+    def scalars(self, values: Dict[str, float], step: int, seconds: float) -> None:
+        for tag, value in values.items():
+            # VisualDL refuses the sign in which it writes what it escapes.
+            tag = tag.replace("%", "percent")
+            self._write(self._make.scalar(tag=tag, value=value, step=step, walltime=round(seconds * 1000)))
+
+    def text(self, tag: str, text: str) -> None:
+        self._write(self._make.text(tag=tag, text_string=text, step=0, walltime=round(time.time() * 1000)))
+
+    def _write(self, record: Any) -> None:
+        self._writer.write(record.SerializeToString())

@@ -1,0 +1,184 @@
+"""What a program can learn of a training while it runs.
+
+An observer is a class with some of the methods of ``Observer``. ``register_observer("mine", Mine)`` gives it a name for
+``-log_to=mine``; ``Trainer(..., observers=[Mine()])`` takes it as it is. The event logs for TensorBoard and VisualDL
+(``event_logs``) are observers, too.
+"""
+
+from __future__ import annotations
+
+import collections
+import importlib.util
+import traceback
+from pathlib import Path
+from typing import Any, Callable, Deque, Dict, Iterator, List, NamedTuple, Sequence
+
+from .. import printing
+from ..errors import UserError
+from ..registry import resolve
+from ..text_files import parse_json
+
+FINISHED, STOPPED, FAILED = "finished", "stopped", "failed"
+
+
+class RunFacts(NamedTuple):
+    """What an observer is told at the start.
+
+    Attributes:
+        folder: the output folder, SAVE.
+        config: the frozen configuration; ``config.TRAIN.BASE_LR``, for example.
+        config_text: the same as YAML.
+        trains: False for an evaluation alone.
+        epochs: of the whole training.
+        updates_per_epoch: of the whole group of processes.
+        update: updates that are made already, of a run that is resumed; 0 for a new one.
+    """
+
+    folder: Path
+    config: Any
+    config_text: str
+    trains: bool
+    epochs: int = 0
+    updates_per_epoch: int = 0
+    update: int = 0
+
+    def history(self) -> Iterator[Dict[str, Any]]:
+        """The reports and evaluations up to here of a training that is resumed, without those that it repeats: lines
+        of ``metrics.jsonl`` whose ``kind`` is "training" or "evaluation", with the ``update`` of both."""
+        file = self.folder / "metrics.jsonl"
+        if not self.update or not file.is_file():
+            return
+        with open(file, encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                try:
+                    event = parse_json(line)
+                except ValueError:
+                    continue
+                kind = event.get("kind") if isinstance(event, dict) else None
+                if kind not in ("training", "evaluation") or event.get("superseded") or "epoch" not in event:
+                    continue
+                yield {"update": event["epoch"] * self.updates_per_epoch, **event}
+
+
+class Observer:
+    """Base class of all observers; each method may be left out. Called in the main process only, in its main thread.
+
+    An observer must not change the training, and nothing it is given is on a device. While it works the training waits.
+    What it raises in ``start`` ends the run. Later the run goes on without this observer: its traceback is shown and
+    logged, as is one line for an ``OSError`` such as a full disk. A ``UserError`` ends the run at any time with its
+    message as the last line: for an observer that has seen enough.
+    """
+
+    #: modules that it needs -> what to install with pip; where one is missing, the run does not start
+    requires: Dict[str, str] = {}
+
+    def start(self, run: RunFacts) -> None:
+        """The run is about to compute."""
+
+    def report(self, update: int, values: Dict[str, float]) -> None:
+        """Some updates were made.
+
+        Args:
+            update: how many there are since the start of the training.
+            values: means since the last report, as in ``metrics.jsonl``: the terms of the loss, epoch, learning_rate,
+                gradient_norm (where it is finite), skipped_updates, samples_per_second, data_wait_fraction, memory_mib.
+        """
+
+    def evaluated(self, update: int, epoch: int, values: Dict[str, float]) -> None:
+        """The model was evaluated after ``epoch``, with the averaged weights if there are any. In an evaluation alone
+        ``update`` and ``epoch`` are 0."""
+
+    def saved(self, path: Path) -> None:
+        """A checkpoint is on disk; told before the next of the other calls."""
+
+    def end(self, outcome: str) -> None:
+        """The run is over: "finished", "stopped" (asked to, and saved) or "failed". Not called for a run that was
+        killed or that ended before ``start``."""
+
+
+def observers_of(names: Sequence[str]) -> Dict[str, Any]:
+    """Name -> what is registered as the observer, once it is seen that it has what it needs.
+
+    Raises:
+        UserError: there is no such observer, or it lacks a package.
+    """
+    found = {name: resolve("observer", name) for name in names}
+    for name, target in found.items():
+        _require_packages(target, f"LOG_TO {name}")
+    return found
+
+
+def make_observers(names: Sequence[str]) -> List[Any]:
+    """The observers with these names; raises as ``observers_of`` does."""
+    return [make() for make in observers_of(names).values()]
+
+
+def _require_packages(target: Any, what: str) -> None:
+    missing = [pip for module, pip in getattr(target, "requires", {}).items() if not importlib.util.find_spec(module)]
+    if missing:
+        raise UserError(f"{what}: not installed; python -m pip install {' '.join(missing)}, or leave it out")
+
+
+class Observers:
+    """Passes on to all observers of a run, in their order, what happens; keeps what they raise away from it.
+
+    Args:
+        observers: none on ranks other than the main one.
+        say: takes a line for terminal and log.
+    """
+
+    def __init__(self, observers: Sequence[Any], say: Callable[[str], None]) -> None:
+        self._observers = list(observers)
+        self._say = say
+        self._saved: Deque[Path] = collections.deque()
+        self._is_started = False
+
+    def start(self, run: RunFacts) -> None:
+        for observer in self._observers:
+            _call(observer, "start", run)
+        self._is_started = True
+
+    def report(self, update: int, values: Dict[str, float]) -> None:
+        self._tell("report", update, values)
+
+    def evaluated(self, update: int, epoch: int, values: Dict[str, float]) -> None:
+        self._tell("evaluated", update, epoch, values)
+
+    def note_saved(self, path: Path) -> None:
+        """May be called in any thread."""
+        self._saved.append(path)
+
+    def end(self, outcome: str) -> None:
+        if self._is_started:
+            self._tell("end", outcome)
+            self._is_started = False
+
+    def _tell(self, method: str, *arguments: Any) -> None:
+        while self._saved:
+            self._tell_all("saved", self._saved.popleft())
+        self._tell_all(method, *arguments)
+
+    def _tell_all(self, method: str, *arguments: Any) -> None:
+        for observer in list(self._observers):
+            try:
+                # Each its own copy: one that changes it changes nothing for the next.
+                _call(observer, method, *(dict(part) if isinstance(part, dict) else part for part in arguments))
+            except UserError:
+                raise
+            except Exception as error:
+                self._observers.remove(observer)
+                self._explain(observer, method, error)
+
+    def _explain(self, observer: Any, method: str, error: Exception) -> None:
+        name = type(observer).__name__
+        if not isinstance(error, OSError):
+            for line in printing.block(traceback.format_exc()).splitlines():
+                self._say(line)
+        reason = f"{type(error).__name__}: {error}".partition("\n")[0]
+        self._say(f"observer {name} is left out from here on, the run continues: in {method}, {reason}")
+
+
+def _call(observer: Any, method: str, *arguments: Any) -> None:
+    function = getattr(observer, method, None)  # a class need not have our base class
+    if function is not None:
+        function(*arguments)

@@ -1,0 +1,164 @@
+"""Scenes that are to be predicted, without labels: PLY files and whatever ``prepare`` reads or has written."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+
+from ..contracts.prediction import InputSamples, output_names, stamps
+from ..errors import UserError
+from .data.ply import read_vertices
+from .data.samples import PointSample, SceneSamples
+from .data.scannet_classes import CLASS_NAMES
+from .data.scene import CENTRED, IGNORED, Scene
+from .data.scene_store import CLASSES_FILE, SCENES_FOLDER, SUFFIX, read_scene
+from .data.scenes import SceneDataset
+from .prepare.coordinates import as_given, centred
+from .prepare.listing import Source, points_of
+from .prepare.pth import SUFFIXES as PTH_SUFFIXES
+from .prepare.pth import PthReader
+from .prepare.scannet import LABELS, POINTS, ScanNetReader
+
+_SCANNET, _PTH, _PLY, _PREPARED = "scannet", "pth", "ply", "prepared"
+# By the ends of their names, in a folder only the first kind that it has: ScanNet's download holds further meshes.
+_ENDS = ((POINTS, _SCANNET), (PTH_SUFFIXES[0], _PTH), (PTH_SUFFIXES[1], _PTH), (".ply", _PLY), (SUFFIX, _PREPARED))
+_EXPECTED = "expected .ply, ScanNet's _vh_clean_2.ply, PointGroup's .pth, a prepared .scene, or a folder of these"
+
+
+class Found(NamedTuple):
+    """A scene to be predicted: its file, what kind of file that is, and its name without the kind's suffix."""
+
+    path: str
+    kind: str
+    name: str
+
+
+def find_scenes(inputs: Sequence[str]) -> Tuple[List[Found], List[Tuple[str, str]]]:
+    """The scenes in paths, in their order and sorted within folders; and the paths that hold none, with reasons."""
+    found: List[Found] = []
+    unreadable: List[Tuple[str, str]] = []
+    for path in map(os.path.expanduser, inputs):
+        if os.path.isdir(path):
+            own = list(_of_folder(path))
+            found += own
+            if not own:
+                unreadable.append((path, f"the folder holds no scenes: {_EXPECTED}"))
+        elif not os.path.exists(path):
+            unreadable.append((path, "no such file or folder"))
+        else:
+            kind = _kind_of(path)
+            if kind is None:
+                unreadable.append((path, f"not a scene by its name: {_EXPECTED}"))
+            else:
+                found.append(kind)
+    return found, unreadable
+
+
+def _kind_of(path: str) -> Optional[Found]:
+    for end, kind in _ENDS:
+        name = os.path.basename(path)
+        if name.lower().endswith(end) and len(name) > len(end) and not name.endswith(LABELS):
+            return Found(path, kind, name[: -len(end)])
+    return None
+
+
+def _of_folder(folder: str) -> Iterator[Found]:
+    if os.path.exists(os.path.join(folder, CLASSES_FILE)) and os.path.isdir(os.path.join(folder, SCENES_FOLDER)):
+        folder = os.path.join(folder, SCENES_FOLDER)
+    candidates = []
+    for place, subfolders, names in os.walk(folder, followlinks=True):
+        subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
+        candidates += [_kind_of(os.path.join(place, name)) for name in sorted(names) if not name.startswith(".")]
+    scenes = [candidate for candidate in candidates if candidate is not None]
+    kinds = [kind for _, kind in _ENDS if any(scene.kind == kind for scene in scenes)]
+    yield from (scene for scene in scenes if scene.kind == kinds[0])
+
+
+class InputScenes(SceneDataset):
+    """Scenes without labels, in files.
+
+    Args:
+        scenes: see ``find_scenes``.
+        coordinates: where PLY scenes are put, as those were that the network was trained on: CENTRED or AS_GIVEN.
+        needs_colours: else scenes without colours are grey.
+    """
+
+    labelled = False
+
+    def __init__(
+        self, scenes: Sequence[Found], coordinates: Optional[str], needs_colours: bool, class_names: Sequence[str]
+    ) -> None:
+        self.scenes = list(scenes)
+        self.names = output_names([scene.name for scene in scenes])
+        self.coordinates = coordinates or CENTRED
+        self.needs_colours = needs_colours
+        self.class_names = list(class_names)
+        self.num_classes = len(self.class_names)
+
+    def __len__(self) -> int:
+        return len(self.scenes)
+
+    def describe(self, index: int) -> str:
+        return self.scenes[index].path
+
+    def read(self, index: int) -> Scene:
+        """Scene ``index``, as ``prepare`` would have written it, without labels."""
+        path, kind, _ = self.scenes[index]
+        source = Source(self.names[index], (path,), False)
+        if kind == _SCANNET:
+            scene = ScanNetReader().read(source)
+        elif kind == _PTH:
+            scene = PthReader(list(CLASS_NAMES)).read(source)
+        elif kind == _PREPARED:
+            scene = read_scene(path, source.name)
+        else:
+            scene = self._read_ply(source)
+        nothing = np.full(len(scene.xyz), IGNORED, np.int16)
+        return scene._replace(semantic=nothing, instance=nothing)
+
+    def _read_ply(self, source: Source) -> Scene:
+        path = source.files[0]
+        columns = read_vertices(path)
+        try:
+            xyz, rgb = points_of(path, columns, grey=not self.needs_colours)
+        except UserError as error:
+            raise UserError(str(error).split(", or take grey")[0]) from error  # that is for a preparation
+        place = centred if self.coordinates == CENTRED else as_given
+        xyz, offset = place(path, xyz)
+        nothing = np.full(len(xyz), IGNORED, np.int16)
+        return Scene(xyz, rgb, nothing, nothing, source.name, offset)
+
+
+class SceneInputs(InputSamples):
+    """Scenes to be predicted, voxelised as in an evaluation.
+
+    Args:
+        samples: of ``InputScenes``.
+        unreadable: paths without scenes, with reasons.
+    """
+
+    def __init__(self, samples: SceneSamples, unreadable: Sequence[Tuple[str, str]], notices: Sequence[str]) -> None:
+        self.samples = samples
+        self.names = [scene.path for scene in samples.dataset.scenes]  # type: ignore[attr-defined]
+        self.unreadable = list(unreadable)
+        self.notices = list(notices)
+        self.labelled = False
+
+    def sample(self, index: int, generator: np.random.Generator) -> PointSample:
+        return self.samples.sample(index, generator)
+
+    def fingerprint(self) -> str:
+        return hashlib.sha256(repr(stamps(self.names)).encode("utf-8", "surrogateescape")).hexdigest()
+
+    def scene(self, index: int) -> Scene:
+        """The scene itself."""
+        return self.samples.dataset.read(index)
+
+
+def describe_points(classes: np.ndarray, class_names: Sequence[str]) -> Dict[str, Any]:
+    """How many points a scene has, and how many of each class: a row about integers (points,)."""
+    numbers = np.bincount(classes, minlength=len(class_names)).tolist()
+    return {"points": len(classes), **{f"points_{name}": number for name, number in zip(class_names, numbers)}}

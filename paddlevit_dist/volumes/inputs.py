@@ -1,0 +1,143 @@
+"""Volumes that are to be predicted, without landmarks: files and DICOM folders, wherever they are."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+from tqdm import tqdm
+
+from ..contracts.prediction import InputSamples, output_names, stamps
+from ..errors import UserError
+from . import dicom
+from .dataset import VolumeDataset
+from .geometry import Geometry, turned_spacing
+from .reading import SUFFIXES, case_name, parts_of, read_header
+from .samples import Augmentation, VolumeSamples
+from .store import Decoded, percentile_window, read_upright
+
+_EXPECTED = f"expected {', '.join(SUFFIXES)}, or a folder of these or of a DICOM series"
+_SAME_SPACING = 5e-3  # relative: what weights say of their spacing has three digits
+
+
+class Case(NamedTuple):
+    """A volume to be predicted: its file or folder, the convention ("ras" or "lps") of its predictions, and whether it
+    has to be resampled."""
+
+    file: str
+    convention: str
+    resamples: bool
+
+
+def find_volumes(inputs: Sequence[str]) -> Tuple[List[str], List[Tuple[str, str]]]:
+    """The volumes in paths, in their order and sorted within folders; and the paths that hold none, with reasons."""
+    files: List[str] = []
+    unreadable: List[Tuple[str, str]] = []
+    for path in map(os.path.expanduser, inputs):
+        if os.path.isdir(path):
+            own = list(_of_folder(path))
+            files += own
+            if not own:
+                unreadable.append((path, f"the folder holds no volumes: {_EXPECTED}"))
+        elif not os.path.exists(path):
+            unreadable.append((path, "no such file or folder"))
+        elif not path.lower().endswith(SUFFIXES):
+            unreadable.append((path, f"not a volume by its name: {_EXPECTED}"))
+        else:
+            files.append(path)
+    return files, unreadable
+
+
+def _of_folder(folder: str) -> Iterator[str]:
+    for place, subfolders, names in os.walk(folder, followlinks=True):
+        subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
+        own = [name for name in sorted(names) if name.lower().endswith(SUFFIXES) and not name.startswith(".")]
+        if own:
+            yield from (os.path.join(place, name) for name in own)
+        elif dicom.holds_dicom(place):
+            yield place
+
+
+class InputVolumes(VolumeDataset):
+    """Volumes without landmarks, each decoded when it is read.
+
+    Args:
+        names: of the landmarks.
+        spacing: millimetres (depth, height, width) that those in other spacings are resampled to.
+        world: VOLUMES.WORLD: "file", or the convention of all predictions.
+    """
+
+    labelled = False
+
+    def __init__(
+        self, files: Sequence[str], names: Sequence[str], spacing: np.ndarray, world: str, max_voxels: int
+    ) -> None:
+        self.names, self.spacing, self.max_voxels = list(names), spacing, max_voxels
+        self.cases: List[Case] = []
+        self.unreadable: List[Tuple[str, str]] = []
+        remarks: Dict[str, List[str]] = {}
+        for file in tqdm(files, desc="looking at headers", unit="volume", disable=None, leave=False):
+            try:
+                header = read_header(file, max_voxels)
+            except UserError as error:
+                self.unreadable.append((file, str(error)))
+                continue
+            same = np.allclose(turned_spacing(header.geometry), spacing, rtol=_SAME_SPACING)
+            self.cases.append(Case(file, header.convention if world == "file" else world, not same))
+            for remark in header.remarks:
+                remarks.setdefault(remark, []).append(file)
+        self.stems = output_names([case_name(case.file) for case in self.cases])
+        self.notices = [f"note: {own[0]}{_more(len(own) - 1)}: {remark}" for remark, own in remarks.items()]
+
+    def __len__(self) -> int:
+        return len(self.cases)
+
+    def describe(self, index: int) -> str:
+        return self.cases[index].file
+
+    def case(self, index: int) -> str:
+        return self.stems[index]
+
+    def convention(self, index: int) -> str:
+        return self.cases[index].convention
+
+    def volume(self, index: int) -> Decoded:
+        file, _, resamples = self.cases[index]
+        voxels, affine = read_upright(file, self.spacing.tolist() if resamples else None, self.max_voxels)
+        return Decoded(voxels, Geometry(voxels.shape, affine), percentile_window(voxels))
+
+    def points(self, index: int, geometry: Geometry) -> np.ndarray:
+        return np.full((len(self.names), 3), np.nan)
+
+
+class VolumeInputs(InputSamples):
+    """Whole volumes to be predicted, with intensities as in an evaluation.
+
+    Args:
+        window: see ``VolumeSamples``.
+        unreadable: paths without volumes, with reasons.
+    """
+
+    labelled = False
+
+    def __init__(
+        self, dataset: InputVolumes, window: Optional[Sequence[float]], unreadable: Sequence[Tuple[str, str]]
+    ) -> None:
+        self.samples = VolumeSamples(dataset, None, Augmentation(), range(len(dataset.names)), window)
+        self.cases = [(dataset.case(index), dataset.convention(index)) for index in range(len(dataset))]
+        self.names = [case.file for case in dataset.cases]
+        self.unreadable = [*unreadable, *dataset.unreadable]
+        self.notices = list(dataset.notices)
+
+    def sample(self, index: int, generator: np.random.Generator) -> Dict[str, np.ndarray]:
+        return self.samples.sample(index, generator)
+
+    def fingerprint(self) -> str:
+        parts = [part for file in self.names for part in (file, *parts_of(file))]
+        return hashlib.sha256(repr(stamps(parts)).encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _more(count: int) -> str:
+    return f" and {count:,} more" if count else ""

@@ -1,0 +1,345 @@
+"""``predict``: rows for pictures without labels, whatever is among them and however it ends."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+import sys
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import paddle
+import pytest
+from PIL import Image
+from support.processes import Finished, run_command
+from support.runs import refusal, run_main, well
+from support.trained import WORDS, network, write_weights
+
+from paddlevit_dist import Predictor, UserError
+
+NAMES = ['a, "b"', "bee", "čmelák", "x\ty", "e", "f"]
+KILLED = """
+import os, signal, sys
+from paddlevit_dist.engine import predictor
+from paddlevit_dist.commands.predict import run
+from paddlevit_dist.errors import run_and_report
+
+after, signal_name, *words = sys.argv[1:]  # also in the processes that are started by this one
+compute, batches = predictor.predict_batch, []
+
+
+def compute_and_end(*arguments):
+    batches.append(1)
+    if len(batches) == int(after):
+        os.kill(os.getpid(), getattr(signal, signal_name))
+    return compute(*arguments)
+
+
+predictor.predict_batch = compute_and_end
+if __name__ == "__main__":
+    sys.exit(run_and_report(lambda: run(words)))
+"""
+
+
+def picture(seed: int, mode: str = "RGB", size=(20, 24)) -> Image.Image:
+    generator = np.random.default_rng(seed)
+    channels = {"L": (), "RGB": (3,), "RGBA": (4,), "CMYK": (4,)}
+    if mode == "I;16":
+        return Image.fromarray(generator.integers(0, 60000, size[::-1], dtype=np.uint16))
+    if mode == "P":
+        return picture(seed).quantize(17)
+    return Image.fromarray(generator.integers(0, 255, (*size[::-1], *channels[mode]), dtype=np.uint8), mode)
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory) -> Path:
+    return write_weights(tmp_path_factory.mktemp("weights"), NAMES)
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory) -> Path:
+    """Twelve pictures called 1.png to 12.png, the last of them in a folder."""
+    folder = tmp_path_factory.mktemp("pictures")
+    (folder / "z").mkdir()
+    for number in range(1, 13):
+        picture(number).save(folder / ("z" if number == 12 else ".") / f"{number}.png")
+    return folder
+
+
+def predict(*words: object, folder: Path, timeout: float = 120.0) -> Finished:
+    command = [sys.executable, "-m", "paddlevit_dist", "predict", *map(str, words)]
+    return run_command(command, timeout=timeout, folder=folder)
+
+
+def table(folder: Path, name: str = "predictions.csv") -> list:
+    with open(folder / name, encoding="utf-8", newline="") as file:
+        return list(csv.reader(file, "excel-tab" if name.endswith("tsv") else "excel"))
+
+
+def objects(folder: Path) -> list:
+    return [json.loads(line) for line in (folder / "predictions.jsonl").read_text(encoding="ascii").splitlines()]
+
+
+def expected_scores(image: Image.Image, model, crop: float = 0.875, mean=0.5, deviation=0.5) -> np.ndarray:
+    """A plain loop: the evaluation's resize and crop with Pillow, mean and deviation, softmax."""
+    image, size = image.convert("RGB"), 16
+    shorter = int(size / crop)
+    width, height = image.size
+    longer = int(shorter * max(width, height) / min(width, height))
+    image = image.resize((shorter, longer) if width <= height else (longer, shorter), Image.Resampling.BICUBIC)
+    left, top = (round((side - size) / 2) for side in image.size)
+    pixels = np.asarray(image.crop((left, top, left + size, top + size)), np.float32) / 255
+    values = (pixels - mean) / deviation
+    with paddle.no_grad():
+        logits = model(paddle.to_tensor(values.transpose(2, 0, 1)[None].astype("float32"))).numpy()[0]
+    shares = np.exp(logits - logits.max(), dtype=np.float64)
+    return shares / shares.sum()
+
+
+def assert_row(row: dict, shares: np.ndarray, names) -> None:
+    order = np.argsort(-shares)[:5]
+    endings = ["", "_2", "_3", "_4", "_5"][: len(order)]
+    assert [row[f"class{ending}"] for ending in endings] == [names[label] for label in order]
+    np.testing.assert_allclose([float(row[f"score{ending}"]) for ending in endings], shares[order], atol=2e-6)
+
+
+# ---- what is in the rows -----------------------------------------------------------------------------------------
+
+
+def test_every_kind_of_picture_gets_what_a_plain_loop_computes(tmp_path):
+    of_run = ["DATA.CROP_PCT", "0.7", "DATA.IMAGENET_MEAN", "[0.4, 0.5, 0.6]", "DATA.IMAGENET_STD", "[0.2, 0.3, 0.25]"]
+    weights = write_weights(tmp_path / "w", NAMES, *of_run)
+    paths = []
+    for seed, mode in enumerate(("RGB", "L", "RGBA", "P", "CMYK", "I;16")):
+        paths.append(tmp_path / f"{mode.replace(';', '')}.{'jpg' if mode == 'CMYK' else 'png'}")
+        picture(seed, mode).save(paths[-1])
+    turned = Image.Exif()
+    turned[0x0112] = 6
+    picture(9).save(tmp_path / "turned.jpg", exif=turned)
+    paths.append(tmp_path / "turned.jpg")
+    predictor = Predictor(weights)
+    rows = predictor(paths)
+    assert [row["input"] for row in rows] == list(map(str, paths)) and predictor.unreadable == []
+    model = network(len(NAMES))
+    for row, path in zip(rows, paths):
+        assert list(row) == ["input", "class", "score"] + [f"{n}_{k}" for k in range(2, 6) for n in ("class", "score")]
+        shares = expected_scores(Image.open(path), model, 0.7, [0.4, 0.5, 0.6], [0.2, 0.3, 0.25])
+        assert_row(row, shares, NAMES)
+    in_memory = predictor([Image.open(paths[0]), np.asarray(Image.open(paths[1]))])
+    assert [list(row.values())[1:] for row in in_memory] == [list(row.values())[1:] for row in rows[:2]]
+
+
+def test_pictures_are_turned_where_the_weights_have_seen_them_turned(weights, tmp_path):
+    turned = Image.Exif()
+    turned[0x0112] = 6  # to be turned by 90 degrees clockwise
+    picture(9).save(tmp_path / "turned.png", exif=turned)
+    write_weights(tmp_path / "w", NAMES, "DATA.EXIF_ROTATE", "true")
+    (row,) = Predictor(tmp_path / "w")(tmp_path / "turned.png")
+    upright = picture(9).transpose(Image.Transpose.ROTATE_270)
+    assert_row(row, expected_scores(upright, network(len(NAMES))), NAMES)
+
+
+def test_classes_without_a_name_are_numbers_and_a_file_may_name_them(tmp_path):
+    picture(0).save(tmp_path / "one.png")
+    source = write_weights(tmp_path / "w", None, num_classes=3)
+    shares = expected_scores(picture(0), network(3))
+    (row,) = Predictor(source)(tmp_path / "one.png")
+    assert_row(row, shares, ["0", "1", "2"])
+    (tmp_path / "names.txt").write_text("one\ntwo\nthree\n", encoding="utf-8")
+    well(predict(source, "one.png", "-class_names=names.txt", folder=tmp_path))
+    header, named = table(tmp_path / "predictions")
+    assert header == ["input", "class", "score", "class_2", "score_2", "class_3", "score_3"]
+    assert_row(dict(zip(header, named)), shares, ["one", "two", "three"])
+
+
+def test_a_folder_of_validation_gets_the_accuracy_of_an_evaluation(weights, tmp_path):
+    for number in range(30):
+        place = tmp_path / "data" / "val" / ("ant", "bee", "cat")[number % 3]
+        place.mkdir(parents=True, exist_ok=True)
+        picture(number).save(place / f"{number}.png")
+    source = write_weights(tmp_path / "w", ["ant", "bee", "cat"], seed=5)
+    well(predict(source, "data/val", "-batch_size=7", folder=tmp_path))
+    rows = table(tmp_path / "predictions")[1:]
+    assert len(rows) == 30
+    right = sum(row[1] == Path(row[0]).parent.name for row in rows)
+    ended = well(
+        run_main(
+            *("-eval", f"-pretrained={source}", "-dataset=folder", f"-data_path={tmp_path / 'data'}"),
+            *(f"-cfg={Path(__file__).parents[1] / 'support' / 'plain.yaml'}", "-image_size=16", "-batch_size=4"),
+            *(f"-output={tmp_path / 'eval'}", "-num_workers=0", *WORDS),
+        )
+    )
+    assert 0 < right < 30 and f"top-1 {100 * right / 30:.2f} " in ended.out.splitlines()[-1]
+
+
+def test_a_runs_folder_means_the_averaged_weights_of_its_best_checkpoint(tmp_path):
+    checkpoints = tmp_path / "run" / "checkpoints"
+    for epoch, seed in ((1, 1), (2, 2)):
+        folder = checkpoints / f"epoch_{epoch:04d}"
+        write_weights(folder, NAMES, seed=seed).rename(folder / "model.pdparams")
+        (folder / "state.json").write_text("{}")
+    paddle.save(network(len(NAMES), 3).state_dict(), str(checkpoints / "epoch_0001" / "model_ema.pdparams"))
+    (checkpoints / "last").symlink_to("epoch_0002")
+    picture(4).save(tmp_path / "one.png")
+
+    def shares_of(seed):
+        return expected_scores(picture(4), network(len(NAMES), seed))
+
+    assert_row(Predictor(tmp_path / "run")(tmp_path / "one.png")[0], shares_of(2), NAMES)
+    (checkpoints / "best").symlink_to("epoch_0001")
+    assert_row(Predictor(tmp_path / "run")(tmp_path / "one.png")[0], shares_of(3), NAMES)
+    plain = checkpoints / "epoch_0001" / "model.pdparams"
+    assert_row(Predictor(plain)(tmp_path / "one.png")[0], shares_of(1), NAMES)
+
+
+# ---- what is listed ----------------------------------------------------------------------------------------------
+
+
+def test_inputs_keep_their_order_and_what_cannot_be_read_is_listed(weights, pictures, tmp_path):
+    odd = tmp_path / "odd"
+    odd.mkdir()
+    (odd / ".hidden.png").write_bytes(b"")
+    (odd / "notes.txt").write_text("no picture")
+    (odd / "photo.heic").write_bytes(b"\0\0\0\x18ftypheic" + bytes(20))
+    (odd / "cut.png").write_bytes((pictures / "3.png").read_bytes()[:300])
+    picture(20).save(odd / "caf\udce9.png")
+    archive = tmp_path / "some.tar"
+    with tarfile.open(archive, "w") as tar:
+        tar.add(pictures / "10.png", "b/10.png")
+        tar.add(pictures / "9.png", "./a.png")
+        tar.add(odd / "notes.txt", "notes.txt")
+    (tmp_path / "broken.tar").write_bytes(archive.read_bytes()[:2000])
+    words = ["gone.png", str(pictures), "some.tar", "broken.tar", "odd", "some.tar", "odd/notes.txt"]
+    ended = well(predict(weights, *words, "-output=out", folder=tmp_path))
+    names = [f"{pictures}/{number}.png" for number in range(1, 12)] + [f"{pictures}/z/12.png"]
+    members = ["some.tar/b/10.png", "some.tar/a.png"]
+    found = names + members + ["odd/caf\\xe9.png"] + members
+    assert [row[0] for row in table(tmp_path / "out")[1:]] == found
+    assert objects(tmp_path / "out")[14]["input"] == "odd/caf\udce9.png"
+    for row, line in zip(table(tmp_path / "out")[1:], objects(tmp_path / "out")):
+        assert row[1:] == [str(value) for value in list(line.values())[1:]]
+    listed = dict(table(tmp_path / "out", "unreadable.tsv"))
+    assert list(listed) == ["path", "gone.png", "broken.tar", "odd/photo.heic", "odd/cut.png", "odd/notes.txt"]
+    assert "No such file" in listed["gone.png"] and "pip install pillow-heif" in listed["odd/photo.heic"]
+    assert "truncated" in listed["odd/cut.png"] and "not a picture" in listed["odd/notes.txt"]
+    assert "17 predicted" in ended.out and "5 could not be read" in ended.out
+    assert "1 hidden" in ended.out and "1 .txt" in ended.out
+
+
+@pytest.mark.parametrize("words", [["gone.png"], ["empty"], ["gone*.png", "notes.txt"]])
+def test_if_nothing_can_be_predicted_the_exit_code_is_2(weights, words, tmp_path):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "notes.txt").write_text("no picture")
+    message = refusal(predict(weights, *words, folder=tmp_path))
+    assert "nothing was predicted" in message and words[0] in message
+    assert len(table(tmp_path / "predictions", "unreadable.tsv")) == 1 + len(words)
+
+
+def test_what_is_no_source_is_refused_in_one_line(weights, pictures, tmp_path):
+    alone = tmp_path / "alone.pdparams"
+    shutil.copy(weights, alone)
+    with pytest.raises(UserError, match="neither an about.yaml nor a run's config.yaml .* -cfg=FILE"):
+        Predictor(alone)
+    with pytest.raises(UserError, match="no weights at"):
+        Predictor(tmp_path / "gone")
+    with pytest.raises(UserError, match="holds no model.pdparams"):
+        Predictor(pictures)
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(
+        "MODEL: {NAME: vit, PATCH_SIZE: 8, EMBED_DIM: 16, DEPTH: 1, NUM_HEADS: 2}\nDATA: {IMAGE_SIZE: 16}\n"
+    )
+    (row,) = Predictor(alone, recipe=str(recipe), class_names=NAMES)(pictures / "1.png")
+    assert row == Predictor(weights)(pictures / "1.png")[0]
+
+
+# ---- interrupted, killed, again ----------------------------------------------------------------------------------
+
+
+def end_early(weights: Path, pictures: Path, folder: Path, after: int, name: str, *words: str) -> Finished:
+    script = folder / "killed.py"
+    script.write_text(KILLED)
+    command = [sys.executable, str(script), str(after), name, str(weights), str(pictures), "-batch_size=2", *words]
+    return run_command(command, timeout=120, folder=folder)
+
+
+@pytest.mark.parametrize("name, code", [("SIGKILL", -9), ("SIGINT", 130)])
+def test_the_same_command_goes_on_where_an_earlier_one_has_ended(weights, pictures, tmp_path, name, code):
+    ended = end_early(weights, pictures, tmp_path, 4, name)
+    assert ended.code == code, ended.err
+    folder = tmp_path / "predictions"
+    done = [json.loads(line)[0] for line in (folder / "unfinished" / "rows-0000.jsonl").read_text().splitlines()]
+    assert done[:6] == list(range(6)) and len(done) < 12
+    if name == "SIGINT":
+        assert [row[0] for row in table(folder)[1:]] == [f"{pictures}/{number + 1}.png" for number in done]
+    with open(folder / "unfinished" / "rows-0000.jsonl", "a") as file:
+        file.write('[11,[{"class":"bee","sc')  # as a process leaves it that is killed while it writes
+    again = well(predict(weights, pictures, "-batch_size=5", folder=tmp_path))
+    assert f"continuing: {len(done)} of 12 are done" in again.out and not (folder / "unfinished").exists()
+    well(predict(weights, pictures, "-output=whole", folder=tmp_path))
+    assert_same(tmp_path / "whole", folder)
+    once_more = well(predict(weights, pictures, folder=tmp_path))
+    assert "predicted already" in once_more.out and "12 predicted" in once_more.out
+
+
+def assert_same(one: Path, other: Path) -> None:
+    """The same rows, to the rounding of float32."""
+    first, second = table(one), table(other)
+    assert [row[0::2] + row[1::2] for row in first[:1]] == [row[0::2] + row[1::2] for row in second[:1]]
+    assert [[row[0], *row[1::2]] for row in first] == [[row[0], *row[1::2]] for row in second]
+    scores = [np.array([row[2::2] for row in rows[1:]], float) for rows in (first, second)]
+    np.testing.assert_allclose(*scores, rtol=1e-4)
+
+
+def test_predictions_of_something_else_are_refused_until_a_restart(weights, pictures, tmp_path):
+    well(predict(weights, pictures / "1.png", folder=tmp_path))
+    before = (tmp_path / "predictions" / "predictions.csv").read_bytes()
+    others = write_weights(tmp_path / "others", NAMES, seed=1)
+    for words in (
+        [weights, pictures / "2.png"],
+        [weights, pictures / "1.png", pictures / "2.png"],
+        [others, pictures / "1.png"],
+    ):
+        message = refusal(predict(*words, folder=tmp_path))
+        assert "-restart" in message and "-output" in message
+    assert (tmp_path / "predictions" / "predictions.csv").read_bytes() == before
+    assert not (tmp_path / "predictions" / "unfinished").exists()
+    well(predict(weights, pictures / "2.png", "-restart", folder=tmp_path))
+    assert [row[0] for row in table(tmp_path / "predictions")[1:]] == [str(pictures / "2.png")]
+    (tmp_path / "predictions" / "about.json").unlink()
+    assert "-restart" in refusal(predict(weights, pictures / "2.png", folder=tmp_path))
+    assert "-output" in refusal(
+        predict(weights, pictures / "2.png", "-output=killed", folder=file_called("killed", tmp_path))
+    )
+
+
+def file_called(name: str, folder: Path) -> Path:
+    (folder / name).write_text("a file")
+    return folder
+
+
+@pytest.mark.long
+def test_any_number_of_processes_and_any_batch_gives_the_same_rows(weights, pictures, tmp_path):
+    (tmp_path / "cut.png").write_bytes((pictures / "3.png").read_bytes()[:300])
+    words = [weights, pictures, "cut.png", pictures / "5.png"]
+    well(predict(*words, "-output=one", folder=tmp_path))
+    for processes, batch in ((2, 1), (3, 4)):
+        folder = f"by_{processes}"
+        ended = predict(*words, f"-output={folder}", f"-ngpus={processes}", f"-batch_size={batch}", folder=tmp_path)
+        assert ended.code == 0, ended.err
+        assert_same(tmp_path / "one", tmp_path / folder)
+        assert table(tmp_path / folder, "unreadable.tsv") == table(tmp_path / "one", "unreadable.tsv")
+
+
+@pytest.mark.long
+def test_of_several_processes_one_that_is_killed_loses_nothing_that_was_written(weights, pictures, tmp_path):
+    ended = end_early(weights, pictures, tmp_path, 2, "SIGKILL", "-ngpus=2")
+    assert ended.code == 1, ended.err
+    folder = tmp_path / "predictions"
+    done = [number for number in range(12) if any(f"/{number + 1}.png" in row[0] for row in table(folder)[1:])]
+    assert {0, 1} & set(done) and len(done) < 12 and "the same command continues" in ended.out
+    again = well(predict(weights, pictures, folder=tmp_path))
+    assert f"continuing: {len(done)} of 12 are done" in again.out
+    well(predict(weights, pictures, "-output=whole", folder=tmp_path))
+    assert_same(tmp_path / "whole", folder)

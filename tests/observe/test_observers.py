@@ -1,0 +1,119 @@
+"""What observers are told, and what becomes of a run whose observer fails."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+
+import pytest
+from support.processes import ROOT, run_command
+from support.runs import DIGITS, refused
+from support.small_runs import build
+
+from paddlevit_dist import Observer, UserError, register_observer
+from paddlevit_dist.observe.observer import observers_of
+
+RUN = ["-epochs=2", "-batch_size=64", "TRAIN.WARMUP_EPOCHS", "0"]  # 2 x 5 updates
+
+
+class Notes(Observer):
+    def __init__(self):
+        self.told = []
+
+    def start(self, run):
+        self.told.append(("start", run.update, [(event["kind"], event["update"]) for event in run.history()]))
+
+    def report(self, update, values):
+        self.told.append(("report", update, values))
+        values.clear()  # its own copy
+
+    def evaluated(self, update, epoch, values):
+        self.told.append(("evaluated", update, epoch, values))
+
+    def saved(self, path):
+        self.told.append(("saved", path.name))
+
+    def end(self, outcome):
+        self.told.append(("end", outcome))
+
+
+def trained(output, observers, *arguments):
+    build(str(output), *RUN, *arguments, observers=observers).train()
+
+
+def events(output, kind):
+    lines = map(json.loads, (output / "metrics.jsonl").read_text().splitlines())
+    return [line for line in lines if line["kind"] == kind]
+
+
+def test_a_training_is_told_in_order_and_continues_where_it_was_resumed(tmp_path):
+    first, again = Notes(), Notes()
+    trained(tmp_path, [first, again], "TRAIN.STOP_AFTER_EPOCH", "1")
+    assert first.told[0] == ("start", 0, []) and first.told[-1] == ("end", "finished")
+    reports = [entry for entry in first.told if entry[0] == "report"]
+    assert [entry[1] for entry in reports] == [1, 2, 3, 4, 5]
+    assert ("saved", "epoch_0001") in first.told
+    told = [entry[2] for entry in again.told if entry[0] == "report"]
+    assert [entry for entry in first.told if entry[0] == "evaluated"][0][1:3] == (5, 1)
+    assert told == [{}] * 5  # it cleared them; the record was not touched
+    assert [event["update"] for event in events(tmp_path, "training")] == [1, 2, 3, 4, 5]
+    resumed = Notes()
+    trained(tmp_path, [resumed], "-resume=auto")
+    assert resumed.told[0] == ("start", 5, [("training", update) for update in range(1, 6)] + [("evaluation", 5)])
+    assert [entry[1] for entry in resumed.told if entry[0] == "report"] == [6, 7, 8, 9, 10]
+    assert [entry[1:3] for entry in resumed.told if entry[0] == "evaluated"] == [(10, 2)]
+    assert ("saved", "epoch_0002") in resumed.told
+
+
+class Fails(Observer):
+    def __init__(self, error):
+        self.error, self.calls = error, 0
+
+    def report(self, update, values):
+        self.calls += 1
+        raise self.error
+
+
+@pytest.mark.parametrize("error", [ValueError("no such column"), OSError(28, "No space left on device")], ids=repr)
+def test_an_observer_that_fails_is_left_out_and_the_run_goes_on(tmp_path, error):
+    fails, notes = Fails(error), Notes()
+    trained(tmp_path, [fails, notes], "TRAIN.STOP_AFTER_EPOCH", "1")
+    log = (tmp_path / "log.txt").read_text()
+    assert fails.calls == 1 and notes.told[-1] == ("end", "finished")
+    assert f"observer Fails is left out from here on, the run continues: in report, {type(error).__name__}" in log
+    assert ("Traceback" in log) == isinstance(error, ValueError)
+
+
+def test_a_user_error_of_an_observer_ends_the_run(tmp_path):
+    notes = Notes()
+    with pytest.raises(UserError, match="seen enough"):
+        trained(tmp_path, [notes, Fails(UserError("seen enough"))])
+    assert notes.told[-1] == ("end", "failed")
+
+
+class Wants(Observer):
+    requires = {"no_such_module": "no-such-package"}
+
+
+def test_a_missing_package_and_an_unknown_name_are_told_before_the_run(tmp_path):
+    register_observer("wants", Wants)
+    with pytest.raises(UserError, match="LOG_TO wants: not installed; python -m pip install no-such-package"):
+        observers_of(["wants"])
+    assert "observer 'tensorbord' is not known: did you mean 'tensorboard'" in refused(
+        *DIGITS, f"-output={tmp_path / 'a'}", "-log_to=tensorbord"
+    )
+
+
+def test_the_example_of_the_page_runs_as_it_is_printed(tmp_path):
+    page = (ROOT / "docs" / "running.md").read_text(encoding="utf-8")
+    (program,) = [code for code in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "Observer" in code]
+    name = re.search(r"`(\w+\.py)`:\n\n```python\n[^`]*Observer", page)[1]
+    (tmp_path / name).write_text(program, encoding="utf-8")
+    words = [*DIGITS, "-epochs=2", "TRAIN.WARMUP_EPOCHS", "0", "-ngpus=2", "-log_to=csv", f"-output={tmp_path / 'out'}"]
+    command = [sys.executable, str(tmp_path / name), *words]
+    ended = run_command(command, timeout=120, folder=tmp_path)
+    assert ended.code == 0, ended.err
+    rows = (tmp_path / "out" / "scores.csv").read_text().splitlines()
+    scores = [f"{event['epoch']},{event['top-1']}" for event in events(tmp_path / "out", "evaluation")]
+    assert [re.sub(r"^(\d+),\d+,", r"\1,", row) for row in rows] == scores and len(rows) == 2

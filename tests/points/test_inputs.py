@@ -1,0 +1,171 @@
+"""Scenes to be predicted: which files are found, that they are read as prepared scenes are, and what is written."""
+
+from __future__ import annotations
+
+import numpy as np
+import paddle
+import pytest
+
+from paddlevit_dist import config
+from paddlevit_dist.contracts.prediction import Learned, output_names
+from paddlevit_dist.errors import UserError
+from paddlevit_dist.points.data.ply import read_vertices, write_points
+from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES, NYU40_NUMBERS
+from paddlevit_dist.points.data.scene import AS_GIVEN, CENTRED
+from paddlevit_dist.points.data.scenes import ScanNet
+from paddlevit_dist.points.inputs import InputScenes, find_scenes
+from paddlevit_dist.points.instances.task import InstanceSegmentation
+from paddlevit_dist.points.prepare.scannet import ScanNetReader
+from paddlevit_dist.points.prepare.store import prepare_store
+from paddlevit_dist.points.segmentation.task import SemanticSegmentation
+
+from .raw_scenes import pointgroup_arrays, points_of, write_pointgroup, write_scannet, zipped
+
+SEMANTIC = ["TASK", "semantic_segmentation", "MODEL.NAME", "minkunet_tutorial", "DATA.VOXEL_SIZE_M", "0.4"]
+INSTANCES = ["TASK", "pointgroup", "MODEL.NAME", "pointgroup", "POINTS.INSTANCES.WIDTH", "4"]
+INSTANCES += ["POINTS.INSTANCES.BLOCKS", "1", "DATA.VOXEL_SIZE_M", "0.4"]
+
+
+def inputs_of(*paths, coordinates=CENTRED, needs_colours=True):
+    scenes, unreadable = find_scenes([str(path) for path in paths])
+    return InputScenes(scenes, coordinates, needs_colours, CLASS_NAMES), unreadable
+
+
+def recalled(task_class, arguments):
+    task = task_class(config.load([*arguments, "-eval", "-pretrained=x", "-dataset=scannet"]).values)
+    task.recall(Learned(20, CLASS_NAMES, {"coordinates": CENTRED}))
+    return task
+
+
+def tensors(batch):
+    return {k: paddle.to_tensor(v) if isinstance(v, np.ndarray) else v for k, v in batch.items()}
+
+
+def predicted(task, inputs):
+    """The prediction of each input, all in one batch."""
+    model = task.build_model()
+    model.eval()
+    readings = [inputs.sample(index, np.random.default_rng(0)) for index in range(len(inputs))]
+    for sample in readings:
+        task.check_input(sample)
+    return task.predict_step(model, tensors(task.collate_inputs(readings)))
+
+
+def test_a_download_has_one_scene_for_each_of_its_folders(tmp_path):
+    for name in ("scene0001_00", "scene0000_00"):
+        write_scannet(tmp_path / name, name)
+        write_points(tmp_path / name / f"{name}_vh_clean.ply", points_of(9))  # the finer mesh, and no class labels
+    found, unreadable = find_scenes([str(tmp_path), str(tmp_path / "nothing"), __file__])
+    assert [(scene.name, scene.kind) for scene in found] == [("scene0000_00", "scannet"), ("scene0001_00", "scannet")]
+    assert [path for path, _ in unreadable] == [str(tmp_path / "nothing"), __file__]
+    assert "no such file" in unreadable[0][1] and "not a scene by its name" in unreadable[1][1]
+
+
+def test_inputs_keep_their_order_and_no_two_outputs_have_one_name(tmp_path):
+    for name in ("b/room.ply", "a/room.ply", "a/Room.ply", "a/.hidden.ply"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        write_points(tmp_path / name, points_of(30))
+    scenes, unreadable = inputs_of(tmp_path / "b", tmp_path / "a", tmp_path / "b" / "room.ply")
+    assert [
+        path.relative_to(tmp_path).as_posix() for path in map(tmp_path.joinpath, map(scenes.describe, range(4)))
+    ] == [
+        "b/room.ply",
+        "a/Room.ply",
+        "a/room.ply",
+        "b/room.ply",
+    ]
+    assert scenes.names == ["room", "Room_2", "room_3", "room_4"] and not unreadable
+    assert output_names(["a_2", "a", "a"]) == ["a_2", "a", "a_3"]
+
+
+def test_a_scene_is_the_same_before_and_after_its_preparation(tmp_path):
+    raw = tmp_path / "scans_test"
+    for number, name in enumerate(("scene0707_00", "scene0708_00")):
+        write_scannet(raw / name, name, points=60, seed=number, labelled=False)
+    reader = ScanNetReader()
+    prepare_store(reader, reader.sources(str(raw), {}), str(raw), tmp_path / "store", 1)
+    prepared = ScanNet(str(tmp_path / "store"), "test", tmp_path)
+    for source in (raw, tmp_path / "store"):
+        scenes, _ = inputs_of(source)
+        for index in range(2):
+            expected, found = prepared.read(index), scenes.read(index)
+            assert (found.name, found.offset) == (expected.name, expected.offset)
+            assert all(np.array_equal(a, b) for a, b in zip(found[:4], expected[:4]))
+
+
+def test_pointgroups_files_need_no_labels_and_stay_where_they_are(tmp_path):
+    write_pointgroup(tmp_path, "scene0000_00")
+    zipped(tmp_path / "scene0001_00_inst_nostuff.pth", pointgroup_arrays()[0][:2])
+    scenes, _ = inputs_of(tmp_path)
+    for index in range(2):
+        assert np.array_equal(scenes.read(index).xyz, pointgroup_arrays()[0][0])
+        assert (scenes.read(index).semantic == -100).all()
+
+
+def test_points_are_where_the_network_expects_them(tmp_path):
+    columns = points_of(50)
+    write_points(tmp_path / "a.ply", columns)
+    xyz = np.stack([columns[axis] for axis in "xyz"], axis=1)
+    assert np.array_equal(inputs_of(tmp_path, coordinates=AS_GIVEN)[0].read(0).xyz, xyz)
+    centred = inputs_of(tmp_path)[0].read(0)
+    assert np.allclose(centred.xyz.mean(axis=0), 0, atol=1e-6) and np.allclose(centred.xyz + centred.offset, xyz)
+
+
+def test_colours_are_needed_by_networks_that_see_them(tmp_path):
+    write_points(tmp_path / "a.ply", {axis: points_of(50)[axis] for axis in "xyz"})
+    with pytest.raises(UserError, match=r"has no colours \(properties red, green and blue\); add them$"):
+        inputs_of(tmp_path)[0].read(0)
+    assert (inputs_of(tmp_path, needs_colours=False)[0].read(0).rgb == 128).all()
+
+
+def test_classes_are_written_where_the_points_came_from(tmp_path):
+    columns = points_of(80)
+    far = {**columns, "x": columns["x"].astype(np.float64) + 500_000, "y": columns["y"].astype(np.float64) + 5.4e6}
+    write_points(tmp_path / "near.ply", points_of(60, seed=1))
+    write_points(tmp_path / "far.ply", far)
+    task = recalled(SemanticSegmentation, SEMANTIC)
+    inputs = task.open_inputs([str(tmp_path / "near.ply"), str(tmp_path / "far.ply")], tmp_path)
+    predictions = predicted(task, inputs)
+    output = tmp_path / "output"
+    output.mkdir()
+    writer = task.output_writer(output, inputs)
+    files = writer.write(1, predictions[1])
+    assert files == {"ply": "far.ply", "picture": "far.png", "text": "far.txt"}
+    assert sorted(path.name for path in output.iterdir()) == sorted(files.values())
+    points = read_vertices(output / "far.ply")
+    assert all(np.allclose(points[axis], far[axis], rtol=0, atol=1e-5) for axis in "xyz")
+    assert np.array_equal(points["label"], predictions[1])
+    lines = (output / "far.txt").read_text().split()
+    assert lines == [str(NYU40_NUMBERS[number]) for number in predictions[1]]
+    (row,) = task.prediction_rows(predictions[1])
+    assert row["points"] == 80 and row["points_chair"] == np.count_nonzero(predictions[1] == 4)
+    assert "inspect submission" in writer.finish([])[-1]
+
+
+def test_instances_are_rows_best_first(tmp_path):
+    write_points(tmp_path / "a.ply", points_of(300))
+    task = recalled(InstanceSegmentation, INSTANCES)
+    inputs = task.open_inputs([str(tmp_path)], tmp_path)
+    ((classes, found),) = predicted(task, inputs)
+    rows = task.prediction_rows((classes, found))
+    assert set(rows[0]) == {"instance", "class", "confidence", "points"}
+    assert [row["points"] for row in rows] == ([len(one.points) for one in found] or [None])
+    output = tmp_path / "output"
+    output.mkdir()
+    assert task.output_writer(output, inputs).write(0, (classes, found))["ply"] == "a_prediction.ply"
+    assert len((output / "a.txt").read_text().splitlines()) == len(found)
+
+
+def test_a_fingerprint_changes_with_the_files(tmp_path):
+    write_points(tmp_path / "a.ply", points_of(30))
+    task = recalled(SemanticSegmentation, SEMANTIC)
+    before = task.open_inputs([str(tmp_path)], tmp_path).fingerprint()
+    assert task.open_inputs([str(tmp_path)], tmp_path).fingerprint() == before
+    write_points(tmp_path / "a.ply", points_of(31))
+    assert task.open_inputs([str(tmp_path)], tmp_path).fingerprint() != before
+
+
+def test_weights_that_do_not_say_how_many_classes_are_refused():
+    task = SemanticSegmentation(config.load([*SEMANTIC, "-eval", "-pretrained=x", "-dataset=scannet"]).values)
+    with pytest.raises(UserError, match="do not say how many classes they know"):
+        task.recall(Learned())

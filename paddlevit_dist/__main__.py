@@ -15,7 +15,7 @@ late_imports.install()  # spawned workers import this module again, unless it wa
 COMMANDS = {  # name -> function under ``commands`` that implements it, and what it does
     "train": ("train:run", "train, and evaluate, on all devices of this machine; takes the main flags"),
     "evaluate": ("evaluate:run", "evaluate trained weights on all devices; takes the main flags"),
-    "predict": ("predict:run", "what trained weights say of pictures without labels; FOLDER/predictions.csv"),
+    "predict": ("predict:run", "what trained weights say of new data without labels"),
     "export": ("export:run", "a trained classifier as an inference model of Paddle"),
     "convert": ("convert:run", "weights of any origin as .pdparams or .safetensors"),
     "inspect": ("inspect_model:run", "a model's layers and cost by its name; --list: all names"),

@@ -132,6 +132,7 @@ _BUILT_IN_TABLES = (ENGINE_TABLE, *(table for tables in TABLES.values() for tabl
 RECIPES = {
     **dict.fromkeys(("mnist", "fashion_mnist"), "vit_mnist"),
     "digits": "vit_digits",
+    "folder": "finetune_pictures",
     "images": "vit_tiny_patch16_224",
     "points": "minkunet34c_scannet",
     "volumes": "landmark_unet3d",

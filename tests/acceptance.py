@@ -13,12 +13,12 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Callable, List, NamedTuple, Optional
+from typing import Callable, List, NamedTuple, Optional, Sequence
 
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 FASHION_MNIST = Path("/usr/share/datasets/fashion-mnist")  # Debian's package dataset-fashion-mnist
 
 
@@ -26,11 +26,13 @@ class Row(NamedTuple):
     """One training.
 
     Attributes:
-        command: what is given to ``run_train_multi.sh``; DATA stands for the folder that ``prepare`` fills.
+        command: what is given to ``run_train_multi.sh``; DATA stands for the folder that ``prepare`` fills, WEIGHTS for
+            the run that it may leave beside it.
         goal: value of ``metric`` in the last line of the output.
         prepare: makes the data in a folder; returns why it cannot.
         metric: name as the last line has it.
         is_most: the goal is the largest allowed value, not the smallest.
+        beside: what the command is given as well to get a score to compare with, which has no goal.
     """
 
     name: str
@@ -40,6 +42,7 @@ class Row(NamedTuple):
     prepare: Callable[[Path], Optional[str]]
     metric: str = "top-1"
     is_most: bool = False
+    beside: Sequence[str] = ()
 
     def score(self, line: str) -> Optional[float]:
         """The metric's value in the last line of the output."""
@@ -82,6 +85,22 @@ def write_digits_as_idx(folder: Path, train_size: int = 60_000) -> None:
         (target / f"{prefix}-labels-idx1-ubyte").write_bytes(header + labels.tobytes())
 
 
+def draw_and_pretrain(folder: Path) -> Optional[str]:
+    """Six drawn classes with 30 pictures each to train on, and a run of a small ViT on seventeen others."""
+    from support.drawn_pictures import NEW, OLD, write_drawn
+
+    write_drawn(folder / "data", NEW, train=30, val=50, seed=1)
+    write_drawn(folder / "others", OLD, train=250, val=20)
+    recipe = ROOT / "tests" / "support" / "drawn_pretraining.yaml"
+    ended = train([f"-cfg={recipe}", f"-data_path={folder / 'others'}"], folder / "weights")
+    return None if ended.code == 0 else f"the pretraining failed with exit code {ended.code}"
+
+
+SMALL_VIT = (
+    "-image_size=48 MODEL.NAME vit MODEL.PATCH_SIZE 6 MODEL.EMBED_DIM 96 MODEL.DEPTH 4 MODEL.NUM_HEADS 4 "
+    "MODEL.MLP_RATIO 2.0"
+).split()  # as in drawn_pretraining.yaml
+
 ROWS = [
     Row("digits, 2 processes", ["-cfg=configs/vit_digits.yaml"], 96.0, 120.0, nothing),
     Row(
@@ -123,17 +142,27 @@ ROWS = [
         metric="mre",
         is_most=True,
     ),
+    Row(
+        "fine-tuning on six drawn classes, 2 processes",
+        ["-cfg=configs/finetune_pictures.yaml", "-data_path=DATA", "-pretrained=WEIGHTS", *SMALL_VIT],
+        80.0,
+        360.0,
+        draw_and_pretrain,
+        beside=("MODEL.PRETRAINED", "None", "MODEL.PRETRAINED_REQUIRED", "false"),
+    ),
 ]
 
 
-def run(row: Row, folder: Path) -> "tuple[str, bool]":
-    """The result of one row in words, and whether it reaches its goal."""
-    problem = row.prepare(folder)
-    if problem:
-        return f"not run: {problem}", False
-    words = [word.replace("DATA", str(folder / "data")) for word in row.command]
-    command = ["bash", str(ROOT / "run_train_multi.sh"), *words, f"-output={folder / 'output'}"]
-    started = time.perf_counter()
+class Ended(NamedTuple):
+    """Exit code and last line of a training."""
+
+    code: int
+    last: str
+
+
+def train(words: Sequence[str], output: Path) -> Ended:
+    """Start a training as a user would, and show what it says."""
+    command = ["bash", str(ROOT / "run_train_multi.sh"), *words, f"-output={output}"]
     process = subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHON": sys.executable}
     )
@@ -141,12 +170,28 @@ def run(row: Row, folder: Path) -> "tuple[str, bool]":
     for line in process.stdout:
         print(f"  {line}", end="", flush=True)
         last = line.strip() or last
+    return Ended(process.wait(), last)
+
+
+def run(row: Row, folder: Path) -> "tuple[str, bool]":
+    """The result of one row in words, and whether it reaches its goal."""
+    started = time.perf_counter()
+    problem = row.prepare(folder)
+    if problem:
+        return f"not run: {problem}", False
+    words = [word.replace("DATA", str(folder / "data")) for word in row.command]
+    words = [word.replace("WEIGHTS", str(folder / "weights")) for word in words]
+    ended = train(words, folder / "output")
     seconds = time.perf_counter() - started
-    score = row.score(last)
-    if process.wait() != 0 or score is None:
-        return f"failed with exit code {process.returncode}", False
+    score = row.score(ended.last)
+    if ended.code != 0 or score is None:
+        return f"failed with exit code {ended.code}", False
     reached = score <= row.goal if row.is_most else score >= row.goal
-    return f"{last}, {seconds:.0f} s", reached and (row.limit_seconds is None or seconds <= row.limit_seconds)
+    said = f"{ended.last}, {seconds:.0f} s"
+    if row.beside:
+        other = row.score(train([*words, *row.beside], folder / "beside").last)
+        said += f" (with {' '.join(row.beside)}: {row.metric} {other})"
+    return said, reached and (row.limit_seconds is None or seconds <= row.limit_seconds)
 
 
 def main(words: List[str]) -> int:

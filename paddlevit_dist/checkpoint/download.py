@@ -1,7 +1,8 @@
 """A local copy of weights at an address, checked and kept.
 
 What a server sends is not believed: it has to be complete and to arrive in time, it goes where we say and must fit
-there, and a redirection leads to nothing but another ``http(s)`` address, never from an encrypted to an open one.
+there, and a redirection leads to nothing but another ``http(s)`` address, never from an encrypted to an open one. A
+connection that breaks is made again, and what had arrived is not fetched twice where the server can continue.
 """
 
 from __future__ import annotations
@@ -15,12 +16,15 @@ import re
 import shutil
 import socket
 import threading
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any, BinaryIO, Iterator, NamedTuple, Optional, Tuple
+from typing import Any, BinaryIO, Callable, Dict, Iterator, NamedTuple, Optional, Tuple
+
+from tqdm import tqdm
 
 from ..errors import UserError
 from ..files import atomic_file
@@ -30,6 +34,7 @@ CACHE_VARIABLE = "PADDLEVIT_DIST_CACHE"
 SLOWEST_BYTES_PER_SECOND = 1000
 PACE_SECONDS = 60.0  # over which the rate is measured, from the first byte of the answer's head
 KEEP_FREE_BYTES = 256 << 20  # of the disk
+RETRY_SECONDS: Tuple[float, ...] = (1.0, 4.0, 15.0)  # between a connection that broke and the next
 _TIMEOUT_SECONDS = 30.0  # without a byte arriving
 _CHUNK_BYTES = 1 << 20
 _FRAGMENT = "sha256="
@@ -55,7 +60,13 @@ def cache_folder() -> Path:
     return Path(given) if given else Path("~/.cache/paddlevit_dist").expanduser()
 
 
-def local_copy(address: str, sha256: Optional[str] = None) -> Copy:
+def silent(line: str) -> None:
+    """Nobody is to be told."""
+
+
+def local_copy(
+    address: str, sha256: Optional[str] = None, kept_as: Optional[str] = None, say: Callable[[str], None] = silent
+) -> Copy:
     """The content of ``address`` as a local file, fetched once; processes that want the same one wait for the first.
 
     A ``file://`` address is read where it is. The checksum is verified each time, not only after fetching; a
@@ -64,18 +75,20 @@ def local_copy(address: str, sha256: Optional[str] = None) -> Copy:
     Args:
         address: ``http://``, ``https://`` or ``file://``, which may end in ``#sha256=<64 hexadecimal digits>``.
         sha256: the same, given separately.
+        kept_as: name of its folder in the cache; None: made of the address.
+        say: gets a line when something is fetched.
 
     Raises:
         UserError: it cannot be fetched, ended early, took too long, does not fit, or its checksum differs. The message
             hides the passwords and the values of queries in addresses.
     """
     try:
-        return _local_copy(address, sha256)
+        return _local_copy(address, sha256, kept_as, say)
     except UserError as error:
         raise UserError(without_credentials(str(error))) from None
 
 
-def _local_copy(address: str, sha256: Optional[str]) -> Copy:
+def _local_copy(address: str, sha256: Optional[str], kept_as: Optional[str], say: Callable[[str], None]) -> Copy:
     address, expected = _split(address, sha256)
     try:
         parts = urllib.parse.urlsplit(address)
@@ -89,14 +102,15 @@ def _local_copy(address: str, sha256: Optional[str]) -> Copy:
         if not path.is_file():
             raise UserError(f"{address}: there is no file {path}")
         return Copy(path, _compared(_sha256(path), address, expected))
-    folder = cache_folder() / "weights" / hashlib.sha256(address.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    kept_as = kept_as or hashlib.sha256(address.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    folder = cache_folder() / "weights" / kept_as
     path = folder / _file_name(parts.path)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with _locked(folder / _LOCK):
             wanted = expected or _recorded(folder)
             if not path.exists() or (wanted is not None and _sha256(path) != wanted):
-                _fetch(address, path, expected)
+                _fetch(address, path, expected, say)
     except OSError as error:
         reason = error.strerror or error
         raise UserError(
@@ -138,13 +152,117 @@ def _recorded(folder: Path) -> Optional[str]:
     return record.read_text(encoding="ascii", errors="replace")[:64] if record.is_file() else None
 
 
-def _fetch(address: str, path: Path, expected: Optional[str]) -> None:
+class _NotFetched(UserError):
+    """The server was not reached, or not for long enough."""
+
+
+class _Cut(_NotFetched):
+    """The connection ended before the content did."""
+
+
+def _fetch(address: str, path: Path, expected: Optional[str], say: Callable[[str], None]) -> None:
     """The file appears once it is complete and verified."""
-    with _pace() as pace, _opened(address, pace) as response, atomic_file(path) as target:
-        found = _copy(response, target, address, pace, expected is not None)
-        _compared(found, address, expected)
+    try:
+        with _pace() as pace, atomic_file(path) as target:
+            part = _Part(target, address, pace, expected is not None)
+            part.complete(lambda size: say(f"fetching {without_credentials(address)} ({size}) to {path}"))
+            found = part.digest.hexdigest()
+            _compared(found, address, expected)
+    except _NotFetched as error:
+        raise UserError(f"{error}; or fetch it by other means and put it there: {path}") from error
     with atomic_file(path.with_name(_RECORD)) as record:
         record.write(f"{found}\n".encode("ascii"))
+
+
+class _Part:
+    """What has arrived of a content so far, in ``target``, whose end it is written to.
+
+    Args:
+        has_checksum: it will be compared with one, so its length need not be known.
+    """
+
+    def __init__(self, target: BinaryIO, address: str, pace: _Pace, has_checksum: bool) -> None:
+        self.target, self.address, self.pace, self.has_checksum = target, address, pace, has_checksum
+        self.received = 0  # bytes
+        self.digest = hashlib.sha256()
+        self.tag: Optional[str] = None  # the server's, which changes with the content
+
+    def complete(self, begun: Callable[[str], None]) -> None:
+        """Fetch all of it, over several connections if one breaks; ``begun`` gets its size in words at the first."""
+        for attempt, wait in enumerate((*RETRY_SECONDS, None)):
+            try:
+                with _opened(self) as response:
+                    announced = _announced(response)
+                    if attempt == 0:
+                        begun("of unknown size" if announced is None else f"{announced / 1e6:,.1f} MB")
+                    self._continue(response, announced)
+                return
+            except _Cut:
+                if wait is None:
+                    raise
+            time.sleep(wait)
+
+    def headers(self) -> Dict[str, str]:
+        """Of a request for the rest; the whole comes instead if the content has changed."""
+        if not (self.received and self.tag):
+            return {}
+        return {"Range": f"bytes={self.received}-", "If-Range": self.tag}
+
+    def _continue(self, response: Any, announced: Optional[int]) -> None:
+        """Add what ``response`` brings, ``announced`` bytes."""
+        if response.status == 206:
+            start = re.match(r"bytes (\d{1,18})-", response.headers.get("Content-Range") or "")
+            if start is None or int(start[1]) != self.received:
+                raise UserError(f"{self.address}: the server continues at another place than was asked for; try again")
+        else:
+            self.received, self.digest = 0, hashlib.sha256()
+            self.target.seek(0)
+            self.target.truncate()
+            tag = response.headers.get("ETag")
+            self.tag = tag if tag and tag.startswith('"') else None
+        if announced is None and not response.chunked and not self.has_checksum:
+            raise UserError(
+                f"{self.address}: the server does not say how long it is, so that nobody could tell whether it is "
+                f"complete: add #{_FRAGMENT}... to the address"
+            )
+        total = None if announced is None else self.received + announced
+        name = _file_name(urllib.parse.urlsplit(self.address).path)
+        with tqdm(
+            total=total,
+            initial=self.received,
+            desc=f"fetching {name}",
+            unit="B",
+            unit_scale=True,
+            disable=None,
+            leave=False,
+        ) as bar:
+            for chunk in self._chunks(response, total):
+                bar.update(len(chunk))
+        if self.pace.was_too_slow:
+            raise _too_slow(self.address, self.pace)
+        if total is not None and total != self.received:
+            raise _Cut(f"{self.address}: only {self.received} of {total} bytes arrived; try again")
+
+    def _chunks(self, response: Any, total: Optional[int]) -> Iterator[bytes]:
+        """Each is in the file when it is yielded."""
+        looked_at = -1
+        while True:
+            if self.received >> 26 != looked_at:  # every 64 MiB
+                looked_at = self.received >> 26
+                _see_that_it_fits(self.address, self.target, max((total or 0) - self.received, _CHUNK_BYTES))
+            try:
+                chunk = response.read1(_CHUNK_BYTES)
+            except (OSError, HTTPException, ValueError) as error:
+                if self.pace.was_too_slow:
+                    raise _too_slow(self.address, self.pace) from error
+                raise _Cut(f"{self.address}: the connection broke after {self.received} bytes; try again") from error
+            if not chunk:
+                return
+            self.target.write(chunk)
+            self.digest.update(chunk)
+            self.received += len(chunk)
+            self.pace.received += len(chunk)
+            yield chunk
 
 
 class _Pace:
@@ -237,11 +355,12 @@ def _opener(pace: _Pace) -> urllib.request.OpenerDirector:
     return opener
 
 
-def _request(address: str) -> urllib.request.Request:
+def _request(address: str, headers: Dict[str, str]) -> urllib.request.Request:
     """For an address that may begin with ``user:password@``."""
     parts = urllib.parse.urlsplit(address)
     user, _, host = parts.netloc.rpartition("@")
-    request = urllib.request.Request(parts._replace(netloc=host).geturl(), headers={"User-Agent": "paddlevit_dist"})
+    headers = {"User-Agent": "paddlevit_dist", **headers}
+    request = urllib.request.Request(parts._replace(netloc=host).geturl(), headers=headers)
     if user:
         token = base64.b64encode(urllib.parse.unquote_to_bytes(user)).decode("ascii")
         request.add_unredirected_header("Authorization", f"Basic {token}")  # not for where a redirection leads
@@ -249,9 +368,10 @@ def _request(address: str) -> urllib.request.Request:
 
 
 @contextlib.contextmanager
-def _opened(address: str, pace: _Pace) -> Iterator[Any]:
+def _opened(part: _Part) -> Iterator[Any]:
+    address, pace, headers = part.address, part.pace, part.headers()
     try:
-        response = _opener(pace).open(_request(address), timeout=_TIMEOUT_SECONDS)
+        response = _opener(pace).open(_request(address, headers), timeout=_TIMEOUT_SECONDS)
     except urllib.error.HTTPError as error:
         reason = one_line(error.reason)[:200]
         raise UserError(f"{address} cannot be fetched: the server answers {error.code} {reason}") from error
@@ -259,44 +379,14 @@ def _opened(address: str, pace: _Pace) -> Iterator[Any]:
         if pace.was_too_slow:
             raise _too_slow(address, pace) from error
         reason = one_line(getattr(error, "reason", None) or error)[:200]
-        raise UserError(f"{address} cannot be fetched: {reason}") from error
+        kind = _Cut if part.received else _NotFetched
+        raise kind(f"{address} cannot be fetched: {reason}") from error
     with response:
         if pace.was_too_slow:  # what came of the head may pass for one
             raise _too_slow(address, pace)
-        if response.status != 200:
+        if response.status != 200 and not (response.status == 206 and headers):
             raise UserError(f"{address} cannot be fetched: the server answers {response.status} instead of 200")
         yield response
-
-
-def _copy(response: Any, target: BinaryIO, address: str, pace: _Pace, has_checksum: bool) -> str:
-    """Copy all of it; returns its SHA-256."""
-    announced = _announced(response)
-    if announced is None and not response.chunked and not has_checksum:
-        raise UserError(
-            f"{address}: the server does not say how long it is, so that nobody could tell whether it is complete: add "
-            f"#{_FRAGMENT}... to the address"
-        )
-    received, digest = 0, hashlib.sha256()
-    while True:
-        if received % (64 << 20) < _CHUNK_BYTES:
-            _see_that_it_fits(address, target, max((announced or 0) - received, _CHUNK_BYTES))
-        try:
-            chunk = response.read1(_CHUNK_BYTES)
-        except (OSError, HTTPException, ValueError) as error:
-            if pace.was_too_slow:
-                raise _too_slow(address, pace) from error
-            raise UserError(f"{address}: the connection broke after {received} bytes; try again") from error
-        if not chunk:
-            break
-        target.write(chunk)
-        digest.update(chunk)
-        received += len(chunk)
-        pace.received = received
-    if pace.was_too_slow:
-        raise _too_slow(address, pace)
-    if announced is not None and announced != received:
-        raise UserError(f"{address}: only {received} of {announced} bytes arrived; try again")
-    return digest.hexdigest()
 
 
 def _announced(response: Any) -> Optional[int]:
@@ -314,7 +404,7 @@ def _see_that_it_fits(address: str, target: BinaryIO, more: int) -> None:
 
 
 def _too_slow(address: str, pace: _Pace) -> UserError:
-    return UserError(
+    return _NotFetched(
         f"{address}: fewer than {SLOWEST_BYTES_PER_SECOND} bytes per second arrived for {PACE_SECONDS:g} s, "
         f"{pace.received} in all; try again"
     )

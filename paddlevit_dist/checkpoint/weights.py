@@ -15,7 +15,8 @@ import numpy as np
 
 from ..errors import UserError
 from ..text_files import read_json
-from .download import is_address, local_copy
+from .download import is_address
+from .published import address_of, local_weights, similar_names
 from .refusal import RefusedError, reading
 from .safetensors_files import read_safetensors
 from .torch_files import open_torch_file
@@ -102,7 +103,7 @@ def shards_of(index: Path) -> List[Path]:
 EXTENSION = ".pdparams"
 AVERAGED = "model_ema" + EXTENSION  # beside the weights of a checkpoint whose run averages them
 _TORCH = (".pth", ".pt", ".bin", ".ckpt")
-_READ = (EXTENSION, ".safetensors", ".npz", *_TORCH)
+SUFFIXES = (EXTENSION, ".safetensors", ".npz", *_TORCH)  # of files that are read
 _OTHER_FORMATS = (".npy", ".onnx", ".h5", ".msgpack", ".pdiparams", ".pdmodel", ".pdopt", ".tflite", ".gguf")
 _IN_DIRECTORY = (  # of one of our checkpoints, of a model as Hugging Face stores it
     "model.pdparams",
@@ -137,8 +138,8 @@ def read_weights(source: Union[str, os.PathLike], part: Optional[str] = None, sh
 
     Args:
         source: a ``.pdparams`` (with or without its extension), ``.safetensors``, ``.npz`` or PyTorch file (``.pth``,
-            ``.pt``, ``.bin``, ``.ckpt``); a directory with one of them; or an ``http(s)://`` or ``file://`` address of
-            a file, with ``#sha256=...`` after it if its content is known.
+            ``.pt``, ``.bin``, ``.ckpt``); a directory with one of them; an ``http(s)://`` or ``file://`` address of
+            a file, with ``#sha256=...`` after it if its content is known; or a name of ``published``.
         part: the entry to use in a file of several, such as "model_ema".
         sha256: the same as in the address, in hexadecimal.
 
@@ -146,9 +147,9 @@ def read_weights(source: Union[str, os.PathLike], part: Optional[str] = None, sh
         UserError: nothing there, another format, damaged, refused, or without arrays.
     """
     notices: Tuple[str, ...] = ()
-    if is_address(source):
-        copy = local_copy(str(source), sha256)
-        file, notices = copy.path, copy.notices
+    copy = local_weights(source, sha256)
+    if copy is not None:
+        file, notices = copy
     else:
         if sha256 is not None:
             raise UserError(f"sha256 was given for {source}: it is only checked for http(s):// and file:// addresses")
@@ -208,7 +209,9 @@ def find_weights_file(path: Union[str, os.PathLike]) -> Path:
         for candidate in (given, with_extension, *in_directory):
             if candidate.is_file():
                 if candidate.suffix.lower() in _OTHER_FORMATS:
-                    raise UserError(f"{candidate}: {candidate.suffix} files are not read, only {', '.join(_READ)} are")
+                    raise UserError(
+                        f"{candidate}: {candidate.suffix} files are not read, only {', '.join(SUFFIXES)} are"
+                    )
                 return candidate
     if given.is_dir():
         there = _what_is_there(given, _IN_DIRECTORY[0])
@@ -217,7 +220,10 @@ def find_weights_file(path: Union[str, os.PathLike]) -> Path:
             f"of another name: {there}"
         )
     tried = str(given) if given.suffix == EXTENSION else f"{given}, {with_extension}"
-    raise UserError(f"no weights at {path} (tried {tried}): {_what_is_there(given.parent, with_extension.name)}")
+    raise UserError(
+        f"no weights at {path} (tried {tried}): {_what_is_there(given.parent, with_extension.name)}"
+        f"{similar_names(str(path))}"
+    )
 
 
 def checkpoint_in(path: Union[str, os.PathLike]) -> Path:
@@ -239,7 +245,7 @@ def checkpoint_in(path: Union[str, os.PathLike]) -> Path:
 def evaluated_weights(source: Union[str, os.PathLike]) -> str:
     """What ``source`` means where a run's scores are to be reproduced: the averaged weights of a checkpoint that has
     some, the checkpoint that a run's folder means, else ``source`` as it is."""
-    if is_address(source):
+    if is_address(source) or address_of(source):
         return str(source)
     checkpoint = checkpoint_in(source)
     averaged = checkpoint / AVERAGED
@@ -250,7 +256,7 @@ def _only_weights_in(folder: Path) -> List[Path]:
     """The only file of a readable format in a directory, whatever its name."""
     if not folder.is_dir():
         return []
-    found = [file for file in sorted(folder.iterdir()) if file.suffix.lower() in _READ]
+    found = [file for file in sorted(folder.iterdir()) if file.suffix.lower() in SUFFIXES]
     return found if len(found) == 1 else []
 
 

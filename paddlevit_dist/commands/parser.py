@@ -30,7 +30,13 @@ class CommandParser(argparse.ArgumentParser):
 
     def parse_args(self, *arguments: Any, **more: Any) -> Any:
         """As ``argparse`` does; what -import names is imported."""
-        options = super().parse_args(*arguments, **more)
+        return self._with_imports(super().parse_args(*arguments, **more))
+
+    def parse_intermixed_args(self, *arguments: Any, **more: Any) -> Any:
+        """The same, with options before, between and after the other arguments."""
+        return self._with_imports(super().parse_intermixed_args(*arguments, **more))
+
+    def _with_imports(self, options: Any) -> Any:
         if self.imports:
             own_code.load([name for names in options.imported or [] for name in names.split(",")], "-import")
         return options

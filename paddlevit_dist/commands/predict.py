@@ -17,6 +17,8 @@ _FOLDER = "./predictions"
 def run(words: List[str]) -> None:
     """Carry out the command. Nothing here imports Paddle before its environment is set."""
     options = _parse(words)
+    if not options.output.strip():
+        raise UserError("predict: -output is empty: is a shell variable not set? Leave it out for ./predictions")
     signals.expect(training=False)
 
     from ..parallel import devices, tuning
@@ -44,17 +46,21 @@ def run(words: List[str]) -> None:
 def _parse(words: List[str]) -> Any:
     parser = CommandParser(
         "predict",
-        "Predict pictures without labels; everything about the input comes from the weights. Writes predictions.csv, "
-        "predictions.jsonl and unreadable.tsv. The same command again continues what was interrupted.",
+        "Predict data without labels: pictures, scenes of points, volumes. Everything about the input comes from the "
+        "weights. Writes predictions.csv, predictions.jsonl, unreadable.tsv, and what else the task writes. The same "
+        "command again continues what was interrupted.",
+        imports=True,
     )
     parser.add_argument(
         "source",
         metavar="SOURCE",
         type=path,
-        help="a run's folder (its best checkpoint, else its "
-        "last), a checkpoint, or weights with an about.yaml beside them",
+        help="a run's folder (its best checkpoint, else its last), a checkpoint, or weights with an about.yaml beside "
+        "them",
     )
-    parser.add_argument("inputs", metavar="INPUT", nargs="+", type=path, help="files, folders and tar files")
+    parser.add_argument(
+        "inputs", metavar="INPUT", nargs="+", type=path, help="files and folders; pictures also in tar files"
+    )
     parser.option("output", _FOLDER, "folder to write to", path)
     parser.add_argument("--restart", "-restart", action="store_true", help="replace what is in the folder")
     parser.option("ngpus", None, "devices, or processes without a GPU (default: all GPUs, or one process)", at_least(1))

@@ -6,7 +6,7 @@ import contextlib
 import textwrap
 import time
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 from .. import config as configuration
 from .. import limits, signals
@@ -53,7 +53,6 @@ def _carry_out(run: Any, plan: Any, folder: Path) -> None:
     """Read the datasets and start the workers; this process holds the folder."""
     from ..checkpoint.store import remove_leftovers
     from ..contracts.task import make_task
-    from ..engine.schedule import with_fitting_warmup
     from ..observe.heartbeat import Heartbeat
     from ..observe.history import note_end
     from ..observe.observer import observers_of
@@ -69,9 +68,12 @@ def _carry_out(run: Any, plan: Any, folder: Path) -> None:
     refuse_another_run(folder, run.values)
     task = make_task(run.values)
     splits = (run.values.DATA.SPLIT,) if run.values.EVAL else ("train", "val")
-    with Heartbeat(write_line, shown=plan.is_main).at("reading the datasets"):
+    heartbeat = Heartbeat(write_line, shown=plan.is_main)
+    with heartbeat.at("reading the datasets"):
         datasets = {split: task.build_dataset(split, cache_folder(run.values)) for split in splits}
-    run = with_fitting_warmup(run, plan.total_processes, datasets)
+    run = _with_fitting_course(run, plan.total_processes, task, datasets)
+    with heartbeat.at("fetching the weights"):
+        _fetch_weights(run.values, folder / "checkpoints", write_line)
     began = time.time()
     try:
         arguments = (run.values, task, datasets, [*run.notices, *plan.notices], observers)
@@ -81,6 +83,42 @@ def _carry_out(run: Any, plan: Any, folder: Path) -> None:
             with contextlib.suppress(UserError):  # a log that cannot be written does not hide why the run ended
                 note_end(folder, began, error, is_training=not run.values.EVAL)
         raise
+
+
+def _with_fitting_course(run: Any, processes: int, task: Any, datasets: Dict[str, Any]) -> Any:
+    """The configuration with batch, epochs and warm-up that fit the training set."""
+    from ..engine.about import epochs_by_size
+    from ..engine.by_size import with_fitting_batch, with_fitting_epochs
+    from ..engine.schedule import with_fitting_warmup
+
+    if not run.values.EVAL:
+        samples = len(datasets["train"])
+        run = with_fitting_batch(run, processes, samples)
+        run = with_fitting_epochs(run, processes, samples, task.sample_name, epochs_by_size(run.values))
+    return with_fitting_warmup(run, processes, datasets)
+
+
+def _fetch_weights(config: Any, checkpoints: Path, say: Callable[[str], None]) -> None:
+    """Bring the weights that an address or a name means to this machine, before processes start that would wait for
+    them together.
+
+    Raises:
+        UserError: they cannot be fetched, or a training that needs some has none.
+    """
+    from ..checkpoint.published import PUBLISHED, local_weights
+    from ..checkpoint.store import holds_any
+
+    model = config.MODEL
+    if model.RESUME and (model.RESUME != "auto" or holds_any(checkpoints)):
+        return
+    if model.PRETRAINED:
+        local_weights(model.PRETRAINED, say=say)
+    elif model.PRETRAINED_REQUIRED and not config.EVAL:
+        raise UserError(
+            "this recipe starts from trained weights and none are named (MODEL.PRETRAINED_REQUIRED): add "
+            f"-pretrained=PATH, -pretrained=NAME such as {next(iter(PUBLISHED))}, or take a recipe that starts from "
+            "scratch"
+        )
 
 
 def worker(
@@ -117,12 +155,20 @@ def _require_limits(config: Any) -> None:
 def _show(run: Any, plan: Any) -> None:
     """-show_config: the merged configuration and values derived from it."""
     from ..contracts.task import make_task
+    from ..engine.by_size import with_fitting_batch
     from ..engine.schedule import describe_rates
 
+    run = with_fitting_batch(run, plan.total_processes)
     task = make_task(run.values)
     problems = task.check_model()
     print(run.describe())
     rates = describe_rates(run.values, plan.total_processes)
     print(textwrap.fill(rates, configuration.COLUMNS, subsequent_indent="  ", break_on_hyphens=False))
+    train = run.values.TRAIN
+    if train.NUM_SAMPLES is not None and not run.values.EVAL:
+        least, most = train.EPOCH_LIMITS
+        print(
+            f"epochs: {least} to {most}, so that {train.NUM_SAMPLES:,} {task.sample_name} are read (TRAIN.NUM_SAMPLES)"
+        )
     for notice in [*run.notices, *plan.notices, *task.notices, *problems]:
         print(one_line(notice))

@@ -39,13 +39,13 @@ class Configuration:
     argv: list[str]
     recipe_epochs: int
 
-    def changed(self, name: str, value: Any, notice: str) -> Configuration:
-        """The same with another value of one key, and a notice that says why."""
+    def changed(self, name: str, value: Any, notice: str | None) -> Configuration:
+        """The same with another value of one key, and a notice that says why, if that has to be told."""
         values = self.values.clone()
         values.defrost()
         put(values, name, value)
         values.freeze()
-        return dataclasses.replace(self, values=values, notices=[*self.notices, notice])
+        return dataclasses.replace(self, values=values, notices=[*self.notices, *([notice] if notice else [])])
 
     def describe(self) -> str:
         """The tree as YAML, with the source of each value in a column of comments."""

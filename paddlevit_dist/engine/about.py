@@ -9,13 +9,15 @@ import paddle
 
 from .. import __version__
 from ..checkpoint import store as checkpoints
+from ..checkpoint.weights import checkpoint_in
 from ..config import dump_yaml
 from ..contracts.task import Task
 from ..errors import UserError
 from ..text_files import parse_yaml, read_yaml
 
 # Settings that change no number of a training run: where things are, what is reported when, how a step is computed.
-# Processes and batches count by their product, which is compared as "effective batch".
+# Processes and batches count by their product, which is compared as "effective batch"; what follows from the size of
+# the training set by what followed, NUM_EPOCHS.
 _NEUTRAL = frozenset(
     """
     SAVE_FREQ SAVE_EVERY_UPDATES SAVE_EVERY_MINUTES SAVE_IN_BACKGROUND KEEP_EPOCHS KEEP_UPDATES STOP_AFTER_SECONDS
@@ -23,6 +25,7 @@ _NEUTRAL = frozenset(
     DATA.DATA_PATH DATA.CACHE_FOLDER DATA.NUM_WORKERS DATA.PREFETCH DATA.LOADER_TIMEOUT_SECONDS DATA.ON_BAD_SAMPLE
     DATA.MAX_PIXELS VOLUMES.MAX_VOXELS
     WATCHDOG_SECONDS
+    TRAIN.NUM_SAMPLES TRAIN.EPOCH_LIMITS DATA.GLOBAL_BATCH_SIZE
     TRAIN.ACCUM_ITER TRAIN.EMPTY_CACHE_FREQ TRAIN.FIND_UNUSED_PARAMETERS TRAIN.RECOMPUTE TRAIN.STOP_AFTER_EPOCH
     TRAIN.BUCKET_MEGABYTES TRAIN.MAX_SKIPPED_UPDATES TRAIN.OPTIMIZER.FUSED
     """.split()
@@ -32,8 +35,7 @@ _NEUTRAL = frozenset(
 _OF_THE_START = frozenset(
     """
     BASE IMPORTS SAVE EVAL DATA.SPLIT REPLAY SELFTEST ALLOW_CHANGES MODEL.PRETRAINED MODEL.PRETRAINED_PART
-    MODEL.MINIMUM_LOADED
-    MODEL.RESUME TRAIN.LAST_EPOCH
+    MODEL.MINIMUM_LOADED MODEL.PRETRAINED_REQUIRED MODEL.RESUME TRAIN.LAST_EPOCH
     """.split()
 )
 
@@ -112,6 +114,19 @@ def require_same_classes(source: str, config: Any, task: Task, samples: Any) -> 
     Raises:
         UserError: they differ, and -allow_changes was not given.
     """
+    said = differing_classes(source, task, samples)
+    if said is None:
+        return []
+    if not config.ALLOW_CHANGES:
+        raise UserError(f"{source} was trained on other classes: {said}; use the same names, or add -allow_changes")
+    return [f"note: {source} was trained on other classes: {said}"]
+
+
+def differing_classes(source: str, task: Task, samples: Any) -> Optional[str]:
+    """How the classes that the weights were trained on differ from those of the data, in words.
+
+    None where they do not, or where it cannot be known.
+    """
     data = (checkpoints.read_about(source) or {}).get("data") or {}
     now = task.about_data(samples)
     theirs, ours = _known(data.values(), "classes"), now.get("classes")
@@ -120,7 +135,7 @@ def require_same_classes(source: str, config: Any, task: Task, samples: Any) -> 
     here: Optional[int]
     if theirs and ours:
         if theirs == ours:
-            return []
+            return None
         different = [
             f"{number}: {shown(a)} there, {shown(b)} here" for number, (a, b) in enumerate(zip(theirs, ours)) if a != b
         ]
@@ -128,14 +143,12 @@ def require_same_classes(source: str, config: Any, task: Task, samples: Any) -> 
     else:
         there, here = _known(data.values(), "number of classes"), now.get("number of classes")
         if there is None or here is None or there == here:
-            return []
+            return None
     said = f"{shown(there)} classes there, {here} here"
     if different:
         more = f" and {len(different) - 3} more" if len(different) > 3 else ""
         said = f"class {'; '.join(different[:3])}{more}"
-    if not config.ALLOW_CHANGES:
-        raise UserError(f"{source} was trained on other classes: {said}; use the same names, or add -allow_changes")
-    return [f"note: {source} was trained on other classes: {said}"]
+    return said
 
 
 def _known(facts: Iterable[Mapping[str, Any]], name: str) -> Any:
@@ -175,6 +188,21 @@ def earlier_settings(directory: Path) -> Optional[Dict[str, Any]]:
         except (OSError, ValueError):
             settings = None
     return settings if isinstance(settings, dict) else None
+
+
+def epochs_by_size(config: Any) -> Optional[int]:
+    """The epochs that TRAIN.NUM_SAMPLES gave the training which -resume continues; None for a new or another one."""
+    resume, train = config.MODEL.RESUME, config.TRAIN
+    if not resume or train.NUM_SAMPLES is None:
+        return None
+    directory = checkpoint_in(config.SAVE if resume == "auto" else resume)
+    settings = (checkpoints.read_about(str(directory)) or {}).get("settings")
+    before = settings.get("TRAIN") if isinstance(settings, dict) else None
+    if not isinstance(before, dict) or before.get("NUM_SAMPLES") != train.NUM_SAMPLES:
+        return None
+    epochs = before.get("NUM_EPOCHS")
+    same_limits = _plain(before.get("EPOCH_LIMITS")) == _plain(train.EPOCH_LIMITS)
+    return epochs if isinstance(epochs, int) and epochs > 0 and same_limits else None
 
 
 def compare(source: str, config: Any, task: Task, *, must_match: bool) -> List[str]:

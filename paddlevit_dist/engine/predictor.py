@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import struct
 import tempfile
 import time
 from pathlib import Path
@@ -31,6 +32,7 @@ from .prediction_journal import Counts, Entry, Journal, JournalWriter
 from .trained import Source, build_trained, open_source
 
 _INDICES, _UNREAD, _NOTHING = "__indices__", "__unread__", "__nothing__"  # keys of a batch besides the task's
+_OF_THE_INPUT = (OSError, ValueError, ArithmeticError, EOFError, MemoryError, struct.error)
 _SECONDS_BETWEEN_LINES = 10.0
 
 
@@ -55,6 +57,8 @@ class Attempts(Samples):
             self.task.check_input(sample)
         except UserError as error:
             return own, None, reason_of(error)
+        except _OF_THE_INPUT as error:  # from a library, about what it has found in a file
+            return own, None, f"{type(error).__name__}: {reason_of(error)}"
         return own, sample, None
 
     def describe(self, index: int) -> str:

@@ -106,6 +106,11 @@ class Resumption:
         self.record.say(f"pretrained weights {source}: {report.summary()}")
         for line in about.compare(str(source), self.config, self.task, must_match=False):
             self.record.say(line)
+        others = about.differing_classes(str(source), self.task, self.datasets["train"])
+        if others is not None and not report.reinitialised:
+            self.record.say(
+                f"note: {source} was trained on other classes, whose classifier is where this one starts: {others}"
+            )
         self.record.file("load_report.json", report.json())
 
     def _load_checkpoint(self, directory: Path) -> Start:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from yacs.config import CfgNode
 
+from ..checkpoint.published import published
 from ..config.key import (
     ABOVE_0,
     AT_LEAST_0,
@@ -29,12 +30,20 @@ from ..config.key import (
 )
 from ..config.own_imports import KEY as IMPORTS
 from ..errors import UserError
+from .by_size import settle
 
 _SPLIT_NAME = re.compile(r"\w[\w.-]*")
 _LEAST_KEPT = 0.5  # a batch norm that keeps less in a step is probably a mistake
 
 _DATA = (
     Key("DATA.BATCH_SIZE", 256, "int", "training images per device and step", AT_LEAST_1),
+    optional(
+        "DATA.GLOBAL_BATCH_SIZE",
+        "int",
+        "training images per update, shared among the devices; of a small training set a quarter, or four; a "
+        "BATCH_SIZE of a later file or of the command line takes its place",
+        AT_LEAST_1,
+    ),
     optional("DATA.BATCH_SIZE_EVAL", "int", "evaluation images per device; None: DATA.BATCH_SIZE", AT_LEAST_1),
     Key("DATA.DATASET", "digits", "text", "name of a registered dataset; with DATA_PATH alone it is guessed"),
     optional("DATA.DATA_PATH", "path", "folder or file of the dataset; not needed for digits"),
@@ -52,7 +61,15 @@ _MODEL = (
     optional(
         "MODEL.PRETRAINED",
         "path",
-        "weights to start from or to evaluate, with or without extension; a run's folder: its best, else last",
+        "weights to start from or to evaluate: a file, with or without extension; a run's folder: its best, else last; "
+        "an address; or a name such as vit_small_patch16_224.augreg_in21k_ft_in1k",
+    ),
+    Key(
+        "MODEL.PRETRAINED_REQUIRED",
+        False,
+        "bool",
+        "a training that neither starts from PRETRAINED nor resumes is refused; MODEL.NAME and a PRETRAINED that is a "
+        "name follow one another",
     ),
     optional("MODEL.PRETRAINED_PART", "text", "entry of PRETRAINED to use if it has several, such as model_ema"),
     Key("MODEL.MINIMUM_LOADED", 0.9, "float", "training: share of the parameters that PRETRAINED must fill", SHARE),
@@ -64,6 +81,14 @@ _MODEL = (
 _TRAIN = (
     Key("TRAIN.LAST_EPOCH", 0, "int", "epochs already trained", AT_LEAST_0),
     Key("TRAIN.NUM_EPOCHS", 300, "int", "epochs of the whole training run", AT_LEAST_1),
+    optional(
+        "TRAIN.NUM_SAMPLES",
+        "int",
+        "samples that the training reads in all: NUM_EPOCHS follows from the size of the training set; a NUM_EPOCHS of "
+        "a later file or of the command line takes its place",
+        AT_LEAST_1,
+    ),
+    Key("TRAIN.EPOCH_LIMITS", (10, 100), "int", "NUM_SAMPLES: fewest and most epochs", AT_LEAST_1, None, True, 2),
     optional("TRAIN.STOP_AFTER_EPOCH", "int", "stop here, keeping NUM_EPOCHS' schedule, to resume later", AT_LEAST_1),
     Key("TRAIN.WARMUP_EPOCHS", 0, "number", "epochs of linear warm-up, fractions allowed", AT_LEAST_0),
     optional("TRAIN.WARMUP_STEPS", "int", "updates of linear warm-up, instead of WARMUP_EPOCHS", AT_LEAST_0),
@@ -250,6 +275,20 @@ _RUN = (
 )
 
 
+def _complete(values: CfgNode, settings: Mapping[str, Setting], all_settings: Sequence[Setting]) -> list[str]:
+    notices = settle(values, settings, all_settings)
+    _leave_out_start(values, settings)
+    return [*notices, *_shorten_warmup(values, settings, all_settings)]
+
+
+def _leave_out_start(values: CfgNode, settings: Mapping[str, Setting]) -> None:
+    """An evaluation looks at a run, not at what its recipe starts from."""
+    model, given = values.MODEL, settings.get("MODEL.PRETRAINED")
+    is_of_recipe = model.PRETRAINED_REQUIRED and given is not None and given.source != COMMAND_LINE
+    if values.EVAL and is_of_recipe and published(model.PRETRAINED) is not None:
+        model.PRETRAINED = None
+
+
 def _shorten_warmup(values: CfgNode, settings: Mapping[str, Setting], all_settings: Sequence[Setting]) -> list[str]:
     """A recipe's warm-up keeps its share of the run if other settings made the run no longer than the warm-up."""
     train = values.TRAIN
@@ -261,6 +300,8 @@ def _shorten_warmup(values: CfgNode, settings: Mapping[str, Setting], all_settin
     (key,) = (key for key in _TRAIN if key.name == "TRAIN.NUM_EPOCHS")
     others = [key.parse(s.value) for s in all_settings if s.name == key.name and s.source != epochs.source]
     recipe_epochs = others[-1] if others else key.default
+    if "TRAIN.NUM_SAMPLES" in settings:
+        recipe_epochs = min(train.EPOCH_LIMITS)
     before = train.WARMUP_EPOCHS
     if before >= recipe_epochs:
         return []
@@ -322,6 +363,10 @@ def _check_epochs(train: CfgNode, given: Given) -> None:
             f"{given['TRAIN.WARMUP_STEPS']} and {given['TRAIN.WARMUP_EPOCHS']}: "
             "keep one: set WARMUP_STEPS to None or WARMUP_EPOCHS to 0"
         )
+    if train.EPOCH_LIMITS[0] > train.EPOCH_LIMITS[1]:
+        raise UserError(f"{given['TRAIN.EPOCH_LIMITS']}: expected the smaller number first")
+    if train.NUM_SAMPLES is not None and train.WARMUP_EPOCHS >= train.EPOCH_LIMITS[0]:
+        raise UserError(f"{given['TRAIN.WARMUP_EPOCHS']}: expected fewer than {given['TRAIN.EPOCH_LIMITS']}")
     if train.WARMUP_EPOCHS >= train.NUM_EPOCHS:
         raise UserError(f"{given['TRAIN.WARMUP_EPOCHS']}: expected fewer than {epochs}")
     if train.LAST_EPOCH >= train.NUM_EPOCHS:
@@ -362,6 +407,8 @@ def _unused(given: Given) -> Iterator[Unused]:
     ):
         if train.LR_SCHEDULER.NAME not in readers:
             yield Unused(names, f"{schedule}NAME", f"it is for {' and '.join(readers)}, and {{}}")
+    if "TRAIN.NUM_SAMPLES" not in given:
+        yield Unused(("TRAIN.EPOCH_LIMITS",), "TRAIN.NUM_SAMPLES", "it bounds what follows from it, and {}")
     if not (train.WARMUP_EPOCHS or train.WARMUP_STEPS):
         steps = "TRAIN.WARMUP_EPOCHS" if train.WARMUP_STEPS is None else "TRAIN.WARMUP_STEPS"
         yield Unused(("TRAIN.WARMUP_START_LR",), steps, "there is no warm-up: {}")
@@ -375,13 +422,13 @@ TABLE = Table(
     keys=(*_DATA, *_MODEL, *_TRAIN, *_RUN),
     training=(
         "TRAIN.",
-        "MODEL.MINIMUM_LOADED",
+        *("MODEL.MINIMUM_LOADED", "MODEL.PRETRAINED_REQUIRED", "DATA.GLOBAL_BATCH_SIZE"),
         *("SAVE_FREQ", "SAVE_EVERY_UPDATES", "SAVE_EVERY_MINUTES", "SAVE_IN_BACKGROUND", "KEEP_EPOCHS", "KEEP_UPDATES"),
         "STOP_AFTER_SECONDS",
         *("VALIDATE_FREQ", "REPORT_FREQ", "LOG_TO", "PROFILE"),
         *("AMP", "AMP_DTYPE", "AMP_LEVEL"),
     ),
-    complete=_shorten_warmup,
+    complete=_complete,
     check=_check,
     unused=_unused,
     renamed_values={("TRAIN.LR_SCHEDULER.NAME", "warmupcosine"): "cosine"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import tempfile
 from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
@@ -14,7 +15,7 @@ from ..checkpoint.content import ABOUT, fingerprint, read_about_file
 from ..checkpoint.download import is_address, local_copy
 from ..checkpoint.load import LoadReport, classes_of, load_weights
 from ..checkpoint.store import read_about
-from ..checkpoint.weights import INDEX_ENDING, evaluated_weights, find_weights_file, read_weights, shards_of
+from ..checkpoint.weights import INDEX_ENDING, SUFFIXES, evaluated_weights, find_weights_file, read_weights, shards_of
 from ..contracts.prediction import Learned
 from ..contracts.task import Task
 from ..errors import UserError
@@ -39,19 +40,19 @@ class Source(NamedTuple):
     Attributes:
         weights: file or folder of the weights that an evaluation would use.
         config: the frozen configuration that they were trained with, for use without training.
+        settings: nested plain values that this is from: what the weights say, or a recipe.
         learned: what follows from the data that they were trained on.
     """
 
     weights: str
     config: Any
+    settings: Dict[str, Any]
     learned: Learned
 
     def digests(self) -> Dict[str, str]:
         """SHA-256 of the weights, and of everything else that decides what they predict, in hexadecimal."""
-        settings = settings_of(self.config)
-        settings["MODEL"].pop("PRETRAINED")  # where the weights are
-        others = [settings, self.learned.class_names, dict(self.learned.input)]
-        return {"weights": _digest_of_weights(self.weights), "settings": _digest(repr(others).encode())}
+        others = json.dumps([self.settings, self.learned.class_names, dict(self.learned.input)], default=str)
+        return {"weights": _digest_of_weights(self.weights), "settings": _digest(others.encode())}
 
 
 def open_source(
@@ -83,6 +84,11 @@ def open_source(
         settings = None
     else:
         settings = settings_beside(about, file)
+        if settings is None and file.suffix.lower() not in SUFFIXES and not file.name.endswith(INDEX_ENDING):
+            raise UserError(
+                f"{command}: {file} holds no weights; expected a run's folder, a checkpoint, or weights "
+                f"({', '.join(SUFFIXES)})"
+            )
         if settings is None:
             raise UserError(
                 f"{command}: {file} does not say of which model it is, and there is neither an about.yaml nor a run's "
@@ -92,7 +98,10 @@ def open_source(
     learned = learned_of(about, loaded.values.MODEL.NUM_CLASSES)
     if class_names is not None:
         learned = learned._replace(class_names=tuple(class_names))
-    return Source(str(file), loaded.values, learned)
+    if settings is None:
+        settings = settings_of(loaded.values)
+        settings["MODEL"].pop("PRETRAINED")  # where the weights are
+    return Source(str(file), loaded.values, settings, learned)
 
 
 def about_of(file: Path) -> Dict[str, Any]:
@@ -147,7 +156,7 @@ def configuration_of(
     with tempfile.TemporaryDirectory(prefix="paddlevit_dist_") as folder:
         file = Path(folder, "settings_of_the_run.yaml")
         file.write_text(content, encoding="utf-8", errors="surrogateescape")
-        return configuration.load([f"-cfg={file}", *words])
+        return configuration.load([f"-cfg={file}", *words], is_trusted=False)
 
 
 def learned_of(about: Dict[str, Any], num_classes: Optional[int] = None) -> Learned:

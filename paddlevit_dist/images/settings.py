@@ -10,10 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from yacs.config import CfgNode
 
+from ..checkpoint.published import published
 from ..config.key import (
     ABOVE_0,
     AT_LEAST_0,
     AT_LEAST_1,
+    COMMAND_LINE,
     SEEDS,
     SHARE,
     SHARE_ABOVE_0,
@@ -61,6 +63,12 @@ _DATA = (
         SHARE,
     ),
     optional("DATA.VAL_FRACTION", "float", "hold out this share of each training class for validation", _INSIDE),
+    optional(
+        "DATA.VAL_FRACTION_IF_MISSING",
+        "float",
+        "the same, for class folders without a folder of validation pictures only",
+        _INSIDE,
+    ),
     Key(
         "DATA.VAL_SEED", 0, "int", "seed of what VAL_FRACTION holds out: not SEED, so that runs can be compared", SEEDS
     ),
@@ -164,11 +172,45 @@ _AUGMENT = (
 )
 
 
-def _fit_channels(values: CfgNode, settings: Mapping[str, Setting], _: Sequence[Setting]) -> list[str]:
-    """Defaults of mean and deviation fit any number of channels."""
+def _complete(values: CfgNode, settings: Mapping[str, Setting], _: Sequence[Setting]) -> list[str]:
+    """Defaults of mean and deviation fit any number of channels, and published weights that are named.
+
+    In a recipe that needs weights they are those of its model's published ones, so that a run of it can be evaluated
+    and fine-tuned on by its path.
+    """
+    notices = _pair_model_and_weights(values, settings)
     for key in _DATA:
         if key.name in ("DATA.IMAGENET_MEAN", "DATA.IMAGENET_STD") and key.name not in settings:
             values.DATA[key.name.split(".")[1]] = key.default[:1] * values.DATA.IMAGE_CHANNELS
+    weights = published(values.MODEL.PRETRAINED)
+    if weights is None and values.MODEL.PRETRAINED_REQUIRED:
+        weights = published(values.MODEL.NAME)
+    if weights is not None and values.DATA.IMAGE_CHANNELS == len(weights.mean):
+        of_weights = {"IMAGENET_MEAN": weights.mean, "IMAGENET_STD": weights.std, "CROP_PCT": weights.crop_pct}
+        for name, value in of_weights.items():
+            if f"DATA.{name}" not in settings:
+                values.DATA[name] = list(value) if isinstance(value, tuple) else value
+    return notices
+
+
+def _pair_model_and_weights(values: CfgNode, settings: Mapping[str, Setting]) -> list[str]:
+    """Where a recipe names a model and its published weights, one that the command line names brings the other."""
+    name, weights, model = settings.get("MODEL.NAME"), settings.get("MODEL.PRETRAINED"), values.MODEL
+    row = published(model.PRETRAINED)
+    if not model.PRETRAINED_REQUIRED or row is None or name is None or weights is None or name.value == row.model:
+        return []
+    if weights.source == COMMAND_LINE and name.source != COMMAND_LINE:
+        model.NAME = row.model
+        return [f"MODEL.NAME {row.model}: it is what {weights.place} {weights.value} is for, instead of {name.value}"]
+    if name.source == COMMAND_LINE and weights.source != COMMAND_LINE:
+        own = published(name.value)
+        if own is None:
+            raise UserError(
+                f"{name.place}: MODEL.NAME {name.value}: {weights.value} ({weights.place}) are weights of another "
+                "model: add -pretrained=PATH with weights of this one"
+            )
+        model.PRETRAINED = own.name
+        return [f"MODEL.PRETRAINED {own.name}: the weights of MODEL.NAME {name.value}, instead of {weights.value}"]
     return []
 
 
@@ -219,7 +261,7 @@ def _unused(given: Given) -> Iterator[Unused]:
         yield Unused(tuple(f"TRAIN.{name}" for name in names), "TRAIN.DISTILLATION_TYPE", "there is no teacher: {}")
     elif train.DISTILLATION_TYPE == "hard":
         yield Unused(("TRAIN.DISTILLATION_TAU",), "TRAIN.DISTILLATION_TYPE", "it is for soft, and {}")
-    if data.VAL_FRACTION is None:
+    if data.VAL_FRACTION is None and data.VAL_FRACTION_IF_MISSING is None:
         yield Unused(("DATA.VAL_SEED",), "DATA.VAL_FRACTION", "nothing is held out: {}")
 
 
@@ -231,7 +273,7 @@ TABLE = Table(
         *("DATA.CLASS_BALANCED", "DATA.ON_BAD_SAMPLE"),
         *("MODEL.DROPOUT", "MODEL.ATTENTION_DROPOUT", "MODEL.DROPPATH"),
     ),
-    complete=_fit_channels,
+    complete=_complete,
     check=_check,
     unused=_unused,
     renamed={

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
+import paddle
 
 from ..contracts.dataset import Samples, dataset_class
 from ..contracts.prediction import Learned
@@ -16,7 +17,7 @@ from ..contracts.task import Task
 from ..errors import UserError
 from .data.pictures import palette_of
 from .data.samples import PointSample, SceneSamples, join
-from .data.scene import AS_GIVEN, CENTRED, IGNORED
+from .data.scene import AS_GIVEN, CENTRED, IGNORED, Scene
 from .data.scenes import SceneDataset
 from .inputs import InputScenes, SceneInputs, find_scenes
 from .sparse import PlanSpec, build_plan
@@ -33,6 +34,7 @@ class SceneTask(Task):
     batch_norm = "sync"
     sample_name = "scenes"
     draws_samples = True
+    makes_figures = True
     empty_cache_freq = 10
     #: default of POINTS.VOXEL_FEATURES: "first" or "mean"
     usual_voxel_features = "first"
@@ -110,6 +112,18 @@ class SceneTask(Task):
             batch["xyz"] = np.concatenate([scene.xyz for scene in scenes])
             batch["scenes"] = json.dumps([(scene.name, scene.offset) for scene in scenes])  # JSON preserves all digits
         return batch
+
+    # ---- report ------------------------------------------------------------------------------------------------
+
+    def predicted_again(self, samples: Samples, index: int, model: paddle.nn.Layer) -> Optional[Tuple[Scene, Any]]:
+        """A scene as it is stored and what ``predict_step`` gives for it; None where samples are a program's own."""
+        if not isinstance(samples, SceneSamples):
+            return None
+        batch = self.collate([samples.sample(index, np.random.default_rng(0))])
+        tensors = {
+            name: paddle.to_tensor(value) if isinstance(value, np.ndarray) else value for name, value in batch.items()
+        }
+        return samples.dataset.read(index), self.predict_step(model, tensors)[0]
 
     # ---- prediction --------------------------------------------------------------------------------------------
 

@@ -11,14 +11,16 @@ import paddle
 import paddle.nn.functional as F
 
 from ..contracts.dataset import dataset_class
+from ..contracts.figures import Figure
 from ..contracts.prediction import Learned, Row
 from ..contracts.sample_checks import require_finite
-from ..contracts.task import EvaluationStep, Step, Task, Term
+from ..contracts.task import EvaluationStep, Records, Step, Task, Term
 from ..errors import UserError
 from ..models import create_model
 from . import sliding_window
 from .dataset import VolumeDataset
 from .decoding import decode
+from .figures import LandmarkRecord, landmark_figures
 from .geometry import Geometry
 from .heatmaps import Factors, gaussian_factors, radius_factors
 from .inputs import InputVolumes, VolumeInputs, find_volumes
@@ -39,6 +41,7 @@ class LandmarkDetection(Task):
     best_metric = ("mre_mm", False)
     sample_name = "volumes"
     draws_samples = True
+    makes_figures = True
     batch_norm = "sync"
     count_names = ("heatmap",)
 
@@ -191,13 +194,24 @@ class LandmarkDetection(Task):
     def build_metrics(self) -> LandmarkMetrics:
         return LandmarkMetrics(self.names)
 
-    def eval_step(self, model: paddle.nn.Layer, batch: Dict[str, paddle.Tensor], step: EvaluationStep) -> None:
+    def eval_step(
+        self, model: paddle.nn.Layer, batch: Dict[str, paddle.Tensor], step: EvaluationStep
+    ) -> Optional[Records]:
         points = batch["points"].numpy().astype(np.float64)
+        records = []
         for number, found in enumerate(self.predict_step(model, batch)):
             errors = np.linalg.norm(found.world - found.geometry.world(points[number]), axis=-1)
             step.metrics.update(errors)
             if step.writer is not None:
                 step.writer.add(found, errors, points[number], self._volume(batch, number)[0].numpy())
+            if step.keeps_records:
+                records.append(LandmarkRecord(errors.astype(np.float32), found.voxels.astype(np.float32)))
+        return (lambda: records) if step.keeps_records else None
+
+    def figures(self, samples: Any, records: Sequence[Tuple[int, Any]], model: paddle.nn.Layer) -> List[Figure]:
+        if not records or not isinstance(samples, VolumeSamples):
+            return []
+        return landmark_figures(samples, records, self.names, self.spacing)
 
     def predict_step(self, model: paddle.nn.Layer, batch: Dict[str, paddle.Tensor]) -> List[Found]:
         """The landmarks of each volume."""

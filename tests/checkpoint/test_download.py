@@ -69,6 +69,7 @@ def weights(tmp_path):
 def server(weights, tmp_path, monkeypatch):
     monkeypatch.setenv(download.CACHE_VARIABLE, str(tmp_path / "cache"))
     monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.setattr(download, "RETRY_SECONDS", ())
     server = Server(weights.read_bytes())
     yield server
     server.close()

@@ -127,6 +127,11 @@ def test_every_kind_of_picture_gets_what_a_plain_loop_computes(tmp_path):
         assert list(row) == ["input", "class", "score"] + [f"{n}_{k}" for k in range(2, 6) for n in ("class", "score")]
         shares = expected_scores(Image.open(path), model, 0.7, [0.4, 0.5, 0.6], [0.2, 0.3, 0.25])
         assert_row(row, shares, NAMES)
+    Image.new("L", (2, 60_000)).save(tmp_path / "line.png")
+    Image.new("L", (1, 4_000_000)).save(tmp_path / "thread.png")
+    assert len(predictor([tmp_path / "line.png", tmp_path / "thread.png"])) == 1
+    assert "crop it" in predictor.unreadable[0][1]
+    assert predictor([np.zeros((3, 4, 2), np.uint8)]) == [] and "expected uint8" in predictor.unreadable[0][1]
     in_memory = predictor([Image.open(paths[0]), np.asarray(Image.open(paths[1]))])
     assert [list(row.values())[1:] for row in in_memory] == [list(row.values())[1:] for row in rows[:2]]
 

@@ -37,7 +37,8 @@ def run_all(recipes: List[str], pictures: str, output: str, teacher: List[str]) 
 def _run(recipe: str, pictures: str, output: str, teacher: List[str]) -> Dict[str, Any]:
     words = (
         f"-cfg={recipe} -dataset=folder -data_path={pictures} -output={output}/{Path(recipe).stem} -batch_size=4 "
-        "-accum_iter=1 -num_workers=0 -epochs=1 -ngpus=2 TRAIN.WARMUP_STEPS None TRAIN.WARMUP_EPOCHS 0 REPORT_FREQ 1"
+        "-accum_iter=1 -num_workers=0 -epochs=1 -ngpus=2 TRAIN.WARMUP_STEPS None TRAIN.WARMUP_EPOCHS 0 "
+        "REPORT_FREQ 1 MODEL.PRETRAINED None"
     ).split()
     given = config.load([f"-cfg={recipe}"]).values
     words += reduced(given.MODEL.NAME)

@@ -18,18 +18,24 @@ from support.processes import ROOT, run_command
 from support.runs import write_pictures
 from volumes.test_documentation import write_the_volumes_of_the_page
 
+from paddlevit_dist.checkpoint.safetensors_files import write_safetensors
 from paddlevit_dist.config import EXAMPLE, load
+from paddlevit_dist.models import create_model
 
 from .not_run import NOT_RUN, NOT_RUN_PAGES
 from .reading import PAGES, commands_of, inline_commands_of, text_of
+
+CACHE = "cache_of_weights"
+_SMALL = "-image_size=64 MODEL.EMBED_DIM 48 MODEL.DEPTH 2 MODEL.NUM_HEADS 4"
 
 # What is appended to a command that would take minutes: the first pattern that is found in it.
 _SHORTER = [
     (r"^make demo$", "DEMO_FLAGS=-epochs=1"),
     (r"^\./run_train_multi\.sh$", "-cfg=./configs/vit_digits.yaml -output=./output/digits -epochs=1"),
-    (r"-output=\./output/mine -resume=auto", "-image_size=64 -epochs=2"),
-    (r"run_train.*-output=\./output/mine$", "-image_size=64 -epochs=2 -stop_after_epoch=1"),
-    (r"run_eval.*-output=\./output/mine|inspect data", "-image_size=64"),
+    (r"-output=\./output/mine -resume=auto", f"{_SMALL} -epochs=2"),
+    (r"run_train.*-output=\./output/mine$", f"{_SMALL} -epochs=2 -stop_after_epoch=1"),
+    (r"run_eval.*-output=\./output/mine", _SMALL),
+    (r"inspect data", "-image_size=64"),
     (r"run_train.*-output=\./output/small", "-image_size=64 -epochs=1"),
     (r"-output=\./output/ten", "-epochs=1"),
     (r"-output=\./output/(four|mine|balls)", ""),
@@ -61,6 +67,11 @@ def clone(tmp_path_factory) -> Path:
 def bring_data(folder: Path) -> None:
     """What the pages take for granted: a reader's own pictures, scenes and volumes."""
     write_pictures(folder / "my_data", train=36, val=4)
+    # In the place of published weights, as if they had been fetched: of the model that _SMALL makes.
+    weights = folder / CACHE / "weights" / "timm--vit_small_patch16_224.augreg_in21k_ft_in1k" / "model.safetensors"
+    weights.parent.mkdir(parents=True)
+    small = create_model("vit_small_patch16_224", num_classes=1000, embed_dim=48, depth=2, num_heads=4)
+    write_safetensors(weights, {name: value.numpy() for name, value in small.state_dict().items()})
     for number, split in enumerate(("train", "val")):
         raw_scenes.write_labelled_ply(folder / "my_scenes" / split / f"room_{number}.ply", seed=number)
         raw_scenes.write_pointgroup(folder / "pointgroup" / split, f"scene000{number}_00")
@@ -77,6 +88,7 @@ class Reader:
         self.folder = folder
         python = Path(sys.executable).resolve().parent
         self.variables: Dict[str, str] = {"PATH": f"{python}:/usr/bin:/bin", "PYTHONPATH": "", "VIRTUAL_ENV": ""}
+        self.variables["PADDLEVIT_DIST_CACHE"] = str(folder / CACHE)
 
     def type(self, command: str) -> str:
         if command == ". .venv/bin/activate":

@@ -13,6 +13,7 @@ from paddlevit_dist import config
 from paddlevit_dist.engine.about import compare
 from paddlevit_dist.errors import UserError
 from paddlevit_dist.parallel import BatchNorm, set_batch_norm_momentum
+from paddlevit_dist.points.data.scannet_classes import COLOURS
 from paddlevit_dist.points.data.scene import AS_GIVEN
 from paddlevit_dist.points.instances.task import InstanceSegmentation
 from paddlevit_dist.points.segmentation.task import SemanticSegmentation
@@ -208,10 +209,12 @@ def test_pictures_show_the_voxels_that_the_network_sees(features, see):
     readings = [samples.sample(index, np.random.default_rng(index)) for index in range(2)]
     batch = task.collate(readings)
     pictures = task.pictures(samples, batch, 1)
-    assert [picture.shape for picture, _ in pictures] == [(240, 240, 3)] * 2
+    assert [picture.shape for picture, _ in pictures] == [(240, 480 if see == "colours" else 240, 3)] * 2
     for (picture, caption), reading in zip(pictures, readings):
         assert caption == f"{len(reading.views[0].voxels):,} voxels of {len(reading.scene.xyz):,} points"
-        shown = {tuple(colour) for colour in picture.reshape(-1, 3).tolist()} - {(255, 255, 255)}
+        shown = {tuple(colour) for colour in picture[:, :240].reshape(-1, 3).tolist()} - {(255, 255, 255)}
+        palette = {*COLOURS, (205, 205, 205), (255, 255, 255)}
+        assert {tuple(colour) for colour in picture[:, -240:].reshape(-1, 3).tolist()} <= palette
         if see == "colours":
             assert shown <= {tuple(colour) for colour in reading.scene.rgb.tolist()} and len(shown) > 100
         else:

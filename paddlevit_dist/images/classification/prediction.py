@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Optional, Sequence
+from typing import Any, NamedTuple, Optional, Sequence
 
 import numpy as np
+from PIL import Image
 
 from ...contracts.dataset import dataset_class
 from ...contracts.prediction import InputSamples, Row
@@ -14,7 +15,7 @@ from ...errors import UserError
 from ..data.image_dataset import ImageDataset
 from ..data.inputs import GivenPictures, PictureInputs
 from ..data.reading import Reading
-from ..transforms.crops import build_transform
+from ..transforms.crops import EvaluationTransform, build_transform
 
 _MOST_CLASSES = 5
 _DIGITS = 7  # of a score; float32 has no more
@@ -42,6 +43,8 @@ def open_inputs(config: Any, inputs: Sequence[Any], cache_folder: Path) -> Input
         crop_ratio=data.CROP_RATIO,
         flip_probability=0.0,
     )
+    if isinstance(transform, EvaluationTransform):
+        transform = Bounded(transform, data.MAX_PIXELS)
     reading = Reading(data.EXIF_ROTATE, data.MAX_PIXELS)
     are_paths = [isinstance(one, str) for one in inputs]
     if any(are_paths) and not all(are_paths):
@@ -51,6 +54,30 @@ def open_inputs(config: Any, inputs: Sequence[Any], cache_folder: Path) -> Input
     samples = PictureInputs(inputs, cache_folder, transform, mode, reading)
     samples.notices = [*notices, *samples.notices]
     return samples
+
+
+class Bounded(NamedTuple):
+    """An evaluation's transform that refuses a picture so narrow that scaling its shorter side would fill the memory.
+
+    Attributes:
+        largest: pixels of the scaled picture.
+    """
+
+    transform: EvaluationTransform
+    largest: int
+
+    def __call__(self, image: Image.Image, generator: np.random.Generator) -> np.ndarray:
+        """As the transform.
+
+        Raises:
+            BadSample: it would be too large.
+        """
+        width, height = self.transform.resized(image.size)
+        if width * height > self.largest:
+            raise BadSample(
+                f"a picture of {image.size[0]} x {image.size[1]} pixels would be scaled to {width} x {height}: crop it"
+            )
+        return self.transform(image, generator)
 
 
 def _kind_of(config: Any) -> Sequence[str]:

@@ -20,7 +20,7 @@ from ...contracts.user_models import contract_of
 from ...errors import UserError
 from ...models import create_model
 from ...parallel import all_gather, is_main, rank
-from ..data.class_balance import class_weights, draw_balanced_order, weighted_cross_entropy
+from ..data.class_balance import class_weights, draw_balanced_order, tell_imbalance, weighted_cross_entropy
 from ..data.held_out import open_pictures
 from ..data.image_dataset import ImageDataset
 from ..data.inspection import Inspection
@@ -187,6 +187,9 @@ class Classification(Task):
             )
         self.class_weights = class_weights(self.config.TRAIN.CLASS_WEIGHTS, labels, self.num_classes)
         samples.is_balanced = data.CLASS_BALANCED
+        if labels is not None:
+            is_corrected = data.CLASS_BALANCED or self.class_weights is not None
+            samples.notices += map(printable, tell_imbalance(labels, samples.class_names, is_corrected))
         if data.DECODER == "fast":
             self._use_fast_decoder(samples)
         if data.ON_BAD_SAMPLE == "skip":
@@ -218,6 +221,12 @@ class Classification(Task):
 
     def _check_classes(self, dataset: Any) -> None:
         if self.num_classes is None:
+            if dataset.num_classes < 2:
+                name = f", {printable(dataset.class_names[0])}" if dataset.class_names else ""
+                raise UserError(
+                    f"dataset {self.config.DATA.DATASET} at {self.config.DATA.DATA_PATH} has only one class{name}: a "
+                    "classifier needs two or more, one folder each"
+                )
             self.num_classes = dataset.num_classes
         if self.num_classes < dataset.num_classes:
             raise UserError(

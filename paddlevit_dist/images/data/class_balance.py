@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Optional, Sequence, Union
+from typing import List, Optional, Sequence, Union
 
 import numpy as np
 import paddle
 import paddle.nn.functional as F
 
 from ...errors import UserError
+
+_UNBALANCED = 5  # times as many pictures in one class as in another
+
+
+def tell_imbalance(labels: np.ndarray, names: Optional[Sequence[str]], is_corrected: bool) -> List[str]:
+    """A line if some training class has many times the samples of another, and nothing makes up for it.
+
+    Args:
+        labels: of all training samples, int (samples,).
+        names: of the classes, None if they have none.
+        is_corrected: classes are read equally often or weighted.
+    """
+    classes, numbers = np.unique(np.asarray(labels, np.int64), return_counts=True)
+    if is_corrected or len(classes) < 2 or numbers.max() < _UNBALANCED * numbers.min():
+        return []
+    most, fewest = (
+        f"{numbers[row]:,} of {names[classes[row]] if names else classes[row]}"
+        for row in (numbers.argmax(), numbers.argmin())
+    )
+    return [f"note: classes differ in size, {most}, {fewest}: DATA.CLASS_BALANCED true reads them equally often"]
 
 
 def draw_balanced_order(labels: np.ndarray, generator: np.random.Generator) -> np.ndarray:

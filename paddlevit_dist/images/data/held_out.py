@@ -135,20 +135,20 @@ def open_pictures(config: Any, split: str, cache_folder: Path) -> Tuple[ImageDat
     """
     data = config.DATA
     kind = dataset_class(config, ImageDataset)
-    if data.VAL_FRACTION is None:
-        dataset = kind.open(config, split, cache_folder)
-    else:
-        dataset = kind.whole(data.DATA_PATH, cache_folder)
+    fraction = data.VAL_FRACTION
+    if fraction is None and data.DATA_PATH is not None and not kind.has_validation(data.DATA_PATH):
+        fraction = data.VAL_FRACTION_IF_MISSING
+    dataset = kind.open(config, split, cache_folder) if fraction is None else kind.whole(data.DATA_PATH, cache_folder)
     dataset.read_with(Reading(data.EXIF_ROTATE, data.MAX_PIXELS))
     notes = list(dataset.notices)
-    if data.VAL_FRACTION is not None:
-        dataset = hold_out(dataset, split, data.VAL_FRACTION, data.VAL_SEED, cache_folder)
+    if fraction is not None:
+        dataset = hold_out(dataset, split, fraction, data.VAL_SEED, cache_folder)
         if split == "val":
-            notes.append(_list_part(config, dataset))
+            notes.append(_list_part(config, dataset, fraction))
     return dataset, notes
 
 
-def _list_part(config: Any, part: Part) -> str:
+def _list_part(config: Any, part: Part, fraction: float) -> str:
     data = config.DATA
     file = Path(config.SAVE, VAL_FILES)
     lines = list_held_out(part)
@@ -156,5 +156,5 @@ def _list_part(config: Any, part: Part) -> str:
         out.write("".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape"))
     return (
         f"note: {len(part):,} of {len(part.dataset):,} training pictures are held out for validation "
-        f"(DATA.VAL_FRACTION {data.VAL_FRACTION:g}, VAL_SEED {data.VAL_SEED}), listed in {file}"
+        f"(DATA.VAL_FRACTION {fraction:g}, VAL_SEED {data.VAL_SEED}), listed in {file}"
     )

@@ -41,6 +41,11 @@ class ImageDataset(Dataset):
         """All images that may be split into training and validation (DATA.VAL_FRACTION)."""
         return cls(data_path, "train", cache_folder)
 
+    @staticmethod
+    def has_validation(data_path: str) -> bool:
+        """Whether the data there have pictures of their own for validation, as published data sets do."""
+        return True
+
     def read_with(self, reading: Reading) -> None:
         """Decode image files this way from now on; no effect on images that are not files."""
         if self.reading is not None:

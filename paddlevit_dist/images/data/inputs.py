@@ -18,7 +18,7 @@ from PIL import Image
 from ...contracts.prediction import InputSamples
 from ...contracts.sample_checks import BadSample
 from ...errors import UserError
-from ...files import is_folder, map_array
+from ...files import atomic_file, is_folder, map_array
 from ...loading.path_index import PathIndex, ensure_path_index, make_batch
 from .formats import HEAD_BYTES, hint_of, is_hidden, picture_kind, readable_suffixes, suffix_of
 from .left_out import LeftOut, head_of
@@ -238,7 +238,8 @@ class PictureInputs(InputSamples):
             cache_folder, "inputs", key, lambda: [make_batch([one.name for one in found], numbers)]
         )
         self._locations_file = str(cache_folder / f"inputs-{key.hex()[:16]}.npy")
-        np.save(self._locations_file, np.array([one[2:] for one in found], np.int64).reshape(-1, 2))
+        with atomic_file(Path(self._locations_file)) as file:
+            np.save(file, np.array([one[2:] for one in found], np.int64).reshape(-1, 2), allow_pickle=False)
         self.names = Names(self._index)
         self.unreadable, self.notices = listing.unreadable, listing.notices
         self._archives, self._transform, self._mode, self._reading = listing.archives, transform, mode, reading
@@ -300,7 +301,8 @@ class GivenPictures(InputSamples):
         """As ``PictureInputs.sample``."""
         picture = self._pictures[index]
         if isinstance(picture, np.ndarray):
-            if picture.dtype != np.uint8 or picture.ndim not in (2, 3) or not picture.size:
+            is_picture = picture.ndim == 2 or (picture.ndim == 3 and picture.shape[2] in (1, 3, 4))
+            if picture.dtype != np.uint8 or not is_picture or not picture.size:
                 raise BadSample(f"expected uint8 (height, width[, 3]), got {picture.dtype} {picture.shape}")
             picture = Image.fromarray(picture[:, :, 0] if picture.ndim == 3 and picture.shape[2] == 1 else picture)
         elif not isinstance(picture, Image.Image):

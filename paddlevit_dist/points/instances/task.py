@@ -9,8 +9,9 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 
+from ...contracts.figures import Figure
 from ...contracts.prediction import Row
-from ...contracts.task import EvaluationStep, Step, Term
+from ...contracts.task import EvaluationStep, Records, Step, Term
 from ...errors import UserError
 from ...models import create_model
 from ...parallel import rank
@@ -18,12 +19,14 @@ from ..data.pictures import CELL_PX, draw_classes, in_cell
 from ..data.samples import compile_loops
 from ..data.scene import IGNORED
 from ..data.scenes import SceneDataset
+from ..figures import chosen, confusion_of, point_set, semantic_layers, semantic_tables, short_name
 from ..inputs import SceneInputs
 from ..outputs import SceneOutputs
 from ..scene_task import SceneTask, slices_of, written_scenes
 from ..segmentation.losses import semantic_terms, summed_cross_entropy
 from ..sparse import Plan, SparseTensor
 from .batches import instance_fields
+from .figures import InstanceRecord, instance_layers, precision_table
 from .grouping import Clusters, proposal_ious
 from .input import InstanceSample, InstanceSamples, steps_of
 from .instance_table import compile_loop
@@ -159,7 +162,7 @@ class InstanceSegmentation(SceneTask):
             scores=scores,
         )
 
-    def eval_step(self, model: paddle.nn.Layer, batch: Dict[str, Any], step: EvaluationStep) -> None:
+    def eval_step(self, model: paddle.nn.Layer, batch: Dict[str, Any], step: EvaluationStep) -> Optional[Records]:
         metrics = step.metrics
         output = self.forward(model, batch, _MIDDLE, step.epoch)
         labels = batch["labels"]
@@ -173,6 +176,14 @@ class InstanceSegmentation(SceneTask):
             for (name, xyz, offset), part, predictions in zip(written_scenes(batch), parts, found):
                 is_known = (true_class[part] >= 0).any()  # even where there is no instance
                 step.writer.write(name, xyz, true_instance[part] if is_known else None, predictions, offset)
+        if not step.keeps_records:
+            return None
+        number, classes = len(self.class_names), predicted.numpy()
+        records = [
+            InstanceRecord(confusion_of(true_class[part], classes[part], number), matches)
+            for part, matches in zip(parts, metrics.tables[-len(parts) :])
+        ]
+        return lambda: records
 
     def predict_step(self, model: paddle.nn.Layer, batch: Dict[str, Any]) -> List[Tuple[np.ndarray, List[Prediction]]]:
         """For each scene the class of each point, int64 (points,), and its instances, best first."""
@@ -195,6 +206,24 @@ class InstanceSegmentation(SceneTask):
             own, chosen = _clusters_between(output.clusters, part.start, part.stop)
             results.append(select_predictions(own, scores[chosen], classes[part], *limits))
         return results
+
+    def figures(self, samples: Any, records: Sequence[Tuple[int, Any]], model: paddle.nn.Layer) -> List[Figure]:
+        if not records:
+            return []
+        confusions = [record.confusion for _, record in records]
+        made: List[Figure] = []
+        for place in chosen(confusions):
+            again = self.predicted_again(samples, records[place][0], model)
+            if again is None:
+                continue
+            scene, (classes, predictions) = again
+            layers, legends = instance_layers(scene, predictions, self.class_names)
+            more_layers, more_legends = semantic_layers(scene, classes, self.class_names, "classes: ")
+            made.append(point_set(scene.name, scene, {**layers, **more_layers}, {**legends, **more_legends}))
+        names = [short_name(samples.describe(index)) for index, _ in records]
+        own = [self.class_names[number] for number in self.instance_classes]
+        precisions = precision_table([record.matches for _, record in records], own)
+        return [precisions, *semantic_tables(confusions, names, self.class_names), *made]
 
     def pictures(self, samples: InstanceSamples, batch: Dict[str, Any], epoch: int) -> List[Tuple[np.ndarray, str]]:
         """The scenes of a training batch from above, coloured by instance and beside that by class."""

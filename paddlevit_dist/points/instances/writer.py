@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import List, Optional, Sequence, Tuple
+from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -60,25 +60,18 @@ class InstanceWriter(PredictionWriter):
         """
         self._write_masks(name, len(xyz), predictions)
         names = [f"{name}.txt"]
-        truth = np.full(len(xyz), IGNORED, np.int64) if true_instance is None else _numbered(true_instance)
-        predicted = np.full(len(xyz), IGNORED, np.int64)
-        for number, prediction in reversed(list(enumerate(predictions))):
-            predicted[prediction.points] = number
-        palette = class_colours(int(truth.max(initial=-1)) + 1 + len(predictions))
-        num_true = len(palette) - len(predictions)
-        same = [_most_overlapped(truth, p.points, num_true + number) for number, p in enumerate(predictions)]
+        drawn = coloured_instances(true_instance, predictions, len(xyz))
         views = []
-        for kind, labels, colours in (("truth", truth, palette), ("prediction", predicted, palette[same])):
+        for kind, labels, shown in zip(("truth", "prediction"), (drawn.truth, drawn.predicted), drawn.colours):
             if kind == "truth" and true_instance is None:
                 continue
-            shown = coloured(labels, colours)
             names.append(f"{name}_{kind}.ply")
             write_coloured_ply(self.folder / names[-1], xyz, shown, labels, offset)
             if len(xyz):
                 views.append((kind, draw(xyz, shown, labels >= 0)))
         if views:
             names.append(f"{name}.png")
-            write_png(self.folder / names[-1], sheet(views, self._legend(predictions, palette[same])))
+            write_png(self.folder / names[-1], sheet(views, self._legend(predictions, drawn.palette)))
         return names
 
     def write_predicted(self, scene: Scene, prediction: Tuple[np.ndarray, List[Prediction]]) -> List[str]:
@@ -112,6 +105,40 @@ class InstanceWriter(PredictionWriter):
             f"predictions in {self.folder}: NAME.txt and {MASKS_FOLDER}/ with {self.kind}, NAME_prediction.ply (and "
             "NAME_truth.ply, if known) coloured by instance, NAME.png with truth (left, if known) and prediction"
         ]
+
+
+class ColouredInstances(NamedTuple):
+    """True and predicted instances of P points in colours of their own.
+
+    Attributes:
+        truth, predicted: int64 (P,), from 0, negative for none; the best prediction where several overlap.
+        true_palette: uint8 (true instances, 3).
+        palette: uint8 (predictions, 3), that of the true instance which a prediction overlaps most.
+        colours: uint8 (P, 3) of the truth and of the predictions.
+    """
+
+    truth: np.ndarray
+    predicted: np.ndarray
+    true_palette: np.ndarray
+    palette: np.ndarray
+    colours: Tuple[np.ndarray, np.ndarray]
+
+
+def coloured_instances(
+    true_instance: Optional[np.ndarray], predictions: List[Prediction], num_points: int
+) -> ColouredInstances:
+    """Colours of a scene's instances; its true ones are integers (P,), negative for none, or None if unknown."""
+    predicted = np.full(num_points, IGNORED, np.int64)
+    truth = predicted.copy() if true_instance is None else _numbered(true_instance)
+    for number, prediction in reversed(list(enumerate(predictions))):
+        predicted[prediction.points] = number
+    num_true = int(truth.max(initial=-1)) + 1
+    colours = class_colours(num_true + len(predictions))
+    same = [_most_overlapped(truth, p.points, num_true + number) for number, p in enumerate(predictions)]
+    palette = colours[np.array(same, np.int64)]
+    return ColouredInstances(
+        truth, predicted, colours[:num_true], palette, (coloured(truth, colours), coloured(predicted, palette))
+    )
 
 
 def draw_instances(xyz: np.ndarray, instance: np.ndarray, width_px: int = WIDTH_PX) -> np.ndarray:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 import paddle
 import paddle.nn.functional as F
 
+from ...contracts.figures import Figure
 from ...contracts.prediction import Row
-from ...contracts.task import EvaluationStep, Step, Term
+from ...contracts.task import EvaluationStep, Records, Step, Term
 from ...models import create_model
 from ..data.pictures import CELL_PX, draw, draw_classes, in_cell
 from ..data.samples import compile_loops
 from ..data.scene import IGNORED
 from ..data.scenes import SceneDataset
+from ..figures import chosen, confusion_of, point_set, semantic_layers, semantic_tables, short_name
 from ..inputs import SceneInputs, describe_points
 from ..outputs import SceneOutputs
 from ..scene_task import SceneTask, slices_of, written_scenes
@@ -85,7 +87,9 @@ class SemanticSegmentation(SceneTask):
         logits = model(voxels).astype("float32")  # (M, classes)
         return paddle.gather(logits, batch["inverse"])
 
-    def eval_step(self, model: paddle.nn.Layer, batch: Dict[str, paddle.Tensor], step: EvaluationStep) -> None:
+    def eval_step(
+        self, model: paddle.nn.Layer, batch: Dict[str, paddle.Tensor], step: EvaluationStep
+    ) -> Optional[Records]:
         labels, logits = batch["labels"], self._mean_logits(model, batch)
         predicted = logits.argmax(axis=-1)
         step.metrics.update(predicted, labels, summed_cross_entropy(logits, labels))
@@ -94,6 +98,11 @@ class SemanticSegmentation(SceneTask):
             true = labels.numpy()
             for (name, xyz, offset), part in zip(written_scenes(batch), slices_of(batch)):
                 step.writer.write(name, xyz, classes[part], offset, true[part])
+        if not step.keeps_records:
+            return None
+        classes = predicted.numpy()
+        records = self.figure_records(batch, [classes[part] for part in slices_of(batch)])
+        return lambda: records
 
     def _mean_logits(self, model: paddle.nn.Layer, batch: Dict[str, Any]) -> paddle.Tensor:
         """Float32 (P, classes), over all rotations in which a scene is seen."""
@@ -107,6 +116,25 @@ class SemanticSegmentation(SceneTask):
         """The class of each point, int64 (points,), for each scene."""
         classes = self._mean_logits(model, batch).argmax(axis=-1).numpy()
         return [classes[part] for part in slices_of(batch)]
+
+    def figure_records(self, batch: Mapping[str, Any], predictions: Sequence[np.ndarray]) -> List[np.ndarray]:
+        """What each scene's points are and are taken for, int64 (classes, classes)."""
+        true, ends = np.asarray(batch["labels"]), np.asarray(batch["offsets"]).tolist()
+        parts = zip(ends[:-1], ends[1:], predictions)
+        return [confusion_of(true[first:end], found, len(self.class_names)) for first, end, found in parts]
+
+    def figures(self, samples: Any, records: Sequence[Tuple[int, Any]], model: paddle.nn.Layer) -> List[Figure]:
+        confusions = [confusion for _, confusion in records]
+        if not confusions:
+            return []
+        made: List[Figure] = []
+        for place in chosen(confusions):
+            again = self.predicted_again(samples, records[place][0], model)
+            if again is not None:
+                scene, predicted = again
+                made.append(point_set(scene.name, scene, *semantic_layers(scene, predicted, self.class_names)))
+        names = [short_name(samples.describe(index)) for index, _ in records]
+        return [*semantic_tables(confusions, names, self.class_names), *made]
 
     def prediction_writer(self, folder: Path) -> SceneWriter:
         return SceneWriter(folder, self.class_names)

@@ -1,0 +1,139 @@
+"""Weights by name: those that their authors published and timm's owner keeps at Hugging Face.
+
+A name is timm's, ``vit_small_patch16_224.augreg_in21k_ft_in1k``, or the model's alone for the first row of that model;
+``hf:OWNER/REPOSITORY`` means any other repository there that holds a ``model.safetensors``. A path that exists wins.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from pathlib import Path
+from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
+
+from .download import Copy, is_address, local_copy, silent
+
+ENDPOINT_VARIABLE = "HF_ENDPOINT"  # Hugging Face's own: the address of a mirror
+_ENDPOINT = "https://huggingface.co"
+_FILE = "model.safetensors"
+_REPOSITORY = re.compile(r"hf(?:-hub)?:([\w.\-]+/[\w.\-]+)")
+
+_HALF = (0.5, 0.5, 0.5)
+_IMAGENET_MEAN, _IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+
+class Published(NamedTuple):
+    """Weights with a name.
+
+    Attributes:
+        name: timm's, which is that of the repository as well.
+        top1: in percent on ImageNet-1k's validation pictures, at 224 pixels, as timm measured it.
+        license: of the weights.
+        mean, std: per channel, of the pixels from 0 to 1 that the weights were trained on.
+        crop_pct: the share of the resized picture that was kept in that evaluation.
+    """
+
+    name: str
+    top1: float
+    license: str
+    mean: Tuple[float, ...] = _IMAGENET_MEAN
+    std: Tuple[float, ...] = _IMAGENET_STD
+    crop_pct: float = 0.9
+
+    @property
+    def model(self) -> str:
+        """The registered model that they are for."""
+        return self.name.partition(".")[0]
+
+
+# Source: github.com/huggingface/pytorch-image-models, results/results-imagenet.csv of 2026-08-08, and the ``_cfg`` of
+# each model's file.
+_ROWS = (
+    Published("vit_tiny_patch16_224.augreg_in21k_ft_in1k", 75.452, "Apache-2.0", _HALF, _HALF),
+    Published("vit_small_patch16_224.augreg_in21k_ft_in1k", 81.402, "Apache-2.0", _HALF, _HALF),
+    Published("vit_base_patch16_224.augreg_in21k_ft_in1k", 84.534, "Apache-2.0", _HALF, _HALF),
+    Published("deit_tiny_patch16_224.fb_in1k", 72.190, "Apache-2.0"),
+    Published("deit_small_patch16_224.fb_in1k", 79.856, "Apache-2.0"),
+    Published("deit_base_patch16_224.fb_in1k", 81.980, "Apache-2.0"),
+    Published("swin_tiny_patch4_window7_224.ms_in1k", 81.388, "MIT"),
+    Published("swin_base_patch4_window7_224.ms_in22k_ft_in1k", 85.276, "MIT"),
+    Published("convnext_tiny.fb_in22k_ft_in1k", 82.900, "Apache-2.0", crop_pct=0.875),
+    Published("convnext_tiny.fb_in1k", 82.066, "Apache-2.0", crop_pct=0.875),
+    Published("convnext_small.fb_in22k_ft_in1k", 84.582, "Apache-2.0", crop_pct=0.875),
+    Published("convnext_base.fb_in22k_ft_in1k", 85.814, "Apache-2.0", crop_pct=0.875),
+    Published("pvt_v2_b0.in1k", 70.654, "Apache-2.0"),
+    Published("pvt_v2_b1.in1k", 78.698, "Apache-2.0"),
+    Published("pvt_v2_b2.in1k", 82.062, "Apache-2.0"),
+)
+PUBLISHED: Dict[str, Published] = {row.name: row for row in _ROWS}
+
+
+def published(source: Any) -> Optional[Published]:
+    """The row that ``source`` names, None for a path that exists and for anything else."""
+    if not isinstance(source, str) or os.path.exists(source):
+        return None
+    name = source.lower()
+    return PUBLISHED.get(name) or next((row for row in _ROWS if row.model == name), None)
+
+
+def address_of(source: Any) -> Optional[str]:
+    """Where the weights called ``source`` are kept, at ``$HF_ENDPOINT`` if that is set; None if it is not a name."""
+    repository = _repository(source)
+    if repository is None:
+        return None
+    endpoint = os.environ.get(ENDPOINT_VARIABLE) or _ENDPOINT
+    return f"{endpoint.rstrip('/')}/{repository}/resolve/main/{_FILE}"
+
+
+def _repository(source: Any) -> Optional[str]:
+    row = published(source)
+    if row is not None:
+        return f"timm/{row.name}"
+    found = _REPOSITORY.fullmatch(source) if isinstance(source, str) else None
+    return found[1] if found else None
+
+
+def local_weights(source: Any, sha256: Optional[str] = None, say: Callable[[str], None] = silent) -> Optional[Copy]:
+    """The file of an address or a name, fetched once; None for anything else.
+
+    A copy that Hugging Face's own library has fetched for timm or transformers is used where it is.
+
+    Args:
+        sha256: of its content.
+        say: gets a line when something is fetched.
+
+    Raises:
+        UserError: as ``local_copy``.
+    """
+    if is_address(source):
+        return local_copy(source, sha256, say=say)
+    repository = _repository(source)
+    if repository is None:
+        return None
+    theirs = _copy_of_hugging_face(repository) if sha256 is None else None
+    if theirs is not None:
+        return Copy(theirs, (f"from the cache of Hugging Face: {theirs}",))
+    return local_copy(address_of(source) or "", sha256, kept_as=repository.replace("/", "--"), say=say)
+
+
+def _copy_of_hugging_face(repository: str) -> Optional[Path]:
+    """Source: huggingface_hub, "Understand caching": ``models--OWNER--NAME/refs/main`` names a folder of
+    ``snapshots``."""
+    home = os.environ.get("HF_HOME") or os.path.join(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "huggingface")
+    hub = Path(os.environ.get("HF_HUB_CACHE") or os.path.join(home, "hub")).expanduser()
+    folder = hub / f"models--{repository.replace('/', '--')}"
+    reference = folder / "refs" / "main"
+    if not reference.is_file():
+        return None
+    commit = reference.read_text(encoding="ascii", errors="replace").strip()
+    file = folder / "snapshots" / commit / _FILE
+    return file if re.fullmatch(r"[0-9a-f]{40}", commit) and file.is_file() else None
+
+
+def similar_names(source: str) -> str:
+    """``; weights that have a name: …`` for what looks like a mistyped name, else nothing."""
+    if os.sep in source:
+        return ""
+    near = difflib.get_close_matches(source.lower(), list(PUBLISHED), n=2, cutoff=0.6)
+    return f"; weights that have such a name: {', '.join(near)}" if near else ""

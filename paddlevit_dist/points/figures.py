@@ -1,0 +1,108 @@
+"""Figures about scenes for the report: how well each class and each scene is labelled, and a few scenes to turn."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Dict, List, Mapping, Sequence, Tuple
+
+import numpy as np
+
+from ..contracts.figures import Figure, Matrix, PointSet, Table
+from .data.pictures import UNLABELLED, Colour, coloured, legend_of, palette_of
+from .data.scene import Scene
+
+_MOST_POINTS = 150_000  # of a scene that is shown
+_MOST_ROWS = 1_000
+_SHOWN = 4  # scenes
+_WRONG, _RIGHT = (220, 40, 40), (150, 170, 150)
+
+
+def confusion_of(true: np.ndarray, predicted: np.ndarray, num_classes: int) -> np.ndarray:
+    """How many labelled points of each class (rows) are predicted to be of each (columns), int64 (classes, classes).
+
+    Args:
+        true: integers (points,), negative for none.
+        predicted: integers (points,).
+    """
+    known = true >= 0
+    pairs = true[known].astype(np.int64) * num_classes + predicted[known]
+    return np.bincount(pairs, minlength=num_classes**2).reshape(num_classes, num_classes)
+
+
+def semantic_tables(
+    confusions: Sequence[np.ndarray], scenes: Sequence[str], class_names: Sequence[str]
+) -> List[Figure]:
+    """Scores of the classes and of the scenes, and what is taken for what.
+
+    Args:
+        confusions: of each scene, see ``confusion_of``.
+        scenes: their names.
+    """
+    whole = np.sum(confusions, axis=0)
+    right, true, found = np.diag(whole), whole.sum(axis=1), whole.sum(axis=0)
+    rows = [
+        (name, *(_percent(right[n], of) for of in (true[n] + found[n] - right[n], true[n], found[n])), int(true[n]))
+        for n, name in enumerate(class_names)
+        if true[n] or found[n]
+    ]
+    classes = Table("Classes of points", ("class", "IoU %", "recall %", "precision %", "labelled points"), rows)
+    return [classes, Matrix("Confusion of points", class_names, whole), _scenes(confusions, scenes)]
+
+
+def _scenes(confusions: Sequence[np.ndarray], scenes: Sequence[str]) -> Table:
+    rows = []
+    for name, confusion in zip(scenes, confusions):
+        right, true = np.diag(confusion), confusion.sum(axis=1)
+        union = true + confusion.sum(axis=0) - right
+        mean = 100 * float(np.mean(right[union > 0] / union[union > 0])) if union.any() else None
+        rows.append(
+            (name, None if mean is None else round(mean, 2), _percent(right.sum(), true.sum()), int(true.sum()))
+        )
+    rows.sort(key=lambda row: -1.0 if row[1] is None else row[1])
+    note = f"The {_MOST_ROWS:,} worst of {len(rows):,}." if len(rows) > _MOST_ROWS else ""
+    return Table("Scenes", ("scene", "mIoU %", "accuracy %", "labelled points"), rows[:_MOST_ROWS], note)
+
+
+def _percent(part: Any, whole: Any) -> Any:
+    return round(100 * float(part) / float(whole), 2) if whole else None
+
+
+def short_name(described: str) -> str:
+    """What a scene is called in a table: its file without folder and suffix."""
+    return os.path.splitext(os.path.basename(described))[0] if os.sep in described else described
+
+
+def chosen(confusions: Sequence[np.ndarray]) -> List[int]:
+    """Places of the scenes to be shown, by their share of right points: the worst ones, and one of the middle and the
+    best."""
+    shares = np.array([np.trace(confusion) / max(confusion.sum(), 1) for confusion in confusions])
+    order = np.argsort(shares, kind="stable")
+    wanted = [*order[: _SHOWN - 2], order[len(order) // 2], order[-1]] if len(order) else []
+    return list(dict.fromkeys(int(place) for place in wanted))
+
+
+def point_set(
+    title: str, scene: Scene, layers: Mapping[str, np.ndarray], legends: Mapping[str, Sequence[Tuple[str, Colour]]]
+) -> PointSet:
+    """A scene to turn, with its own colours as the last layer; a large one is thinned out.
+
+    Args:
+        layers: uint8 (points, 3) by name.
+    """
+    step = -(-len(scene.xyz) // _MOST_POINTS) or 1
+    note = f"every {step}. of {len(scene.xyz):,} points" if step > 1 else f"{len(scene.xyz):,} points"
+    colours = {name: values[::step] for name, values in {**layers, "colours": scene.rgb}.items()}
+    return PointSet(title, np.ascontiguousarray(scene.xyz[::step]), colours, legends, note)
+
+
+def semantic_layers(
+    scene: Scene, predicted: np.ndarray, class_names: Sequence[str], prefix: str = ""
+) -> Tuple[Dict[str, np.ndarray], Dict[str, List[Tuple[str, Colour]]]]:
+    """Layers of a scene with their legends: true and predicted classes, and where they differ."""
+    true, palette = scene.semantic, palette_of(class_names)
+    mistakes = np.where((true == predicted)[:, None], _RIGHT, _WRONG)
+    mistakes[true < 0] = UNLABELLED
+    names = f"{prefix}truth", f"{prefix}prediction", f"{prefix}mistakes"
+    layers = dict(zip(names, (coloured(true, palette), coloured(predicted, palette), mistakes.astype(np.uint8))))
+    judged: List[Tuple[str, Colour]] = [("wrong", _WRONG), ("right", _RIGHT), ("no label", UNLABELLED)]
+    return layers, dict(zip(names, (legend_of(true, class_names), legend_of(predicted, class_names), judged)))

@@ -1,0 +1,128 @@
+"""Figures about landmarks for the report: how far they are off, and the volumes with the largest errors."""
+
+from __future__ import annotations
+
+from typing import Any, List, NamedTuple, Sequence, Tuple
+
+import numpy as np
+
+from ..contracts.figures import Chart, Figure, Gallery, Table
+from .metrics import RADII_MM
+from .pictures import orthogonal_slices
+
+_SHOWN = 12  # volumes
+_MOST_LINES = 7  # of a chart, beside that of all, for as many colours; the others are in the table
+_MOST_ROWS = 1_000
+
+
+class LandmarkRecord(NamedTuple):
+    """What is kept of a volume.
+
+    Attributes:
+        errors: float32 (landmarks,), millimetres; NaN where the truth is unknown.
+        voxels: float32 (landmarks, 3), positions found, z, y, x.
+    """
+
+    errors: np.ndarray
+    voxels: np.ndarray
+
+
+def landmark_figures(
+    samples: Any, records: Sequence[Tuple[int, LandmarkRecord]], names: Sequence[str], spacing: Sequence[float]
+) -> List[Figure]:
+    """Tables, curves and the hardest volumes, worst first.
+
+    Args:
+        samples: ``VolumeSamples``, some of which are read again.
+        names: of the landmarks.
+        spacing: millimetres (depth, height, width).
+    """
+    errors = np.stack([record.errors for _, record in records])  # (volumes, landmarks)
+    means = np.array([row[np.isfinite(row)].mean() if np.isfinite(row).any() else -1.0 for row in errors])
+    order = np.argsort(-means, kind="stable")
+    cases = [samples.dataset.case(index) for index, _ in records]
+    return [
+        _landmarks(errors, names),
+        _curves(errors, names),
+        _volumes(errors, means, order, cases, names),
+        _gallery(samples, records, errors, means, order[:_SHOWN], cases, names, spacing),
+    ]
+
+
+def _landmarks(errors: np.ndarray, names: Sequence[str]) -> Table:
+    rows = []
+    for name, own in [*zip(names, errors.T), ("all", errors.reshape(-1))]:
+        known = own[np.isfinite(own)]
+        if not len(known):
+            rows.append((name, *[None] * (5 + len(RADII_MM)), 0))
+            continue
+        figures = (known.mean(), known.std(), np.median(known), np.percentile(known, 95), known.max())
+        rates = [100 * float((known <= radius).mean()) for radius in RADII_MM]
+        rows.append((name, *(round(float(value), 3) for value in (*figures, *rates)), len(known)))
+    of_radii = [f"% within {radius:g} mm" for radius in RADII_MM]
+    columns = ("landmark", "mean mm", "deviation mm", "median mm", "95 % below mm", "largest mm", *of_radii, "volumes")
+    return Table("Radial errors", columns, rows)
+
+
+def _curves(errors: np.ndarray, names: Sequence[str]) -> Chart:
+    known = [own[np.isfinite(own)] for own in errors.T]
+    worst = sorted((n for n, own in enumerate(known) if len(own)), key=lambda n: -float(known[n].mean()))[:_MOST_LINES]
+    lines = {"all": _cumulative(errors[np.isfinite(errors)]), **{names[n]: _cumulative(known[n]) for n in worst}}
+    left = f", of the {_MOST_LINES} worst of {len(names)} landmarks and of all" if len(names) > _MOST_LINES else ""
+    note = f"How many percent were found within a distance{left}."
+    return Chart("Distribution of the errors", "radial error, mm", "found within, %", lines, note=note)
+
+
+def _cumulative(errors: np.ndarray) -> Tuple[List[float], List[float]]:
+    """Steps of the distribution function, from 0, at most 200 of them."""
+    ordered = np.sort(errors)
+    shares = 100 * np.arange(1, len(ordered) + 1) / max(len(ordered), 1)
+    places = np.unique(np.linspace(0, len(ordered) - 1, min(len(ordered), 200)).astype(int)) if len(ordered) else []
+    x, y = ordered[places], shares[places]
+    return [0.0, *map(float, x)], [0.0, *map(float, y)]
+
+
+def _volumes(
+    errors: np.ndarray, means: np.ndarray, order: np.ndarray, cases: Sequence[str], names: Sequence[str]
+) -> Table:
+    rows: List[Tuple[Any, ...]] = []
+    for place in order[:_MOST_ROWS].tolist():
+        worst = _worst(errors[place])
+        if worst is None:
+            rows.append((cases[place], None, None, None))
+        else:
+            rows.append(
+                (cases[place], round(float(means[place]), 3), names[worst], round(float(errors[place, worst]), 3))
+            )
+    note = f"The {_MOST_ROWS:,} worst of {len(order):,}." if len(order) > _MOST_ROWS else ""
+    return Table("Volumes", ("volume", "mean mm", "worst landmark", "its error mm"), rows, note)
+
+
+def _worst(errors: np.ndarray) -> Any:
+    return int(np.nanargmax(errors)) if np.isfinite(errors).any() else None
+
+
+def _gallery(
+    samples: Any,
+    records: Sequence[Tuple[int, LandmarkRecord]],
+    errors: np.ndarray,
+    means: np.ndarray,
+    order: np.ndarray,
+    cases: Sequence[str],
+    names: Sequence[str],
+    spacing: Sequence[float],
+) -> Gallery:
+    pictures = []
+    for place in order.tolist():
+        index, record = records[place]
+        worst = _worst(errors[place])
+        sample = samples.sample(index, np.random.default_rng(0))
+        true, found = sample["points"].astype(np.float64), record.voxels.astype(np.float64)
+        centre = None if worst is None else true[worst]
+        drawn = orthogonal_slices(sample["volume"][0], spacing, found, true, centre, shows_sides=True, names=names)
+        said = "no landmark is known"
+        if worst is not None:
+            said = f"mean {means[place]:.2f} mm, worst {names[worst]} {errors[place, worst]:.2f} mm"
+        pictures.append((drawn, f"{cases[place]}\n{said}"))
+    note = "Slices through the landmark with the largest error; found in red, true in green."
+    return Gallery("Hardest volumes", pictures, note)

@@ -1,0 +1,160 @@
+"""Weights by name, from a local server in Hugging Face's place, and connections that break on the way."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from paddlevit_dist.checkpoint import download
+from paddlevit_dist.checkpoint.published import PUBLISHED, published
+from paddlevit_dist.checkpoint.safetensors_files import write_safetensors
+from paddlevit_dist.checkpoint.weights import read_weights
+from paddlevit_dist.errors import UserError
+from paddlevit_dist.registry import MODELS
+
+from .test_download import Server, digest
+
+NAME = "vit_tiny_patch16_224.augreg_in21k_ft_in1k"
+PATH = f"/timm/{NAME}/resolve/main/model.safetensors"
+
+
+@pytest.fixture
+def weights(tmp_path):
+    values = np.arange(50_000, dtype=np.float64)
+    write_safetensors(tmp_path / "w.safetensors", {"a": values})
+    return tmp_path / "w.safetensors"
+
+
+@pytest.fixture
+def hub(weights, tmp_path, monkeypatch):
+    """A server that continues where it is asked to; ``cuts`` says after how many bytes each answer ends."""
+    server = Server(weights.read_bytes())
+    server.cuts, server.tag, server.ranges = [], '"one"', []
+
+    def answer(handler):
+        asked = handler.headers.get("Range")
+        server.ranges.append(asked)
+        start = 0
+        if asked and handler.headers.get("If-Range") == server.tag:
+            start = int(re.fullmatch(r"bytes=(\d+)-", asked)[1])
+        rest = server.content[start:]
+        handler.send_response(206 if start else 200)
+        handler.send_header("Content-Length", str(len(rest)))
+        if server.tag:
+            handler.send_header("ETag", server.tag)
+        if start:
+            handler.send_header("Content-Range", f"bytes {start}-{len(server.content) - 1}/{len(server.content)}")
+        handler.end_headers()
+        handler.wfile.write(rest[: server.cuts.pop(0)] if server.cuts else rest)
+
+    server.answer = answer
+    monkeypatch.setenv(download.CACHE_VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "of_hugging_face"))
+    monkeypatch.setenv("HF_ENDPOINT", server.address(""))
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.setattr(download, "RETRY_SECONDS", (0.0, 0.0))
+    yield server
+    server.close()
+
+
+def kept(tmp_path):
+    return sorted(path.name for path in (tmp_path / "cache").rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize("source", [NAME, "vit_tiny_patch16_224", f"hf:timm/{NAME}", f"hf-hub:timm/{NAME}"])
+def test_a_name_is_fetched_once_from_the_endpoint_and_kept_under_it(source, hub, tmp_path):
+    for _ in range(2):
+        np.testing.assert_array_equal(read_weights(source).state["a"], np.arange(50_000.0))
+    assert hub.requests == [PATH]
+    assert (tmp_path / "cache" / "weights" / f"timm--{NAME}" / "model.safetensors").is_file()
+
+
+def test_processes_that_start_together_fetch_it_once(hub, weights):
+    program = f"from paddlevit_dist.checkpoint.weights import read_weights as r; print(r('{NAME}').state['a'].sum())"
+    both = [subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    assert [process.communicate(timeout=120)[0].strip() for process in both] == ["1249975000.0"] * 2
+    assert hub.requests == [PATH]
+
+
+def test_a_path_of_that_name_wins(hub, weights, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / NAME).mkdir()
+    weights.rename(tmp_path / NAME / "model.safetensors")
+    assert read_weights(NAME).name == f"{NAME}/model.safetensors" and hub.requests == []
+
+
+def test_a_copy_that_hugging_face_keeps_is_used_where_it_is(hub, weights, tmp_path):
+    folder, commit = tmp_path / "of_hugging_face" / "hub" / f"models--timm--{NAME}", "0123456789" * 4
+    for part in ("refs", f"snapshots/{commit}"):
+        (folder / part).mkdir(parents=True)
+    (folder / "refs" / "main").write_text(commit)
+    (folder / "snapshots" / commit / "model.safetensors").symlink_to(weights)
+    assert read_weights(NAME).state["a"].shape == (50_000,) and hub.requests == []
+
+
+def test_a_broken_connection_is_continued_where_it_ended(hub, weights):
+    hub.cuts = [70_000, 100_000]
+    np.testing.assert_array_equal(read_weights(NAME, sha256=digest(weights)).state["a"], np.arange(50_000.0))
+    assert hub.ranges == [None, "bytes=70000-", "bytes=170000-"]
+
+
+@pytest.mark.parametrize("tag", [None, 'W/"weak"'])
+def test_without_a_tag_that_identifies_the_content_it_begins_again(tag, hub, weights):
+    hub.tag, hub.cuts = tag, [70_000]
+    assert read_weights(NAME, sha256=digest(weights)).state["a"].shape == (50_000,)
+    assert hub.ranges == [None, None]
+
+
+def test_content_that_changed_in_between_is_not_mixed(hub, weights, tmp_path):
+    first = hub.content
+    write_safetensors(tmp_path / "other", {"a": np.zeros(50_000)})
+    hub.cuts, plain = [70_000], hub.answer
+
+    def then_changed(handler):
+        plain(handler)
+        hub.content, hub.tag = (tmp_path / "other").read_bytes(), '"two"'
+
+    hub.answer = then_changed
+    assert not read_weights(NAME).state["a"].any() and hub.content != first
+    assert hub.ranges == [None, "bytes=70000-"]
+
+
+def test_what_keeps_breaking_leaves_nothing_and_says_where_to_put_the_file(hub, tmp_path, weights):
+    hub.cuts = [10, 10, 10]
+    with pytest.raises(UserError) as error:
+        read_weights(NAME)
+    said = str(error.value)
+    target = tmp_path / "cache" / "weights" / f"timm--{NAME}" / "model.safetensors"
+    assert "bytes arrived; try again; or fetch it by other means and put it there" in said
+    assert hub.address(PATH[1:]) in said and str(target) in said and "\n" not in said
+    assert kept(tmp_path) == ["lock"] and len(hub.ranges) == 3
+    target.write_bytes(weights.read_bytes())  # as the message says
+    assert read_weights(NAME).state["a"].shape == (50_000,) and len(hub.ranges) == 3
+
+
+def test_an_endpoint_that_nobody_serves_is_one_line_with_the_address(hub, monkeypatch):
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
+    with pytest.raises(UserError, match=rf"^http://127.0.0.1:1{PATH} cannot be fetched: .*put it there: \S+$"):
+        read_weights(NAME)
+
+
+def test_another_digest_is_refused_and_not_kept(hub, tmp_path):
+    with pytest.raises(UserError, match="its SHA-256 is .*, expected 0000"):
+        read_weights(NAME, sha256="0" * 64)
+    assert kept(tmp_path) == ["lock"]
+
+
+def test_a_mistyped_name_suggests_the_right_one(hub):
+    with pytest.raises(UserError, match=rf"no weights at vit_tini.*weights that have such a name: .*{NAME}"):
+        read_weights("vit_tini_patch16_224.augreg_in21k_ft_in1k")
+    assert hub.requests == []
+
+
+def test_every_name_is_that_of_a_registered_model():
+    assert {row.model for row in PUBLISHED.values()} <= set(MODELS)
+    for name, row in PUBLISHED.items():
+        assert published(name) is row and published(name.upper()) is row

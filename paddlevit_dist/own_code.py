@@ -193,6 +193,8 @@ def _is_passed(file: str) -> bool:
 
 def _require_own(module: Module, said: str) -> None:
     """See that a file of that name in the folder is what was imported, and not a library that is called the same."""
+    if getattr(sys.modules[module.name], "__file__", None) is None and module.name not in sys.builtin_module_names:
+        raise UserError(f"{said}: it is a folder without __init__.py: name a module in it")
     first = module.name.partition(".")[0]
     expected = importlib.machinery.PathFinder.find_spec(first, [module.folder])
     found = getattr(sys.modules.get(first), "__file__", None)

@@ -26,6 +26,8 @@ NOT_RUN = {
     "pip install '.[cpu]'": DOWNLOAD,
     "paddlevit-dist train -cfg=vit_digits -ngpus=2 -output=./output/installed": INSTALLED,
     "paddlevit-dist evaluate -cfg=vit_digits -output=./output/installed -pretrained=./output/installed": INSTALLED,
+    "paddlevit-dist inspect recipes": INSTALLED,
+    "python -m paddlevit_dist": "lists the commands; tests/commands/test_environment.py",
     "pip install '.[volumes]'": DOWNLOAD,
     "pip install '.[fast]'": DOWNLOAD,
     "pip install pillow-heif": DOWNLOAD,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
 import pytest
 import yaml
-from support.processes import run_command
+from support.processes import ROOT, run_command
 from support.runs import last_line, refusal, well
 
 ENTRY = [sys.executable, "-m", "paddlevit_dist"]
@@ -191,3 +192,21 @@ def test_what_a_program_registers_inside_its_guard_is_handed_over_or_explained(t
         f"model 'inside' (program.py:27) {explained}",
         f"model 'nameless' (program.py:28) {explained}",
     ]
+
+
+def test_installed_packages_join_by_an_entry_point_and_a_broken_one_is_told(tmp_path):
+    about = tmp_path / "acme-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[paddlevit_dist.plugins]\nacme = acme:join\nbroken = acme:nothing\n")
+    (tmp_path / "acme.py").write_text(
+        "from paddlevit_dist import register_model\ndef join():\n    register_model('acme_net', 'acme.net:Net')\n"
+    )
+
+    ended = run_command(
+        ["env", *ENTRY, "inspect", "--list", "acme"], timeout=60, PYTHONPATH=os.pathsep.join([str(ROOT), str(tmp_path)])
+    )
+
+    assert (ended.code, ended.out.split()) == (0, ["acme_net", "acme.net"])
+    assert ended.err.startswith("note: the plugin broken (acme:nothing) cannot be loaded: AttributeError: ")
+    assert len(ended.err.splitlines()) == 1

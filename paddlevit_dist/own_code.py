@@ -12,6 +12,7 @@ import contextlib
 import difflib
 import importlib
 import importlib.machinery
+import multiprocessing
 import os
 import sys
 import traceback
@@ -97,6 +98,20 @@ def folders_hidden() -> Iterator[None]:
         yield
     finally:
         sys.path[:] = before
+
+
+def refuse_to_start_in_a_worker() -> None:
+    """For the start of a run: a worker imports the program that started it, which may start the run at its top level.
+
+    Raises:
+        SystemExit: it does.
+    """
+    if getattr(multiprocessing.current_process(), "_inheriting", False):  # until the program has been imported
+        program = os.path.basename(sys.argv[0])
+        raise SystemExit(
+            f'error: {program} starts a run outside `if __name__ == "__main__"`, so that its worker processes would start '
+            "it again: put the call inside, and what it registers outside"
+        )
 
 
 def load_installed() -> bool:

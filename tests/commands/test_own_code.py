@@ -210,3 +210,18 @@ def test_installed_packages_join_by_an_entry_point_and_a_broken_one_is_told(tmp_
     assert (ended.code, ended.out.split()) == (0, ["acme_net", "acme.net"])
     assert ended.err.startswith("note: the plugin broken (acme:nothing) cannot be loaded: AttributeError: ")
     assert len(ended.err.splitlines()) == 1
+
+
+@pytest.mark.long
+def test_a_program_that_starts_a_run_outside_its_guard_is_told_so(tmp_path):
+    words = ["-cfg=vit_digits", "-ngpus=2", "-epochs=1", "-output=run"]
+    (tmp_path / "program.py").write_text(f"from paddlevit_dist.commands import train\ntrain.run({words})\n")
+
+    ended = run_command(["env", sys.executable, "program.py"], timeout=120, folder=tmp_path)
+
+    told = [
+        line
+        for line in ended.err.splitlines()
+        if line.startswith("error: program.py starts a run outside `if __name__")
+    ]
+    assert ended.code == 1 and told and "is in use by" not in ended.err

@@ -109,8 +109,8 @@ def refuse_to_start_in_a_worker() -> None:
     if getattr(multiprocessing.current_process(), "_inheriting", False):  # until the program has been imported
         program = os.path.basename(sys.argv[0])
         raise SystemExit(
-            f'error: {program} starts a run outside `if __name__ == "__main__"`, so that its worker processes would start '
-            "it again: put the call inside, and what it registers outside"
+            f'error: {program} starts a run outside `if __name__ == "__main__"`, so that its worker processes would '
+            "start it again: put the call inside, and what it registers outside"
         )
 
 

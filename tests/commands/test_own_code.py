@@ -219,9 +219,6 @@ def test_a_program_that_starts_a_run_outside_its_guard_is_told_so(tmp_path):
 
     ended = run_command(["env", sys.executable, "program.py"], timeout=120, folder=tmp_path)
 
-    told = [
-        line
-        for line in ended.err.splitlines()
-        if line.startswith("error: program.py starts a run outside `if __name__")
-    ]
-    assert ended.code == 1 and told and "is in use by" not in ended.err
+    start = "error: program.py starts a run outside `if __name__"
+    assert ended.code == 1 and any(line.startswith(start) for line in ended.err.splitlines())
+    assert "is in use by" not in ended.err

@@ -35,4 +35,4 @@ def test_every_key_that_the_help_shows_has_a_row():
 def test_every_command_has_a_section_with_more_than_its_name():
     sections = re.split(r"^## ", (REFERENCE / "commands.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
     lengths = {name.strip(): len(text.strip()) for name, _, text in (s.partition("\n") for s in sections[1:])}
-    assert [name for name in COMMANDS if lengths.get(name, 0) < 50] == []
+    assert [name for name in COMMANDS if lengths.get(name, 0) < 40] == []

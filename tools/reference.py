@@ -76,7 +76,7 @@ def commands_page() -> str:
     """All commands with their options; those that take the main job's flags refer to these."""
     lines = [_WRITTEN_BY, "# Commands", ""]
     lines += [
-        "`python -m paddlevit_dist COMMAND`. Options are written with one hyphen or two; `-h` after a command shows "
+        "`paddlevit-dist COMMAND`, or `python -m paddlevit_dist COMMAND`. Options are written with one hyphen or two; `-h` after a command shows "
         "them. A path may begin with `~`; where weights are expected, a run's folder means its best checkpoint, else "
         "its last.",
         "",
@@ -142,7 +142,8 @@ def _help_of(target: str) -> Tuple[Optional[CommandParser], str]:
             run(["-h"])
     finally:
         CommandParser.print_help = print_help  # type: ignore[method-assign]
-    return (shown[0] if shown else None), printed.getvalue()
+    text = printed.getvalue().replace("python -m paddlevit_dist", "paddlevit-dist")  # as whoever asked called it
+    return (shown[0] if shown else None), text
 
 
 def _written(action: argparse.Action) -> str:

@@ -26,7 +26,7 @@ COMMANDS = {  # name -> function under ``commands`` that implements it, and what
     "prepare scannet": ("prepare:run_scannet", "write raw ScanNet v2 as memory-mapped scenes"),
     "prepare ply": ("prepare:run_ply", "write PLY files as memory-mapped scenes"),
     "prepare pth": ("prepare:run_pth", "the same for PointGroup's _inst_nostuff.pth"),
-    "doctor": ("doctor:run", "what this machine and its Paddle can do"),
+    "doctor": ("doctor:run", "whether machine, data and first steps of a training are in order; takes the main flags"),
     "version": ("version:run", "versions of this package, Paddle and Python"),
 }
 _HELP = ("-h", "--h", "-help", "--help", "help")

@@ -110,19 +110,17 @@ def _predict(options: Any, source: Any, plan: Any, folder: Path) -> None:
         with Heartbeat(write_line, shown=plan.is_main).at("listing the inputs"):
             samples = task.open_inputs(options.inputs, cache)
             digests = source.digests()
-        left = np.arange(0)
+        left, counts = np.arange(0), None
         if plan.is_main:
             for line in [*task.notices, *samples.notices]:
                 write_line(line)
-            identity = Identity(
-                digests["weights"], digests["settings"], samples.fingerprint(), len(samples), options.source
+            counts = journal.open(
+                Identity(digests["weights"], digests["settings"], samples.fingerprint(), len(samples), options.source)
             )
-            counts = journal.open(identity)
             if counts is not None:
                 write_line(f"{folder}: all of it is predicted already; -restart predicts it again")
-                _say(counts, samples, folder)
-                return
-            left = journal.left()
+            else:
+                left = journal.left()
             if 0 < len(left) < len(samples):
                 write_line(f"continuing: {len(samples) - len(left):,} of {len(samples):,} are done")
         arguments = (task, source, samples, left, folder, options.batch_size, options.num_workers)
@@ -130,14 +128,15 @@ def _predict(options: Any, source: Any, plan: Any, folder: Path) -> None:
             if len(left) or plan.launched:
                 launch_workers(worker, arguments, plan, source.config.WATCHDOG_SECONDS)
         except BaseException as error:
-            if plan.is_main and not getattr(error, "again", False):
+            if plan.is_main and counts is None and not getattr(error, "again", False):
                 _keep(journal, samples)
             raise
         if plan.is_main:
-            counts, lines = predicted(journal, task, samples)
-            for line in lines:
-                write_line(line)
-            _say(counts, samples, folder)
+            if counts is None:
+                counts, lines = predicted(journal, task, samples)
+                for line in lines:
+                    write_line(line)
+            _say(counts, folder)
 
 
 def _keep(journal: Any, samples: Any) -> None:
@@ -150,7 +149,7 @@ def _keep(journal: Any, samples: Any) -> None:
         write_line(f"{done}; the same command continues")
 
 
-def _say(counts: Any, samples: Any, folder: Path) -> None:
+def _say(counts: Any, folder: Path) -> None:
     """Tell how it ended.
 
     Raises:

@@ -126,6 +126,8 @@ def predict_share(
         batch_size: None: as in the run's evaluation.
         num_workers: loader processes; None: by the cores of this machine and the number of batches.
     """
+    if not len(left):
+        return
     batch_size = batch_size or usual_batch_size(source.config)
     if num_workers is None:
         batches = -(-len(left) // (batch_size * world_size()))  # of this rank

@@ -22,9 +22,9 @@ import socket
 import sys
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
-from .. import own_code, printing, signals
+from .. import late_imports, own_code, printing, signals
 from ..errors import Stopped, UserError, WorkerFailure
 from . import failures, leftovers, places, secret, tuning
 from .devices import ProcessPlan
@@ -131,7 +131,7 @@ def _start(
         with signals.held():
             multiprocessing.resource_tracker.ensure_running()  # a hangup waits for ever there, but others pass again
             signals.hold()
-            with own_code.folders_hidden():
+            with own_code.folders_hidden(), _package_before_paddle():
                 context = dist.spawn(
                     _worker_entry,
                     args=(luggage, str(folder), os.getpid(), plan.uses_gpu, secret.for_workers(), pages.path),
@@ -142,6 +142,25 @@ def _start(
     finally:
         root_logger.setLevel(previous_level)
     return context
+
+
+@contextlib.contextmanager
+def _package_before_paddle() -> Iterator[None]:
+    """Let processes that are spawned in the block import this package before Paddle, as 2.6 needs (see its ``zlib``).
+
+    They run the parent's main module first, but not that of a package, which ``python -m`` has started: they would
+    begin with the function that Paddle hands them. So they are told of another module.
+    """
+    main = sys.modules["__main__"]
+    before = getattr(main, "__spec__", None)
+    if before is None or not before.name.endswith(".__main__"):
+        yield
+        return
+    main.__spec__ = late_imports.__spec__
+    try:
+        yield
+    finally:
+        main.__spec__ = before
 
 
 def _prepare_rendezvous() -> None:

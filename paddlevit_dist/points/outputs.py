@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Iterable, List
 
 from ..contracts.prediction import OutputWriter, Row
-from .data.scannet_classes import CLASS_NAMES
+from .data.scannet_classes import CLASS_NAMES, TEST_SCENES
 from .inputs import SceneInputs
 
 
@@ -28,8 +28,11 @@ class SceneOutputs(OutputWriter):
         return {kind: next((name for name in names if name.endswith(end)), None) for kind, end in ends.items()}
 
     def finish(self, rows: Iterable[Row]) -> List[str]:
-        lines = self.writer.finish()
-        if tuple(self.writer.class_names) == CLASS_NAMES:
+        if not len(self.samples):
+            return []
+        lines = [f"for each scene in {self.writer.folder}: {self.writer.predicted_files}"]
+        is_hidden = not set(TEST_SCENES).isdisjoint(self.samples.samples.dataset.names)  # type: ignore[attr-defined]
+        if is_hidden and tuple(self.writer.class_names) == CLASS_NAMES:
             lines.append(
                 f"for ScanNet's benchmark: python -m paddlevit_dist inspect submission {self.writer.folder} "
                 "--data_path=DOWNLOAD --zip=submission.zip"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
@@ -88,10 +87,6 @@ class SceneTask(Task):
     def classes_in(self, sample: PointSample) -> Optional[np.ndarray]:
         return sample.scene.semantic[sample.scene.semantic != IGNORED]
 
-    def expected_losses(self) -> Dict[str, float]:
-        uniform = math.log(self.num_classes or 1)
-        return {"loss": uniform, "semantic": uniform}
-
     def check_sample(self, sample: PointSample) -> None:
         require_labels(sample.scene.semantic, self.num_classes, IGNORED, "class")
         for view in sample.views:
@@ -136,10 +131,12 @@ class SceneTask(Task):
         return True
 
     def recall(self, learned: Learned) -> None:
-        self.num_classes = learned.num_classes or (len(learned.class_names) if learned.class_names else None)
+        names = learned.class_names or dataset_class(self.config, SceneDataset).fixed_classes
+        self.num_classes = learned.num_classes or (len(names) if names else None)
         if self.num_classes is None:
-            raise UserError("the weights do not say how many classes they know: set MODEL.NUM_CLASSES (-num_classes)")
-        self.class_names = list(learned.class_names or map(str, range(self.num_classes)))
+            raise UserError("the weights do not say which classes they know: name them with --class_names=FILE")
+        self.class_names = [*(names or ())][: self.num_classes]
+        self.class_names += map(str, range(len(self.class_names), self.num_classes))
         self.coordinates = learned.input.get("coordinates", CENTRED)
         self._only_predicts = True
 

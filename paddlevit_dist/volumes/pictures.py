@@ -9,7 +9,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 Colour = Tuple[int, int, int]
 _FOUND, _TRUE = (255, 70, 70), (80, 230, 80)
-_SHORTEST_SIDE = 256  # pixels
+_SHORTEST_SIDE, _LONGEST_SIDE = 256, 768  # pixels; the latter of thin volumes
 _GAP = 6
 _DIRECTIONS = (("axial", 1, 2), ("coronal", 0, 2), ("sagittal", 0, 1))  # name, rows, columns
 _TEXT_PX, _LINE_PX = 12, 15
@@ -45,7 +45,8 @@ def orthogonal_slices(
     if centre is None:
         centre = _middle(volume.shape, true if found is None else found)
     index = np.clip(np.rint(centre).astype(int), 0, np.array(volume.shape) - 1)
-    scale = _SHORTEST_SIDE / min(length * step for length, step in zip(volume.shape, spacing))
+    sides = [length * step for length, step in zip(volume.shape, spacing)]
+    scale = min(_SHORTEST_SIDE / min(sides), _LONGEST_SIDE / max(sides))
     shown = [(points, colour) for points, colour in ((true, _TRUE), (found, _FOUND)) if points is not None]
     panels = [_panel(volume, spacing, index, axis, scale, shown, shows_sides, names) for axis in range(3)]
     height = max(panel.shape[0] for panel in panels)
@@ -104,7 +105,8 @@ def _list_of(names: Sequence[str], shown: Sequence[Tuple[np.ndarray, Colour]], h
     """Numbers and names in the colour of their marks, grey for what is not shown; in several columns if need be."""
     font, rows = _font(), max(height // _LINE_PX, 1)
     texts = [f"{number} {name[:_LONGEST_NAME]}" for number, name in enumerate(map(_drawable, names), 1)]
-    width = int(max((font.getlength(text) for text in texts), default=0)) + 12
+    ruler = ImageDraw.Draw(Image.new("RGB", (1, 1)))
+    width = int(max((ruler.textlength(text, font=font) for text in texts), default=0)) + 12
     columns = -(-len(texts) // rows)
     picture = Image.new("RGB", (max(width * columns, 1), height))
     drawing = ImageDraw.Draw(picture)

@@ -124,6 +124,8 @@ class LandmarkOutputs(OutputWriter):
         return files
 
     def finish(self, rows: Iterable[Row]) -> List[str]:
+        if not self.cases:
+            return []
         return [f"point lists for Slicer (.fcsv, .mrk.json) and a picture of each volume are in {self.folder}"]
 
 

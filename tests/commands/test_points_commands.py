@@ -15,6 +15,7 @@ from paddlevit_dist.commands import export as export_model
 from paddlevit_dist.commands import inspect_data
 from paddlevit_dist.contracts.task import Task
 from paddlevit_dist.errors import UserError
+from paddlevit_dist.points.data.scannet_classes import COLOURS
 
 
 def command(*words):
@@ -26,7 +27,9 @@ def test_inspect_data_draws_scenes_as_the_network_sees_them(tmp_path):
     ended = well(command("inspect", "data", f"-cfg={ROOT}/configs/minkunet_tutorial.yaml", *words))
     assert ended.out == f"2 of 2 training scenes, 6 epochs: {tmp_path / 'data.png'}\n"
     sheet = np.asarray(Image.open(tmp_path / "data.png"))
-    assert sheet.shape[1] == 7 * 244 and (sheet != 255).any(axis=2).mean() > 0.1
+    assert sheet.shape[1] == 7 * 484 + 160 and (sheet != 255).any(axis=2).mean() > 0.1
+    legend = {tuple(colour) for colour in sheet[:, -160:].reshape(-1, 3).tolist()}
+    assert set(COLOURS) <= legend
 
 
 def test_inspect_data_without_data_is_told(tmp_path):

@@ -54,6 +54,7 @@ def weights(tmp_path, *arguments):
     return f"-pretrained={path}"
 
 
+@pytest.mark.long
 def test_hidden_scenes_become_a_submission(download, tmp_path):
     store, output = tmp_path / "store", tmp_path / "out"
     prepared = well(tool("prepare", "scannet", download, store, "--workers=1"))

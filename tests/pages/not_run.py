@@ -11,6 +11,7 @@ DOWNLOAD = "needs a download"
 HOST = "needs a second host; tests/distributed/test_several_machines.py runs it on one"
 ITSELF = "is the test suite, or part of it"
 HOURS = "takes minutes to hours and a quiet machine; its programs are what the page is about"
+OTHER_FILES = "tests/commands/test_predict_scenes.py and test_split.py run it on files that they make"
 PAGE_OF_ITS_OWN = "tests/images/test_documented_session.py runs that page, on the digits"
 
 NOT_RUN = {
@@ -23,6 +24,8 @@ NOT_RUN = {
     "-cfg=./configs/vit_digits.yaml -output=./output/two": HOST,
     "pip install paddlepaddle-gpu==3.3.1 -i https://www.paddlepaddle.org.cn/packages/stable/cu126/": DOWNLOAD,
     "pip install '.[volumes]'": DOWNLOAD,
+    "pip install '.[tensorboard]'": DOWNLOAD,
+    "pip install '.[visualdl]'": DOWNLOAD,
     "pip install '.[fast]'": DOWNLOAD,
     "pip install pillow-heif": DOWNLOAD,
     "python -m paddlevit_dist convert vit.npz vit.safetensors": DOWNLOAD,
@@ -31,6 +34,14 @@ NOT_RUN = {
     "./run_eval_multi.sh -cfg=./configs/minkunet34c_scannet.yaml -data_path=/dataset/scannet_prepared "
     '-pretrained=weights.pth POINTS.COLOR_RANGE "[-0.5, 0.5]" POINTS.VOXEL_FEATURES mean '
     "DATA.VOXEL_SIZE_M 0.02": DOWNLOAD,
+    "python -m paddlevit_dist prepare scannet /dataset/scannet /dataset/scannet_prepared": OTHER_FILES,
+    "./run_eval_multi.sh -cfg=./configs/minkunet34c_scannet.yaml -data_path=/dataset/scannet_prepared -split=test "
+    "-output=./output/test -pretrained=./output/scannet": OTHER_FILES,
+    "python -m paddlevit_dist inspect submission output/test/predictions --data_path=/dataset/scannet "
+    "--zip=submission.zip": OTHER_FILES,
+    "python -m paddlevit_dist predict output/rooms my_scan.ply /dataset/scannet/scans_test "
+    "--output=predictions": OTHER_FILES,
+    "python -m paddlevit_dist predict output/heads scan.nii.gz patients/ --output=predictions": OTHER_FILES,
     "make demo PYTHON=/path/to/python3.11": "names a Python that is not here",
     "make lint": ITSELF,
     "make test": ITSELF,

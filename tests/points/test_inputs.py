@@ -85,6 +85,7 @@ def test_a_scene_is_the_same_before_and_after_its_preparation(tmp_path):
     reader = ScanNetReader()
     prepare_store(reader, reader.sources(str(raw), {}), str(raw), tmp_path / "store", 1)
     prepared = ScanNet(str(tmp_path / "store"), "test", tmp_path)
+    assert not prepared.labelled
     for source in (raw, tmp_path / "store"):
         scenes, _ = inputs_of(source)
         for index in range(2):
@@ -139,7 +140,16 @@ def test_classes_are_written_where_the_points_came_from(tmp_path):
     assert lines == [str(NYU40_NUMBERS[number]) for number in predictions[1]]
     (row,) = task.prediction_rows(predictions[1])
     assert row["points"] == 80 and row["points_chair"] == np.count_nonzero(predictions[1] == 4)
-    assert "inspect submission" in writer.finish([])[-1]
+    (line,) = writer.finish([])
+    assert str(output) in line and "NAME.png from above" in line
+
+
+def test_the_hidden_scenes_are_for_the_benchmark(tmp_path):
+    write_scannet(tmp_path / "in", "scene0707_00", labelled=False)
+    task = recalled(SemanticSegmentation, SEMANTIC)
+    inputs = task.open_inputs([str(tmp_path / "in")], tmp_path)
+    assert "inspect submission" in task.output_writer(tmp_path, inputs).finish([])[-1]
+    assert task.output_writer(tmp_path, task.open_inputs([], tmp_path)).finish([]) == []
 
 
 def test_instances_are_rows_best_first(tmp_path):
@@ -165,7 +175,14 @@ def test_a_fingerprint_changes_with_the_files(tmp_path):
     assert task.open_inputs([str(tmp_path)], tmp_path).fingerprint() != before
 
 
-def test_weights_that_do_not_say_how_many_classes_are_refused():
-    task = SemanticSegmentation(config.load([*SEMANTIC, "-eval", "-pretrained=x", "-dataset=scannet"]).values)
-    with pytest.raises(UserError, match="do not say how many classes they know"):
-        task.recall(Learned())
+def test_classes_are_those_of_the_weights_or_of_the_kind_of_data():
+    published = SemanticSegmentation(config.load([*SEMANTIC, "-eval", "-pretrained=x", "-dataset=scannet"]).values)
+    published.recall(Learned())
+    assert tuple(published.class_names) == CLASS_NAMES and published.num_classes == 20
+    published.recall(Learned(2, ("ball", "floor")))
+    assert published.class_names == ["ball", "floor"]
+    published.recall(Learned(22, CLASS_NAMES))
+    assert published.class_names[19:] == ["otherfurniture", "20", "21"]
+    own = SemanticSegmentation(config.load([*SEMANTIC, "-eval", "-pretrained=x", "-dataset=scenes"]).values)
+    with pytest.raises(UserError, match="do not say which classes they know: name them with --class_names"):
+        own.recall(Learned())

@@ -90,3 +90,15 @@ def test_letters_name_the_sides_of_a_patient():
     near = [(16, 128), (242, 128), (128, 4), (128, 246)]  # row, column
     assert all(np.abs(axial - place).max(axis=1).min() <= 12 for place in near)
     assert all(np.abs(np.array(near) - pixel).max(axis=1).min() <= 14 for pixel in axial)
+
+
+def test_names_are_listed_in_the_colours_of_their_marks():
+    volume = np.zeros((30, 30, 30), dtype=np.float32)
+    found = np.array([[15.0, 15.0, 15.0], [np.nan] * 3])
+    true = np.array([[np.nan] * 3, [10.0, 12.0, 14.0]])
+    plain = orthogonal_slices(volume, (1.0, 1.0, 1.0), found, true)
+    named = orthogonal_slices(volume, (1.0, 1.0, 1.0), found, true, names=["nose", "chin"])
+    listed = named[:, plain.shape[1] :].reshape(-1, 3)
+    assert (listed == (255, 70, 70)).all(axis=1).any() and (listed == (80, 230, 80)).all(axis=1).any()
+    thin = orthogonal_slices(np.zeros((2, 90, 90), np.float32), (1.0, 1.0, 1.0), None)
+    assert max(thin.shape) < 3 * 800

@@ -231,3 +231,16 @@ def test_a_remark_names_the_first_file_and_counts_the_others(tmp_path):
         write_landmarks(folder / "train" / f"{name}.csv", {"nose": NOSE, "chin": CHIN})
     (notice,) = built(folder, landmark_units="voxel").notices
     assert notice.startswith(f"note: {folder / 'train' / 'case.nii.gz'} and 1 more file: no orientation in the header")
+
+
+def test_a_further_split_needs_no_landmarks(tmp_path):
+    for split in ("train", "holdout"):
+        write_volume(tmp_path / split / "a.nii.gz")
+    write_landmarks(tmp_path / "train" / "a.csv", {"nose": world((3.0, 4.0, 5.0))})
+    hidden = Landmarks(str(tmp_path), "holdout", tmp_path)
+    assert not hidden.labelled and hidden.names == ["nose"] and hidden.placed() == [0]
+    assert Landmarks(str(tmp_path), "train", tmp_path).labelled
+    write_landmarks(tmp_path / "holdout" / "a.csv", {"nose": world((3.0, 4.0, 5.0))})
+    assert Landmarks(str(tmp_path), "holdout", tmp_path).labelled
+    with pytest.raises(UserError, match=r"no split 'tset' \(-split\): it has holdout, train"):
+        Landmarks(str(tmp_path), "tset", tmp_path)

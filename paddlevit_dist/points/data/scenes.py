@@ -36,6 +36,8 @@ class SceneDataset(Dataset):
     ignore_label = IGNORED
     #: where its scenes are: CENTRED if each is centred on the origin, else AS_GIVEN
     coordinates: str = AS_GIVEN
+    #: classes of all datasets of its kind; None: each has its own
+    fixed_classes: Optional[Tuple[str, ...]] = None
 
     def unit_notice(self, voxel_size_m: float) -> Optional[str]:
         """A warning if the voxel size does not suit the unit of the coordinates; None if fine or unknown."""
@@ -179,6 +181,7 @@ class ScanNet(Scenes):
     """ScanNet v2 as written by ``prepare scannet`` or ``prepare pth``, with the benchmark's twenty classes."""
 
     dataset_name = "scannet"
+    fixed_classes = CLASS_NAMES
 
     def _folder(self, data_path: Optional[str]) -> str:
         folder = super()._folder(data_path)

@@ -30,7 +30,8 @@ def sheet(views: Sequence[Tuple[str, np.ndarray]], legend: Sequence[Tuple[str, C
     columns = _columns(legend, (height - _TITLE_PX) // _LINE_PX)
     widths = [picture.shape[1] for _, picture in views]
     places = np.cumsum([0, *(width + _GAP_PX for width in widths)]).tolist()
-    text_widths = [int(max(font.getlength(name) for name, _ in column)) for column in columns]
+    ruler = ImageDraw.Draw(Image.new("RGB", (1, 1)))
+    text_widths = [int(max(ruler.textlength(name, font=font) for name, _ in column)) for column in columns]
     whole = places[-1] + sum(width + _SQUARE_PX + 3 * _GAP_PX for width in text_widths)
     canvas = Image.new("RGB", (whole, height), "white")
     pen = ImageDraw.Draw(canvas)

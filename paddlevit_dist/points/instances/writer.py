@@ -41,6 +41,10 @@ class InstanceWriter(PredictionWriter):
         self.folder = folder
         self.class_names = list(class_names)
         self.numbers, self.kind = submitted_numbers(class_names)
+        self.predicted_files = (
+            "NAME_prediction.ply coloured by instance, NAME.png from above, NAME.txt and "
+            f"{MASKS_FOLDER}/ with {self.kind}"
+        )
 
     def write(
         self,

@@ -35,6 +35,7 @@ class SceneWriter(PredictionWriter):
         self.class_names = list(class_names)
         self.numbers, self.kind = submitted_numbers(class_names)
         self.palette = palette_of(class_names)
+        self.predicted_files = f"NAME.ply coloured by class, NAME.png from above, NAME.txt with {self.kind}"
 
     def write(
         self,

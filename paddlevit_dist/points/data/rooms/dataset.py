@@ -25,6 +25,7 @@ class SyntheticRooms(SceneDataset):
 
     class_names = list(CLASS_NAMES)
     num_classes = len(CLASS_NAMES)
+    fixed_classes = CLASS_NAMES
 
     def __init__(
         self,

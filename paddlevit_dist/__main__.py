@@ -16,7 +16,7 @@ COMMANDS = {  # name -> function under ``commands`` that implements it, and what
     "train": ("train:run", "train, and evaluate, on all devices of this machine; takes the main flags"),
     "evaluate": ("evaluate:run", "evaluate trained weights on all devices; takes the main flags"),
     "predict": ("predict:run", "what trained weights say of new data without labels"),
-    "export": ("export:run", "a trained classifier as an inference model of Paddle"),
+    "export": ("export:run", "a trained model for Paddle Inference, PaddleX or ONNX"),
     "convert": ("convert:run", "weights of any origin as .pdparams or .safetensors"),
     "inspect": ("inspect_model:run", "a model's layers and cost by its name; --list: all names"),
     "inspect data": ("inspect_data:run", "a picture of augmented training samples; takes the main flags"),

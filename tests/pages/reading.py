@@ -17,6 +17,7 @@ PAGES = [
     "docs/pointclouds.md",
     "docs/instances.md",
     "docs/volumes.md",
+    "docs/exporting.md",
     "docs/formats.md",
     "docs/benchmarks.md",
     "docs/development.md",

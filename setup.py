@@ -58,6 +58,7 @@ EXTRAS = {
         "opencv-python-headless>=4.11,<6",  # the same, for its tests
         "nibabel>=5.0,<6",  # the same, for the tests of volumes
         "SimpleITK>=2.2,<3",  # likewise
+        "setuptools>=70.1,<81",  # builds the wheel in a test; from 70.1 without the package wheel
         "tensorboard>=2.12,<3",  # reads in tests what was written for it
         "pytest>=7.4,<10",  # runs the tests
         "pytest-xdist>=3.5,<4",  # on several cores

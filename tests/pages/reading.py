@@ -24,7 +24,7 @@ PAGES = [
 ]
 
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-_STARTS = ("make ", ". ", "./", "sh ", "python ", "pip ", "CUDA_VISIBLE_DEVICES=")
+_STARTS = ("make ", ". ", "./", "sh ", "python ", "pip ", "paddlevit-dist ", "CUDA_VISIBLE_DEVICES=")
 
 
 def text_of(page: str) -> str:

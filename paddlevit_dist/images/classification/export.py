@@ -13,7 +13,7 @@ from ...contracts.dataset import dataset_class
 from ...contracts.task import ExportParts
 from ...errors import UserError
 from ..data.image_dataset import ImageDataset
-from ..transforms.crops import build_transform
+from .prediction import evaluation_transform
 
 _MEANING = "logits of the classes; their softmax is the probability of each"
 _TOP = 5
@@ -65,16 +65,7 @@ def _example(config: Any, kind: str) -> Dict[str, np.ndarray]:
     planes = [rows * 2, columns * 2, ((rows - 45) ** 2 + (columns - 60) ** 2 < 900) * 220]
     picture = np.stack(planes, axis=-1).astype(np.uint8)
     picture = picture if data.IMAGE_CHANNELS == 3 else picture[..., 2]
-    transform = build_transform(
-        kind,
-        "val",
-        image_size=data.IMAGE_SIZE,
-        channels=data.IMAGE_CHANNELS,
-        crop_pct=data.CROP_PCT,
-        crop_scale=data.CROP_SCALE,
-        crop_ratio=data.CROP_RATIO,
-        flip_probability=0.0,
-    )
+    transform = evaluation_transform(config, kind)
     pixels = transform(Image.fromarray(picture), np.random.default_rng(0)).astype(np.float32)
     mean, deviation = (np.asarray(values, dtype=np.float32) for values in (data.IMAGENET_MEAN, data.IMAGENET_STD))
     prepared = (pixels / 255 - mean.reshape(-1, 1, 1)) / deviation.reshape(-1, 1, 1)

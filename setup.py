@@ -49,10 +49,16 @@ EXTRAS = {
         "nibabel>=5.0,<6",  # reads NIfTI volumes
         "SimpleITK>=2.2,<3",  # reads MetaImage and NRRD volumes
     ],
+    "onnx": [  # export -format=onnx; paddle2onnx and the onnx that it allows have no wheels for Python 3.13
+        "paddle2onnx>=2.1,<3; python_version < '3.13'",  # converts; needs Paddle 3
+        "onnx>=1.16,<2; python_version < '3.13'",  # reads and writes the converted graph
+        "onnxruntime>=1.19,<2",  # compares the outputs; onnxruntime-gpu takes its place on a GPU
+    ],
     "dev": [
         "opencv-python-headless>=4.11,<6",  # the same, for its tests
         "nibabel>=5.0,<6",  # the same, for the tests of volumes
         "SimpleITK>=2.2,<3",  # likewise
+        "setuptools>=70.1,<81",  # builds the wheel in a test; from 70.1 without the package wheel
         "tensorboard>=2.12,<3",  # reads in tests what was written for it
         "pytest>=7.4,<10",  # runs the tests
         "pytest-xdist>=3.5,<4",  # on several cores

@@ -18,6 +18,7 @@ warnings.filterwarnings(
 )
 
 _NAMES = {
+    "Key": "config.key",
     "UserError": "errors",
     "Observer": "observe.observer",
     "all_gather": "parallel",
@@ -28,6 +29,7 @@ _NAMES = {
     "list_models": "models",
     "load_weights": "checkpoint.load",
     "Predictor": "engine.predictor",
+    "Range": "config.key",
     "rank": "parallel",
     "reduce_dict": "parallel",
     "register_dataset": "registry",

@@ -16,7 +16,7 @@ COMMANDS = {  # name -> function under ``commands`` that implements it, and what
     "train": ("train:run", "train, and evaluate, on all devices of this machine; takes the main flags"),
     "evaluate": ("evaluate:run", "evaluate trained weights on all devices; takes the main flags"),
     "predict": ("predict:run", "what trained weights say of new data without labels"),
-    "export": ("export:run", "a trained classifier as an inference model of Paddle"),
+    "export": ("export:run", "a trained model for Paddle Inference, PaddleX or ONNX"),
     "convert": ("convert:run", "weights of any origin as .pdparams or .safetensors"),
     "report": ("report:run", "one HTML file about one or several runs: curves, settings, mistakes"),
     "inspect": ("inspect_model:run", "a model's layers and cost by its name; --list: all names"),
@@ -27,7 +27,7 @@ COMMANDS = {  # name -> function under ``commands`` that implements it, and what
     "prepare scannet": ("prepare:run_scannet", "write raw ScanNet v2 as memory-mapped scenes"),
     "prepare ply": ("prepare:run_ply", "write PLY files as memory-mapped scenes"),
     "prepare pth": ("prepare:run_pth", "the same for PointGroup's _inst_nostuff.pth"),
-    "doctor": ("doctor:run", "what this machine and its Paddle can do"),
+    "doctor": ("doctor:run", "whether machine, data and first steps of a training are in order; takes the main flags"),
     "version": ("version:run", "versions of this package, Paddle and Python"),
 }
 _HELP = ("-h", "--h", "-help", "--help", "help")

@@ -12,6 +12,7 @@ import contextlib
 import difflib
 import importlib
 import importlib.machinery
+import multiprocessing
 import os
 import sys
 import traceback
@@ -97,6 +98,20 @@ def folders_hidden() -> Iterator[None]:
         yield
     finally:
         sys.path[:] = before
+
+
+def refuse_to_start_in_a_worker() -> None:
+    """For the start of a run: a worker imports the program that started it, which may start the run at its top level.
+
+    Raises:
+        SystemExit: it does.
+    """
+    if getattr(multiprocessing.current_process(), "_inheriting", False):  # until the program has been imported
+        program = os.path.basename(sys.argv[0])
+        raise SystemExit(
+            f'error: {program} starts a run outside `if __name__ == "__main__"`, so that its worker processes would '
+            "start it again: put the call inside, and what it registers outside"
+        )
 
 
 def load_installed() -> bool:
@@ -193,6 +208,8 @@ def _is_passed(file: str) -> bool:
 
 def _require_own(module: Module, said: str) -> None:
     """See that a file of that name in the folder is what was imported, and not a library that is called the same."""
+    if getattr(sys.modules[module.name], "__file__", None) is None and module.name not in sys.builtin_module_names:
+        raise UserError(f"{said}: it is a folder without __init__.py: name a module in it")
     first = module.name.partition(".")[0]
     expected = importlib.machinery.PathFinder.find_spec(first, [module.folder])
     found = getattr(sys.modules.get(first), "__file__", None)

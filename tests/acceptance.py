@@ -146,7 +146,7 @@ ROWS = [
         "fine-tuning on six drawn classes, 2 processes",
         ["-cfg=configs/finetune_pictures.yaml", "-data_path=DATA", "-pretrained=WEIGHTS", *SMALL_VIT],
         80.0,
-        360.0,
+        600.0,
         draw_and_pretrain,
         beside=("MODEL.PRETRAINED", "None", "MODEL.PRETRAINED_REQUIRED", "false"),
     ),

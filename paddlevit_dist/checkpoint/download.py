@@ -412,7 +412,7 @@ def _too_slow(address: str, pace: _Pace) -> UserError:
 
 def _compared(found: str, address: str, expected: Optional[str]) -> Tuple[str, ...]:
     if expected is None:
-        return (f"its SHA-256 {found} was not checked: add #{_FRAGMENT}... to the address to verify it",)
+        return (f"its SHA-256 {found} was not checked: add #{_FRAGMENT}... after it to verify it",)
     if found != expected:
         raise UserError(
             f"{address}: its SHA-256 is {found}, expected {expected}: it is not the file that was meant, or was "

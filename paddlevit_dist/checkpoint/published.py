@@ -73,24 +73,28 @@ def published(source: Any) -> Optional[Published]:
     """The row that ``source`` names, None for a path that exists and for anything else."""
     if not isinstance(source, str) or os.path.exists(source):
         return None
-    name = source.lower()
+    name = source.partition("#")[0].lower()
     return PUBLISHED.get(name) or next((row for row in _ROWS if row.model == name), None)
 
 
 def address_of(source: Any) -> Optional[str]:
-    """Where the weights called ``source`` are kept, at ``$HF_ENDPOINT`` if that is set; None if it is not a name."""
+    """Where the weights called ``source`` are kept, at ``$HF_ENDPOINT`` if that is set; None if it is not a name.
+
+    ``#sha256=...`` may follow the name, as it may an address.
+    """
     repository = _repository(source)
     if repository is None:
         return None
     endpoint = os.environ.get(ENDPOINT_VARIABLE) or _ENDPOINT
-    return f"{endpoint.rstrip('/')}/{repository}/resolve/main/{_FILE}"
+    _, mark, checksum = source.partition("#")
+    return f"{endpoint.rstrip('/')}/{repository}/resolve/main/{_FILE}{mark}{checksum}"
 
 
 def _repository(source: Any) -> Optional[str]:
     row = published(source)
     if row is not None:
         return f"timm/{row.name}"
-    found = _REPOSITORY.fullmatch(source) if isinstance(source, str) else None
+    found = _REPOSITORY.fullmatch(source.partition("#")[0]) if isinstance(source, str) else None
     return found[1] if found else None
 
 
@@ -111,7 +115,7 @@ def local_weights(source: Any, sha256: Optional[str] = None, say: Callable[[str]
     repository = _repository(source)
     if repository is None:
         return None
-    theirs = _copy_of_hugging_face(repository) if sha256 is None else None
+    theirs = _copy_of_hugging_face(repository) if sha256 is None and "#" not in source else None
     if theirs is not None:
         return Copy(theirs, (f"from the cache of Hugging Face: {theirs}",))
     return local_copy(address_of(source) or "", sha256, kept_as=repository.replace("/", "--"), say=say)

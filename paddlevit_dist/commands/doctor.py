@@ -6,22 +6,24 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
+import tempfile
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 from .. import config as configuration
 from .. import signals
 from ..config.command_line import parse
+from ..environment import program
 from ..errors import UserError
-from ..parallel import devices, tuning
+from ..parallel import devices, leftovers, tuning
 from ..printing import one_line
 from . import doctor_data, doctor_machine, doctor_training
 from .doctor_checks import FAILURE, OK, SKIPPED, WARNING, Check, Checkup, Finding, Workshop, temporary_in
 
 # What these set says nothing of data or model.
 _OF_THE_MACHINE = ("SAVE", "NGPUS", "DATA.NUM_WORKERS", "SEED", "CPU_TUNING")
-_HELP = """usage: paddlevit-dist doctor [-json] [FLAGS of train]
+_HELP = """usage: {program} [-json] [FLAGS of train]
 
 Looks at versions, devices, memory, limits, the output folder and an exchange of processes. With -cfg, -dataset or
 -data_path also at the data (100 random samples, labels), the model, its loss at the start, whether it learns one batch,
@@ -39,7 +41,7 @@ def run(arguments: List[str]) -> None:
         SystemExit: with 1, a check has failed.
     """
     if {"-h", "--h", "-help", "--help"} & set(arguments):
-        print(_HELP)
+        print(_HELP.format(program=program("doctor")))
         return
     as_json = bool({"-json", "--json"} & set(arguments))
     words = [word for word in arguments if word not in ("-json", "--json")]
@@ -59,7 +61,7 @@ def run(arguments: List[str]) -> None:
     from ..parallel import plan_processes
 
     plan = plan_processes(values.NGPUS)
-    with temporary_in(values.SAVE) as (folder, unwritable):
+    with _nothing_left(), temporary_in(values.SAVE) as (folder, unwritable):
         checkup = Checkup(values, folder, plan.processes, plan.uses_gpu, unwritable)
         found, seconds = _carry_out(checkup, checks, as_json)
     notices = [*loaded.notices, *plan.notices]
@@ -71,6 +73,17 @@ def run(arguments: List[str]) -> None:
         raise SystemExit(1)
 
 
+@contextlib.contextmanager
+def _nothing_left() -> Iterator[None]:
+    """Removes from shared memory and the folder for temporary files what processes had there that were killed."""
+    token = leftovers.new_token()
+    try:
+        yield
+    finally:
+        leftovers.new_token()
+        leftovers.remove(token, tempfile.gettempdir())
+
+
 def _carry_out(checkup: Checkup, checks: List[Check], as_json: bool) -> Tuple[Dict[str, Finding], Dict[str, float]]:
     from ..observe.heartbeat import Heartbeat
     from ..observe.progress import Progress, write_line
@@ -79,10 +92,9 @@ def _carry_out(checkup: Checkup, checks: List[Check], as_json: bool) -> Tuple[Di
     seconds: Dict[str, float] = {}
     workshop = Workshop(checkup, checks, Path(checkup.folder, "log"))
     bar = Progress(len(checks), "doctor", shown=True)
-    with contextlib.closing(workshop), contextlib.closing(bar), Heartbeat(say) as heartbeat:
+    with workshop, contextlib.closing(bar), Heartbeat(say) as heartbeat:
         for number, check in enumerate(checks):
-            bar.note(check.name)
-            bar.show([])
+            bar.note(check.name, at_once=True)
             heartbeat.at(f"at the check '{check.name}'")
             started = time.perf_counter()
             lacking = [name for name in check.needs if checkup.found[name].status in (FAILURE, SKIPPED)]
@@ -109,9 +121,7 @@ def _close(found: Dict[str, Finding], notices: List[str], looks_at_data: bool) -
         print(one_line(f"note: {notice}"))
     print(_summary(found))
     if not looks_at_data:
-        print(
-            "With -cfg=FILE, or -dataset or -data_path, data, model and a few steps of a training are looked at, too."
-        )
+        print("With -cfg=FILE, -dataset or -data_path, data, model and a few steps of a training are looked at, too.")
 
 
 def _summary(found: Dict[str, Finding]) -> str:

@@ -1,22 +1,26 @@
-"""How ``doctor`` carries out its checks: in a process of their own, so that one that crashes is a line like any other."""
+"""How ``doctor`` carries out its checks: in a process of their own, so that a crash is a line like any other."""
 
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
+import faulthandler
 import multiprocessing.connection
 import os
 import signal
+import subprocess
+import sys
 import tempfile
 import time
 import traceback
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from .. import signals
+from ..environment import ROOT
 from ..errors import UserError, WorkerFailure
 from ..files import why_not_written
+from ..parallel.luggage import Luggage
 
 OK, WARNING, FAILURE, SKIPPED = "ok", "warning", "failure", "skipped"
 _POLL_SECONDS = 0.2
@@ -92,75 +96,94 @@ class Workshop:
         self._checkup = checkup
         self._checks = list(checks)
         self._log = log
-        self._process: Any = None
+        self._process: Optional["subprocess.Popen[bytes]"] = None
         self._connection: Any = None
 
     def carry_out(self, number: int) -> Finding:
         """What comes of check ``number``."""
         if self._process is None:
             self._start()
-        self._connection.send((number, self._checkup.found))
-        while True:
-            ready = multiprocessing.connection.wait([self._connection, self._process.sentinel], _POLL_SECONDS)
-            signals.check()
-            if self._connection in ready:
-                with contextlib.suppress(EOFError):
-                    return self._connection.recv()
-            if self._process.sentinel in ready:
-                return self._crash()
+        with contextlib.suppress(EOFError, ConnectionError):
+            self._connection.send((number, self._checkup.found))
+            while not self._connection.poll(_POLL_SECONDS):
+                signals.check()
+            return self._connection.recv()
+        return self._crash()
 
     def _start(self) -> None:
-        # A spawned one: no thread or device of this process is in it.
-        context = multiprocessing.get_context("spawn")
-        self._connection, theirs = context.Pipe()
-        with signals.held():  # those that come meanwhile reach this process, which ends the other
-            self._process = context.Process(
-                target=_serve, args=(theirs, self._checkup, self._checks, str(self._log), os.getpid())
+        # A new one, not a fork: no thread or device of this process is in it. And none of ``multiprocessing``, so that
+        # what it leaves behind when it is killed is cleared away, and told, in its log.
+        self._connection, theirs = multiprocessing.connection.Pipe()
+        command = [sys.executable, "-c", f"from {__name__} import serve; serve({theirs.fileno()}, {os.getpid()})"]
+        path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+        # What libraries print is no part of the table, and would spoil JSON.
+        with signals.held(), open(self._log, "wb") as log:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=[theirs.fileno()],
+                env={**os.environ, "PYTHONPATH": path},
             )
-            self._process.start()
         theirs.close()
+        with contextlib.suppress(ConnectionError):  # it has crashed already, which is told of the check
+            self._connection.send(Luggage.pack(_begin, (self._checkup, self._checks)))
 
     def _crash(self) -> Finding:
-        self._process.join()
-        code = self._process.exitcode
+        code = self._end()
         how = f"exit code {code}"
         if code < 0:
             with contextlib.suppress(ValueError):
                 how = signal.Signals(-code).name
-        last = [line for line in self._log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
-        self._end()
-        said = f"; its last words: {last[-1].strip()[:200]}" if last else ""
-        mend = "report this with the whole command line, unless memory ran out (SIGKILL): then lower -batch_size"
+        lines = self._log.read_text(encoding="utf-8", errors="replace").splitlines()
+        last = [line.strip() for line in lines if line.strip()]
+        said = f"; its last words: {last[-1][:200]}" if last else ""
+        mend = "lower -batch_size if memory ran out (SIGKILL), look at code of your own, else report the command line"
         return Finding(FAILURE, f"the process that did this has ended with {how}{said}", mend)
 
-    def _end(self) -> None:
-        self._connection.close()
-        self._process = self._connection = None
+    def _end(self) -> int:
+        process, self._process = self._process, None
+        self._connection.close()  # a process that waits for the next check ends by itself
+        try:
+            return process.wait(_END_SECONDS) if process is not None else 0
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return process.wait()
 
-    def close(self) -> None:
+    def __enter__(self) -> "Workshop":
+        return self
+
+    def __exit__(self, kind: Any, *_: Any) -> None:
         """End the process, and with it those that it has started."""
         if self._process is not None:
-            self._process.kill()
-            self._process.join(_END_SECONDS)
+            if kind is not None:
+                self._process.kill()
             self._end()
 
 
-def _serve(connection: Any, checkup: Checkup, checks: List[Check], log: str, parent: int) -> None:
-    """What the process runs: checks by their numbers, until it is killed."""
+def serve(descriptor: int, parent: int) -> None:
+    """What the process runs: checks by their numbers, until nobody asks for more.
+
+    Args:
+        descriptor: of the connection to ``parent``.
+    """
     from ..parallel.launch import die_with_parent
 
     die_with_parent(parent)
     signals.ignore_all()  # the parent handles them
-    signals.install()
-    with open(log, "wb", buffering=0) as file:  # what libraries print is no part of the table, and would spoil JSON
-        for descriptor in (1, 2):
-            os.dup2(file.fileno(), descriptor)
-    while True:
-        try:
+    faulthandler.enable()
+    connection = multiprocessing.connection.Connection(descriptor)
+    with contextlib.suppress(EOFError, ConnectionError):
+        begin, given = connection.recv().unpack()  # after what the user's own modules register
+        checkup, checks = begin(*given)
+        while True:
             number, checkup.found = connection.recv()
-        except EOFError:
-            return
-        connection.send(carried_out(checks[number], checkup))
+            connection.send(carried_out(checks[number], checkup))
+
+
+def _begin(checkup: Checkup, checks: List[Check]) -> Tuple[Checkup, List[Check]]:
+    return checkup, checks
 
 
 def carried_out(check: Check, checkup: Checkup) -> Finding:

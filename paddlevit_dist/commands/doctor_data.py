@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Optional, Sequence
 import numpy as np
 
 from ..errors import UserError
-from .doctor_checks import FAILURE, OK, WARNING, Check, Checkup, Finding
+from .doctor_checks import FAILURE, OK, SKIPPED, WARNING, Check, Checkup, Finding
 
 _OPENED = {"train": 100, "val": 20}
 _SHOWN = 5
@@ -34,10 +34,11 @@ def changed(config: Any, values: Dict[str, Any]) -> Any:
 
 
 def task_of(checkup: Checkup) -> Any:
-    """The task of a training whose output folder is the temporary one, and that hides no unreadable sample."""
+    """The task of a training whose output folder is the temporary one. It goes on where a picture cannot be read, so
+    that one does not hide the next; ``samples`` tells."""
     from ..contracts.task import make_task
 
-    values = {"SAVE": str(checkup.folder), "DATA.ON_BAD_SAMPLE": "stop", "EVAL": False, "MODEL.RESUME": None}
+    values = {"SAVE": str(checkup.folder), "DATA.ON_BAD_SAMPLE": "skip", "EVAL": False, "MODEL.RESUME": None}
     return checkup.keep("task", lambda: make_task(changed(checkup.config, values)))
 
 
@@ -77,6 +78,7 @@ def samples(checkup: Checkup) -> Finding:
     bad: List[str] = []
     counts: Dict[str, np.ndarray] = {}
     facts: Dict[str, Any] = {}
+    usable: List[int] = []
     opened = 0
     for split, number in _OPENED.items():
         if split != "train" and checkup.found[VALIDATION].status == FAILURE:
@@ -91,18 +93,41 @@ def samples(checkup: Checkup) -> Finding:
             seconds.append(time.perf_counter() - started)
             if problem is not None:
                 bad.append(f"{split} {index} ({_described(those, index)}): {problem}")
-            elif found is not None:
+                continue
+            if split == "train":
+                usable.append(index)
+            if found is not None:
                 labels.append(found)
         opened += len(chosen)
         facts[f"{split}_milliseconds"] = round(1000 * float(np.median(seconds)), 2)
         if labels:
             counts[split] = np.bincount(np.concatenate(labels))
-    facts.update(opened=opened, unreadable=bad, classes={split: number.tolist() for split, number in counts.items()})
+    # Pictures that cannot be read were replaced by others, and are listed.
+    for line in task.finish_epoch():
+        listed = [row for file in checkup.folder.glob("*.tsv") for row in _rows(file)]
+        bad += listed or [line]
+    facts.update(
+        opened=opened,
+        usable=usable if bad else "all",
+        unreadable=bad,
+        classes={split: number.tolist() for split, number in counts.items()},
+    )
     if bad:
         text = f"{len(bad)} of {opened} cannot be used: {'; '.join(bad[:_SHOWN])}{'; ...' if len(bad) > _SHOWN else ''}"
-        return Finding(FAILURE, text, "repair or remove them", facts)
+        if checkup.config.DATA.get("ON_BAD_SAMPLE") == "skip":
+            return Finding(WARNING, text, "a training takes others in their place (DATA.ON_BAD_SAMPLE skip)", facts)
+        mend = "repair or remove them" + (
+            ", or let DATA.ON_BAD_SAMPLE skip take others" if "ON_BAD_SAMPLE" in checkup.config.DATA else ""
+        )
+        return Finding(FAILURE, text, mend, facts)
     text = f"{opened} opened at random, {facts['train_milliseconds']:.3g} ms for each of training in one process"
     return Finding(OK, text, facts=facts)
+
+
+def _rows(file: Path) -> List[str]:
+    """What a list of unreadable pictures says: path and reason of each."""
+    rows = file.read_text(encoding="utf-8", errors="surrogateescape").splitlines()[1:]
+    return [row.replace("\t", ": ") for row in rows]
 
 
 def _look(task: Any, samples: Any, index: int, seed: int) -> Any:
@@ -116,7 +141,7 @@ def _look(task: Any, samples: Any, index: int, seed: int) -> Any:
         classes = task.classes_in(sample) if samples.labelled else None
     except UserError as error:
         return str(error), None
-    except Exception as error:  # a data set may raise anything
+    except (Exception, SystemExit) as error:  # a data set may raise anything
         return f"{type(error).__name__}: {error}".partition("\n")[0], None
     return None, None if classes is None else np.asarray(classes, dtype=np.int64).reshape(-1)
 
@@ -148,6 +173,8 @@ def labels(checkup: Checkup) -> Finding:
             for split, n in opened.items()
         }
         of = "labels in the samples that were opened"
+    elif checkup.found[SAMPLES].status == FAILURE:
+        return Finding(SKIPPED, "not looked at: they are only known of samples that can be used")
     else:
         return Finding(OK, "no classes: every sample that was opened has what the task wants of it")
     facts = {"classes": names, **{split: values.tolist() for split, values in counts.items()}}
@@ -171,7 +198,7 @@ def _judge(counts: Dict[str, np.ndarray], names: Optional[Sequence[str]], of: st
 
     present = np.flatnonzero(train)
     histogram = f"{of}: {_histogram(train, names)}"
-    if len(present) == 1 and len(train) != 1 or not len(present):
+    if len(present) <= 1:
         one = named(present) or "none"
         mend = "look at how labels are read: a model cannot learn from this"
         return Finding(FAILURE, f"all training labels are the same, {one}", mend, facts)
@@ -195,7 +222,8 @@ def _judge(counts: Dict[str, np.ndarray], names: Optional[Sequence[str]], of: st
 
 def _histogram(counts: np.ndarray, names: Optional[Sequence[str]]) -> str:
     if len(counts) > _MOST_CLASSES:
-        return f"{len(counts):,} classes, {counts.min():,} to {counts.max():,} each, {np.median(counts):,.0f} in the middle"
+        middle = np.median(counts)
+        return f"{len(counts):,} classes, {counts.min():,} to {counts.max():,} each, {middle:,.0f} in the middle"
     shown = [str(names[c]) if names and c < len(names) else str(c) for c in range(len(counts))]
     share = 100 * counts / max(counts.sum(), 1)
     return ", ".join(f"{name} {number:,} ({part:.0f}%)" for name, number, part in zip(shown, counts, share))

@@ -222,7 +222,7 @@ def output_folder(checkup: Checkup) -> Finding:
     """Whether SAVE can be written, how much fits, and how fast."""
     save = Path(checkup.config.SAVE).absolute()
     if checkup.unwritable:
-        raise UserError(f"-output={save} (SAVE) cannot be written: {checkup.unwritable}; choose another folder")
+        raise UserError(f"-output={save} (SAVE) cannot be written: {checkup.unwritable}")
     free = shutil.disk_usage(checkup.folder).free
     size = min(_PROBE_BYTES, max(free // 4, 1))
     block = os.urandom(MIB)  # a file system that compresses is no faster for this

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import shutil
 import time
@@ -48,10 +49,12 @@ def _in_place(checkup: Checkup, function: Any) -> Any:
 
 
 def _trial(checkup: Checkup) -> Any:
-    from ..engine.checkup import Trial
+    from ..engine.checkup import Trial, Usable
 
     def make() -> Trial:
         task, samples = task_of(checkup), samples_of(checkup, "train")
+        if checkup.found[SAMPLES].status == FAILURE:  # the others show what the model makes of them
+            samples = Usable(samples, checkup.found[SAMPLES].facts.get("usable") or range(len(samples)))
         size = min(checkup.config.DATA.BATCH_SIZE, _LARGEST_BATCH, len(samples))
         values = {**_OFF, **task.of_each_rank, "SAVE": str(checkup.folder), "DATA.BATCH_SIZE": size}
         return Trial(changed(checkup.config, values), task, samples, checkup.folder)
@@ -122,11 +125,22 @@ def overfitting(checkup: Checkup) -> Finding:
     return Finding(OK, what, facts=facts)
 
 
+def _forget_trial(checkup: Checkup) -> None:
+    """Its memory on the device is that of the step."""
+    checkup.kept.pop("trial", None)
+    gc.collect()
+    if checkup.uses_gpu:
+        import paddle
+
+        paddle.device.cuda.empty_cache()
+
+
 def step(checkup: Checkup) -> Finding:
     """An update on all devices with the batch of the configuration: time and memory."""
     from ..engine.checkup import device_step, read_step
     from ..parallel.launch import launch_workers
 
+    _forget_trial(checkup)
     folder = checkup.folder / "step"
     folder.mkdir(exist_ok=True)
     values = {
@@ -169,11 +183,17 @@ def loading(checkup: Checkup) -> Finding:
         mend = "start the container with --shm-size=8g, lower -num_workers or DATA.PREFETCH, or use -num_workers=0"
         text = f"batches in flight take {held / GIB:.2f} GiB, and /dev/shm has {free / GIB:.2f} GiB"
         return Finding(FAILURE, text, mend, facts)
-    text = f"{workers} loader process(es) each make {makes:.4g} samples/s in all, a step takes {takes:.4g}"
+    who = f"{workers} loader process(es)" if workers else "a thread"
+    who += f" in each of {checkup.processes} processes" if checkup.processes > 1 else ""
+    text = f"{who}: up to {_number(makes)} samples/s, and the step takes {_number(takes)}"
     if makes < takes and needed > workers:
         mend = f"-num_workers={needed} if there are cores for it; faster storage or smaller samples help too"
         return Finding(WARNING, f"{text}: training would wait for its data", mend, facts)
     return Finding(OK, text, facts=facts)
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def checkpoint(checkup: Checkup) -> Finding:

@@ -1,50 +1,89 @@
-"""``python -m paddlevit_dist export WEIGHTS OUT``: a trained classifier as a Paddle inference model."""
+"""``python -m paddlevit_dist export WEIGHTS OUT``: a trained model for Paddle Inference, PaddleX or ONNX."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import shutil
 import tempfile
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
-
-import yaml
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from ..errors import UserError
+from ..exporting.plain_yaml import as_yaml
+from ..files import why_not_written
 from ..printing import one_line
-from .parser import CommandParser, at_least, image_size
+from .parser import CommandParser, at_least, choice, image_size
 
-_LARGEST_DIFFERENCE = 1e-4  # of logits, relative to the largest; both are float32, computed in different orders
+# Of outputs, relative to the largest: float32 is computed in different orders, float16 has 11 bits.
+_LARGEST_DIFFERENCE = {"float32": 1e-4, "float16": 5e-2}
+FORMATS = ("paddle", "onnx", "onnxruntime")
+_OUTPUTS = ("logits", "probabilities")
+_FOREIGN = {"input_name": "images", "example": {}, "paddlex": None}  # parts of weights that no run of ours trained
 
 
 class Trained(NamedTuple):
-    """A model with its weights, and what is needed to use it."""
+    """A model with its weights, and what is needed to use it.
+
+    Attributes:
+        about: as in ``OUT.about.yaml``; "input_shape" is (None, channels, ...).
+        parts: the task's ``ExportParts``; None: the weights are from elsewhere.
+    """
 
     model: Any
     about: Dict[str, Any]
+    parts: Any = None
 
 
 def run(words: List[str]) -> None:
     """Carry out the command."""
+    options = _parse(words)
+    if options.format != "paddle":
+        from ..exporting.onnx_files import require_packages
+
+        require_packages()
+    elif options.precision != "float32":
+        raise UserError(
+            "export: -precision=float16 is for -format=onnx and onnxruntime; Paddle Inference converts the float32 "
+            "files when it loads them: config.enable_use_gpu(100, 0, paddle.inference.PrecisionType.Half)"
+        )
+    check_output(options.output)
+    trained = load_trained(options.weights, options.model, options.image_size, options.in_channels, options.part)
+    difference = export(trained, options.output, options.format, options.precision, options.outputs)
+    about = trained.about
+    outputs = "landmarks" if "landmarks" in about else "classes"
+    weights = f"{about['num_classes']} {outputs} from {about['weights']}: {about['report']}"
+    print(one_line(f"{about['model']} with {weights}"))
+    told = f"outputs up to {difference.largest:.3g} differ by at most {difference.absolute:.1e}"
+    print(one_line(f"{options.output}: input {about['input_shape']} {options.precision}; {told}"))
+
+
+def _parse(words: List[str]) -> Any:
     parser = CommandParser(
         "export",
-        "Write OUT for paddle.jit.load and Paddle Inference, and compare its outputs with the model's. Its "
-        "input is a batch of normalised float32 pictures; OUT.about.yaml says how they are normalised.",
+        "Write a trained model for use without this package, and compare its outputs with the model's. "
+        "OUT.about.yaml says how its input is prepared, OUT.example.npz has an input with its outputs.",
         imports=True,
     )
     parser.add_argument("weights", metavar="WEIGHTS", help="a run's -output folder, a checkpoint in it, or any weights")
     parser.add_argument("output", metavar="OUT", help="path of the files without extension")
+    parser.option(
+        "format",
+        "paddle",
+        "paddle: for paddle.jit.load, Paddle Inference and PaddleX; onnx: standard operators for any ONNX runtime; "
+        "onnxruntime: the same with onnxruntime's own fused operators, which is faster on GPUs",
+        choice(*FORMATS),
+    )
+    parser.option(
+        "precision", "float32", "of weights, input and computation; float16 for ONNX", choice(*_LARGEST_DIFFERENCE)
+    )
+    parser.option("outputs", "logits", "logits, or probabilities: PaddleX shows them as they are", choice(*_OUTPUTS))
     parser.option("model", None, "registered name; needed if there is no config.yaml of a run beside the weights")
     pixels = "pixels: one number or HEIGHTxWIDTH (default: the run's or the variant's)"
     parser.option("image_size", None, pixels, image_size)
     parser.option("in_channels", None, "channels of the pictures (default: the run's or 3)", at_least(1))
     parser.option("part", None, "the entry to use if the file has several, such as model_ema")
-    options = parser.parse_args(words)
-    trained = load_trained(options.weights, options.model, options.image_size, options.in_channels, options.part)
-    difference = export(trained, options.output)
-    about = trained.about
-    weights = f"{about['num_classes']} classes from {about['weights']}: {about['report']}"
-    print(one_line(f"{about['model']} with {weights}"))
-    shape = about["input_shape"]
-    print(one_line(f"{options.output}: input {shape} float32; outputs differ by at most {difference:.1e}"))
+    return parser.parse_args(words)
 
 
 def load_trained(
@@ -59,42 +98,68 @@ def load_trained(
     Args:
         source: a run's output folder, whose best checkpoint is used, or a checkpoint, or any weights. If the checkpoint
             has averaged weights, those are used, as in an evaluation.
-            name: of the model; None uses the run's configuration.
-            image_size, in_channels, part: None uses the run's, or the variant's.
+        name: of the model; None uses the run's configuration.
+        image_size, in_channels, part: None uses the run's, or the variant's.
 
     Raises:
         UserError: weights are missing, damaged or from another architecture, or the model is unknown.
     """
-    from ..checkpoint.load import classes_of, load_weights
-    from ..checkpoint.store import read_about
-    from ..checkpoint.weights import evaluated_weights, read_weights
+    if name is not None:
+        return _of_foreign_weights(source, name, image_size, in_channels, part)
+    from ..contracts.task import make_task
+    from ..engine.trained import build_trained, open_source
 
-    described = read_about(source) or {}
-    settings = None if name is not None else _settings(described, Path(source).expanduser())
-    if name is None and settings is None:
-        raise UserError(f"export: no config.yaml of a run beside {source}: name the model with -model=NAME")
-    path = evaluated_weights(source)
-    weights = read_weights(path, part)
-    builder = _Builder(name, settings, image_size, in_channels)
-    num_classes = classes_of(builder.build(1, lazily=True), weights)
-    if num_classes is None:
-        raise UserError(f"export: {path} has no classifier for {builder.name}; a model without classes is not exported")
-    model = builder.build(num_classes)
-    report = load_weights(model, weights, strict=True)
-    model.eval()
-    shape = [None, model.in_channels, *model.image_size]
+    if isinstance(image_size, tuple):
+        raise UserError("export: -image_size of a run's model is one number, its pictures are square")
+    words = [f"-image_size={image_size}"] if image_size else []
+    words += ["DATA.IMAGE_CHANNELS", str(in_channels)] if in_channels else []
+    _require_settings(source)
+    found = open_source(source, "export", words=words)
+    _require_tensors(found.config.MODEL.NAME)
+    task = make_task(found.config)
+    task.recall(found.learned)
+    parts = task.export_parts()
+    model, report = build_trained(task, found, part)
     about = {
-        "model": builder.name,
-        "weights": str(weights.name),
-        "num_classes": num_classes,
-        "input_shape": shape,
-        **builder.about,
+        "task": found.config.TASK,
+        **_facts(found.config.MODEL.NAME, found.weights, model, parts.size),
+        **parts.about,
         "report": report.summary(),
     }
-    classes = next((of["classes"] for of in (described.get("data") or {}).values() if of.get("classes")), None)
-    if classes is not None and len(classes) == num_classes:
-        about["classes"] = classes
-    return Trained(model, about)
+    names = found.learned.class_names
+    if names is not None and len(names) == model.num_classes and "landmarks" not in about:
+        about["classes"] = list(names)
+    return Trained(model, about, parts)
+
+
+def _of_foreign_weights(
+    source: str, name: str, image_size: Any, in_channels: Optional[int], part: Optional[str]
+) -> Trained:
+    """A registered model with weights from anywhere; how its input is prepared is unknown."""
+    import paddle
+
+    from ..checkpoint.load import classes_of, load_weights
+    from ..checkpoint.weights import evaluated_weights, read_weights
+    from ..models import create_model
+
+    _require_tensors(name)
+    path = evaluated_weights(source)
+    weights = read_weights(path, part)
+    options = {"image_size": image_size, **({} if in_channels is None else {"in_channels": in_channels})}
+    with paddle.LazyGuard():  # names and shapes only
+        outline = create_model(name, num_classes=1, **options)
+    num_classes = classes_of(outline, weights)
+    if num_classes is None:
+        raise UserError(f"export: {path} has no classifier for {name}; a model without classes is not exported")
+    model = create_model(name, num_classes=num_classes, **options)
+    report = load_weights(model, weights, strict=True)
+    model.eval()
+    return Trained(model, {**_facts(name, str(weights.name), model), "report": report.summary()})
+
+
+def _facts(name: str, weights: str, model: Any, size: Optional[Tuple[int, ...]] = None) -> Dict[str, Any]:
+    shape = [None, model.in_channels, *(model.image_size if size is None else size)]
+    return {"model": name, "weights": weights, "num_classes": model.num_classes, "input_shape": shape}
 
 
 def _require_tensors(name: str) -> None:
@@ -112,91 +177,157 @@ def _require_tensors(name: str) -> None:
         )
 
 
-class _Builder:
-    """Builds the model from its name, or from ``settings``, the YAML configuration of the run that trained it."""
+def _require_settings(source: str) -> None:
+    """
+    Raises:
+        UserError: there are no weights, or nothing says how they were trained.
+    """
+    from ..checkpoint.download import is_address
+    from ..checkpoint.weights import evaluated_weights, find_weights_file
+    from ..engine.trained import about_of, settings_beside
 
-    def __init__(
-        self, name: Optional[str], settings: Optional[str], image_size: Any, in_channels: Optional[int]
-    ) -> None:
-        self.image_size, self.in_channels = image_size, in_channels
-        self.values: Any = None
-        self.about: Dict[str, Any] = {}  # how the run prepared its pictures; unknown for weights from elsewhere
-        if name is None:
-            from .. import config as configuration
-
-            if isinstance(image_size, tuple):
-                raise UserError("export: -image_size of a run's model is one number, its pictures are square")
-            words = [f"-image_size={image_size}"] if image_size else []
-            words += ["DATA.IMAGE_CHANNELS", str(in_channels)] if in_channels else []
-            with tempfile.TemporaryDirectory(prefix="paddlevit_dist_") as folder:
-                file = Path(folder, "settings_of_the_run.yaml")
-                file.write_text(settings or "", encoding="utf-8")
-                self.values = configuration.load([f"-cfg={file}", *words], is_trusted=False).values
-        self.name = name if name is not None else self.values.MODEL.NAME
-        _require_tensors(self.name)
-
-    def build(self, num_classes: int, lazily: bool = False) -> Any:
-        import paddle
-
-        if not lazily:
-            return self._build(num_classes)
-        with paddle.LazyGuard():  # names and shapes only
-            return self._build(num_classes)
-
-    def _build(self, num_classes: int) -> Any:
-        from ..contracts.task import make_task
-        from ..models import create_model
-
-        if self.values is None:
-            options = {} if self.in_channels is None else {"in_channels": self.in_channels}
-            return create_model(self.name, num_classes=num_classes, image_size=self.image_size, **options)
-        task = make_task(self.values)
-        self.about = task.export_parts().about
-        return task.build_model(num_classes)
+    if is_address(source):
+        return
+    file = find_weights_file(Path(evaluated_weights(source)))
+    if settings_beside(about_of(file), file) is None:
+        raise UserError(f"export: no config.yaml of a run beside {source}: name the model with -model=NAME")
 
 
-def _settings(about: Dict[str, Any], path: Path) -> Optional[str]:
-    """The configuration of the run that trained the weights at ``path``, as YAML: from their checkpoint, else from the
-    ``config.yaml`` of the output folder that ``path`` is or is inside."""
-    if isinstance(about.get("settings"), dict):
-        return yaml.safe_dump(about["settings"], allow_unicode=True)
-    nearest = [path, *path.absolute().parents][:4]  # run / checkpoints / epoch_0004 / model.pdparams
-    file = next((folder / "config.yaml" for folder in nearest if (folder / "config.yaml").is_file()), None)
-    return None if file is None else file.read_text(encoding="utf-8")
+class Difference(NamedTuple):
+    """How far the outputs of two models are apart: the largest difference, and the largest output."""
+
+    absolute: float
+    largest: float
 
 
-def export(trained: Trained, output: str) -> float:
-    """Write ``output.*`` and return the largest difference between its outputs and the model's on three pictures.
+def check_output(output: str) -> Path:
+    """The path that the exported files share.
 
     Raises:
-        UserError: the files cannot be written.
-        RuntimeError: the exported model computes something else.
+        UserError: it is a folder.
+    """
+    path = Path(output).expanduser()
+    if path.is_dir() or not path.name or output.endswith(os.sep):
+        raise UserError(f"export: {output} is a folder: name the files in it as well, such as {path / 'model'}")
+    return path
+
+
+def export(
+    trained: Trained, output: str, kind: str = "paddle", precision: str = "float32", outputs: str = "logits"
+) -> Difference:
+    """Write ``output.*``, and compare its outputs with the model's on three inputs.
+
+    Args:
+        kind: one of ``FORMATS``.
+        precision: "float32", or "float16" for ONNX.
+        outputs: of a classifier, "logits" or "probabilities".
+    Raises:
+        UserError: the files cannot be written, or the model cannot be converted.
+        RuntimeError: the exported model computes something else; nothing was written.
     """
     import numpy as np
-    import paddle
 
-    model, shape = trained.model, trained.about["input_shape"]
-    path = Path(output).expanduser()
+    path, shape = check_output(output), trained.about["input_shape"]
+    parts = _FOREIGN if trained.parts is None else trained.parts._asdict()
+    model, about = trained.model, {**trained.about, "format": kind, "precision": precision, "outputs": outputs}
+    if outputs == "probabilities":
+        if parts["input_name"] != "images":
+            raise UserError("export: -outputs=probabilities is for classifiers; leave it out")
+        model, about["output"] = _with_softmax(model), "probabilities of the classes"
+    about["input_name"] = parts["input_name"]
+    inputs = np.random.default_rng(0).standard_normal((3, *shape[1:])).astype("float32")
+    example = {**parts["example"]} or {"input": inputs[:1]}
+    example["output"], expected = _outputs(model, example["input"]), _outputs(model, inputs)  # 2.6 cannot, once traced
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        specification = [paddle.static.InputSpec(list(shape), "float32", "images")]
-        paddle.jit.save(model, str(path), input_spec=specification)
-        about = yaml.safe_dump(
-            trained.about, sort_keys=False
-        )  # not JSON: Paddle takes every .json next to it for its own
-        path.with_name(f"{path.name}.about.yaml").write_text(about, encoding="utf-8")
+        with _written_together(path) as folder:
+            compute = _write_model(model, folder / path.name, kind, precision, parts["input_name"], about)
+            difference = _compare(expected, compute(inputs), precision, output)
+            np.savez_compressed(folder / f"{path.name}.example.npz", **example)
+            about["largest_difference"] = {"absolute": difference.absolute, "of_outputs_up_to": difference.largest}
+            # not JSON: Paddle takes every .json next to it for its own
+            _write_yaml(folder / f"{path.name}.about.yaml", about)
+            if parts["paddlex"] is not None and kind == "paddle":
+                _write_paddlex(folder / f"{path.name}.yml", parts["paddlex"], about)
     except OSError as error:
-        raise UserError(f"export: {output} cannot be written: {error.strerror or error}") from error
-    pictures = np.random.default_rng(0).standard_normal((3, *shape[1:])).astype("float32")
-    expected, exported = _outputs(model, paddle.jit.load(str(path)), paddle.to_tensor(pictures))
-    difference = float(np.abs(expected - exported).max())
-    if not difference <= _LARGEST_DIFFERENCE * max(1.0, float(np.abs(expected).max())):
-        raise RuntimeError(f"{output} gives other outputs than the model it was exported from: {difference:g}")
+        raise UserError(f"export: {output} cannot be written: {why_not_written(error)}") from error
     return difference
 
 
-def _outputs(model: Any, exported: Any, pictures: Any) -> Tuple[Any, Any]:
+def _write_model(
+    model: Any, path: Path, kind: str, precision: str, input_name: str, about: Dict[str, Any]
+) -> Callable[[Any], Any]:
+    """Write the files of the model itself; returns what computes its outputs with them."""
+    import paddle
+
+    specification = [paddle.static.InputSpec(list(about["input_shape"]), "float32", input_name)]
+    if kind == "paddle":
+        paddle.jit.save(model, str(path), input_spec=specification)
+        loaded = paddle.jit.load(str(path))
+        return lambda inputs: _outputs(loaded, inputs)
+    from ..exporting import onnx_files
+
+    with tempfile.TemporaryDirectory(prefix="paddlevit_dist_") as folder:
+        traced = Path(folder, "traced")
+        paddle.jit.save(model, str(traced), input_spec=specification)
+        graph = onnx_files.to_onnx(
+            traced,
+            tuple(about["input_shape"][1:]),
+            is_fused=kind == "onnxruntime",
+            is_half=precision == "float16",
+            name="heatmaps" if "landmarks" in about else about["outputs"],
+        )
+    onnx_files.describe(graph, about)
+    path.with_name(f"{path.name}.onnx").write_bytes(graph.SerializeToString())
+    return lambda inputs: next(iter(onnx_files.run(graph, inputs).values()))
+
+
+def _compare(expected: Any, exported: Any, precision: str, output: str) -> Difference:
+    import numpy as np
+
+    difference = Difference(float(np.abs(expected - exported).max()), float(np.abs(expected).max()))
+    if not difference.absolute <= _LARGEST_DIFFERENCE[precision] * max(1.0, difference.largest):
+        raise RuntimeError(
+            f"{output} gives other outputs than the model it was exported from: {difference.absolute:g}; "
+            "nothing was written"
+        )
+    return difference
+
+
+def _outputs(model: Any, inputs: Any) -> Any:
     import paddle
 
     with paddle.no_grad():
-        return model(pictures).numpy(), exported(pictures).numpy()
+        return model(paddle.to_tensor(inputs)).numpy()
+
+
+def _with_softmax(model: Any) -> Any:
+    from paddle import nn
+
+    classifier = nn.Sequential(model, nn.Softmax(axis=-1))
+    classifier.eval()
+    return classifier
+
+
+def _write_yaml(file: Path, content: Dict[str, Any], comment: str = "") -> None:
+    text = as_yaml(content)
+    file.write_text(comment + text, encoding="utf-8", errors="surrogateescape")
+
+
+def _write_paddlex(file: Path, processing: Dict[str, Any], about: Dict[str, Any]) -> None:
+    from ..exporting.paddlex import description
+
+    content = description(processing, about["model"], about["num_classes"], about.get("classes"))
+    _write_yaml(file, content, f"# {one_line(about['model'])}, for PaddleX, which reads inference.* in a folder\n")
+
+
+@contextlib.contextmanager
+def _written_together(path: Path) -> Iterator[Path]:
+    """A folder beside ``path`` whose files get their places there when the block has ended well, else none does."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
+    try:
+        yield folder
+        for file in sorted(folder.iterdir()):
+            os.replace(file, path.parent / file.name)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -62,6 +62,17 @@ def at_least(smallest: int, largest: float = float("inf")) -> Callable[[str], in
     return parse
 
 
+def choice(*words: str) -> Callable[[str], str]:
+    """Parser for one of these words."""
+
+    def parse(text: str) -> str:
+        if text not in words:
+            raise argparse.ArgumentTypeError(f"'{text}' is none of {', '.join(words)}")
+        return text
+
+    return parse
+
+
 def image_size(text: str) -> Any:
     """Parse pixels: a number, or (height, width)."""
     sides = text.lower().split("x")

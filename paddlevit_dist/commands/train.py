@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional
 
 from .. import config as configuration
-from .. import limits, signals
+from .. import limits, own_code, signals
 from ..errors import UserError
 from ..printing import one_line
 from ..registry import register_observer
@@ -18,6 +18,7 @@ from . import replay, selftest
 
 def run(arguments: List[str]) -> None:
     """Carry out the command. Nothing here imports Paddle before its environment is set."""
+    own_code.refuse_to_start_in_a_worker()
     run = configuration.load(arguments, configuration.EXAMPLE)
 
     is_training = not (run.values.EVAL or run.values.REPLAY or run.values.SELFTEST)

@@ -186,6 +186,8 @@ def _read(argv: Sequence[str]) -> tuple[dict[str, list[str]], list[tuple[str, An
                     "-cfg needs a value: a YAML file or the name of a recipe; python -m paddlevit_dist inspect recipes "
                     "lists them"
                 )
+            if name == "import" and not value.strip():
+                raise UserError("-import needs a value: a module, my_project.things, or a file, my_things.py")
             given.setdefault(name, []).append(value)
         else:
             key, equals, value = word.partition("=")

@@ -78,8 +78,12 @@ def _why_not(path: str, stem: str) -> str:
     same = os.path.basename(stem)
     if os.sep in stem and same in names() and not os.path.isdir(path):
         return f"there is no file {os.path.normpath(path)}: -cfg={same} is the recipe of that name"
-    if os.path.isdir(path) or os.sep in path or path.endswith(_ENDINGS):
-        return missing(path)
-    near = difflib.get_close_matches(path, names(), n=1, cutoff=0.5)
-    hint = f"did you mean -cfg={near[0]}? " if near else ""
-    return f"there is neither a file nor a recipe {path}: {hint}python -m paddlevit_dist inspect recipes lists all"
+    said = missing(path)
+    near = difflib.get_close_matches(stem, names(), n=1, cutoff=0.5)
+    if os.path.isdir(path) or os.sep in path or (path != stem and ("did you mean" in said or not near)):
+        return said
+    hint = f"did you mean -cfg={near[0]}?" if near else ""
+    if path != stem:
+        return f"{said}: {hint}"
+    listed = "python -m paddlevit_dist inspect recipes lists all"
+    return f"there is neither a file nor a recipe {path}: {f'{hint} ' if hint else ''}{listed}"

@@ -95,15 +95,25 @@ class EvaluationStep(NamedTuple):
 
 
 class ExportParts(NamedTuple):
-    """What an exported model needs besides its weights.
+    """What an exported model needs besides its weights. Values are plain: they are written beside the model.
 
     Attributes:
-        channels: of its input, float32 (batch, channels, height, width), normalised.
-        about: how the input was prepared, plain values by name; it is kept beside the exported model.
+        channels: of its input, float32 (batch, channels, ...).
+        about: how the input is prepared and what the outputs mean, by name.
+        size: of the input behind the channels; None: the model's ``image_size``.
+        input_name: of the input.
+        example: arrays for somebody who wants to check a program of their own: "input", (1, channels, *size), and what
+            it was prepared from. The outputs for it are added.
+        paddlex: the content of PaddleX's ``inference.yml`` for this model, apart from its name; None: PaddleX has no
+            reader for it.
     """
 
     channels: int
     about: Dict[str, Any]
+    size: Optional[Tuple[int, ...]] = None
+    input_name: str = "images"
+    example: Mapping[str, np.ndarray] = {}
+    paddlex: Optional[Dict[str, Any]] = None
 
 
 class Task:
@@ -360,12 +370,12 @@ class Task:
         return OutputWriter()
 
     def export_parts(self) -> ExportParts:
-        """What an exported model needs besides its weights.
+        """What an exported model needs besides its weights. Called after ``recall``.
 
         Raises:
             UserError: its models cannot be exported.
         """
-        raise UserError(f"export: TASK {self.config.TASK} trains no image classifier, and only those are exported")
+        raise UserError(f"export: task {self.config.TASK} does not say how its models are used elsewhere")
 
     def build_metrics(self) -> Metrics:
         """Empty metrics; one on each rank for each evaluation."""

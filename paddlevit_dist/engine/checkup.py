@@ -8,12 +8,13 @@ import json
 import math
 import time
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 import numpy as np
 import paddle
 
 from ..checkpoint import store as checkpoints
+from ..contracts.dataset import Samples
 from ..contracts.task import Step, Task, Term
 from ..loading.loader import Loader
 from ..observe.memory import memory_mib
@@ -25,11 +26,28 @@ _LEAST_UPDATES = 5
 _SLOW_SECONDS = 60.0
 
 
+class Usable(Samples):
+    """Those of the samples with these indices."""
+
+    def __init__(self, samples: Any, indices: Sequence[int]) -> None:
+        self._samples, self._indices = samples, list(indices)
+
+    def __len__(self) -> int:
+        return len(self._indices)
+
+    def sample(self, index: int, generator: np.random.Generator) -> Any:
+        return self._samples.sample(self._indices[index], generator)
+
+    def describe(self, index: int) -> str:
+        return self._samples.describe(self._indices[index])
+
+
 class Trial:
     """A training of one process that sees the same batch again and again.
 
     Args:
-        config: of the trial: its batch, no accumulation, nothing random in its steps, SAVE a folder that is thrown away.
+        config: of the trial: its batch, no accumulation, nothing random in its steps, SAVE a folder that is thrown
+            away.
         samples: of the training.
     """
 
@@ -38,7 +56,6 @@ class Trial:
         self._training = silent_training(config, task, samples, folder)
         self._training.model.train()
         self._group = first_batches(self._training.loader, 1)
-        self._update = 0
         self.size = config.DATA.BATCH_SIZE
         self.parameters = sum(math.prod(p.shape) for p in self._training.model.parameters())
         self.trained = sum(math.prod(p.shape) for p in self._training.model.parameters() if not p.stop_gradient)
@@ -46,15 +63,17 @@ class Trial:
     def update(self) -> Dict[str, float]:
         """Make an update with TRAIN.BASE_LR; returns the means of its terms before it, and "total", their weighted
         sum."""
-        step = Step(1, self._update, self._training.schedule.total_updates)
+        training = self._training
+        step = Step(1, training.schedule.update, training.schedule.total_updates)
         group = [dict(batch) for batch in self._group]  # a step takes some entries out
-        (terms,) = self._training.updater(group, step, self._config.TRAIN.BASE_LR)
-        self._update += 1
+        (terms,) = training.updater(group, step, self._config.TRAIN.BASE_LR)
+        training.sampler.count_update()
+        training.schedule.count_update()
         means = {name: _mean(term) for name, term in terms.items()}
         return {**means, "total": sum(terms[name].weight * mean for name, mean in means.items() if terms[name].weight)}
 
     def overfit(self, first: float, updates: int, seconds: float) -> List[float]:
-        """The loss of so many further updates, or fewer if it is half of ``first`` or no number before, or time is up."""
+        """The loss of so many further updates; fewer if it is half of ``first`` or no number before, or time is up."""
         losses: List[float] = []
         started = time.perf_counter()
         while len(losses) < updates:
@@ -68,10 +87,10 @@ class Trial:
         """Write a checkpoint, change the weights, and read it back."""
         training = self._training
         started = time.perf_counter()
-        training.checkpointer.save_epoch(1, evaluation_due=False)
+        training.checkpointer.save_update(evaluation_due=False)
         training.checkpointer.finish()
         written = time.perf_counter() - started
-        directory = training.checkpointer.folder / checkpoints.epoch_name(1)
+        directory = training.checkpointer.folder / checkpoints.update_name(training.schedule.update)
         weights, moments = _arrays(training.model.state_dict()), _arrays(training.checkpointer.optimizer.state_dict())
         with paddle.no_grad():
             for parameter in training.model.parameters():

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Dict
+from typing import Any, Dict, List
 
 from ..contracts.task import Task
 from ..errors import UserError
-from ..observe.display import fields_of
+from ..observe.display import Field, fields_of
 from ..observe.hints import DataWaitHint
 from ..observe.memory import memory_mib
 from ..observe.observer import Observers
@@ -40,6 +40,7 @@ class Reports:
         self._observers = observers
         self._sample_name = task.sample_name
         self._remaining = remaining
+        self._fields: List[Field] = []
         self._data_wait = DataWaitHint(
             loader_processes, world_size(), cpu_cores(), lambda: task.reading_advice(samples)
         )
@@ -72,13 +73,20 @@ class Reports:
         hint = self._data_wait.look(waiting, seconds)
         if hint is not None:
             self._record.say(hint)
+        self._fields = fields_of(values, means, self._sample_name)
+        self.show(bar)
         left = self._remaining.text()
-        bar.note(f"{duration(self._remaining.seconds_of(bar.left))} left, run {left}")
-        bar.show(fields_of(values, means, self._sample_name))
         return (
             f"{in_words(means)} gradient norm {norm:.3g} lr {place['learning_rate']:.2e} {rate:.0f} "
             f"{self._sample_name}/s data wait {waiting:.0%}, {f'{skipped} skipped so far, ' if skipped else ''}{left}"
         )
+
+    def show(self, bar: Progress) -> None:
+        """Give a bar the time left and the last report, if there was one."""
+        if self._fields:
+            of_epoch = duration(self._remaining.seconds_of(bar.left))
+            bar.note(f"{of_epoch} left, run {self._remaining.text()}")
+            bar.show(self._fields)
 
     def epoch(self, epoch: int, epochs: int, means: Dict[str, float], pace: Pace, samples_per_update: int) -> None:
         """Record an epoch that has been trained."""

@@ -252,6 +252,7 @@ class Training:
         updates = self.sampler.updates_left
         made = self.updates_per_epoch - updates  # in this epoch, by the run that this one continues
         bar = Progress(updates, f"epoch {epoch}/{self.config.TRAIN.NUM_EPOCHS}", is_main())
+        self.reports.show(bar)
         self.heartbeat.at(f"waiting for the first batch of epoch {epoch}")
         try:
             for group in self.profile.watch(self._groups(batches, updates), epoch, made, updates):

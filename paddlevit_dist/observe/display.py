@@ -26,7 +26,7 @@ def can_be_drawn() -> bool:
     """Whether stderr is a terminal that can be drawn on without lines of stdout coming in between unnoticed."""
     if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         return False
-    if sys.stdout.isatty():
+    if sys.stdout is None or sys.stdout.isatty():
         return True
     with contextlib.suppress(OSError, ValueError, AttributeError):  # a stream that is no file, such as a notebook's
         import stat

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import time
 from pathlib import Path
 from typing import Iterator, Optional
 
 import paddle
 
 _MIB = 1 << 20
+_SECONDS = 1.0  # between looks at many processes, which take some milliseconds
+_looked_at = -_SECONDS
+_seen: Optional[float] = None
 
 
 def memory_mib() -> Optional[float]:
@@ -20,8 +24,11 @@ def memory_mib() -> Optional[float]:
     """
     if paddle.get_device().startswith("gpu"):
         return round(paddle.device.cuda.max_memory_allocated() / _MIB, 1)
-    spawned = multiprocessing.parent_process() is not None  # then other ranks are children of the same process
-    return resident_mib(os.getppid() if spawned else os.getpid())
+    global _looked_at, _seen
+    if time.monotonic() - _looked_at > _SECONDS:
+        spawned = multiprocessing.parent_process() is not None  # then other ranks are children of the same process
+        _seen, _looked_at = resident_mib(os.getppid() if spawned else os.getpid()), time.monotonic()
+    return _seen
 
 
 def resident_mib(root: int) -> Optional[float]:

@@ -58,10 +58,10 @@ class Progress:
                 self._values.refresh()  # its terminal may have another width by now
             note_sign_of_life()
 
-    def note(self, text: str) -> None:
-        """Set the text after the bar."""
+    def note(self, text: str, at_once: bool = False) -> None:
+        """Set the text after the bar; it is drawn with the next step unless ``at_once``."""
         if self._bar is not None:
-            self._bar.set_postfix_str(text, refresh=False)
+            self._bar.set_postfix_str(text, refresh=at_once)
 
     def show(self, fields: Sequence[display.Field]) -> None:
         """Set the line below the bar."""

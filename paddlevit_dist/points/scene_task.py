@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
@@ -87,10 +86,6 @@ class SceneTask(Task):
 
     def classes_in(self, sample: PointSample) -> Optional[np.ndarray]:
         return sample.scene.semantic[sample.scene.semantic != IGNORED]
-
-    def expected_losses(self) -> Dict[str, float]:
-        uniform = math.log(self.num_classes or 1)
-        return {"loss": uniform, "semantic": uniform}
 
     def check_sample(self, sample: PointSample) -> None:
         require_labels(sample.scene.semantic, self.num_classes, IGNORED, "class")

@@ -14,12 +14,13 @@ from ..contracts.dataset import dataset_class
 from ..contracts.figures import Figure
 from ..contracts.prediction import Learned, Row
 from ..contracts.sample_checks import require_finite
-from ..contracts.task import EvaluationStep, Records, Step, Task, Term
+from ..contracts.task import EvaluationStep, ExportParts, Records, Step, Task, Term
 from ..errors import UserError
 from ..models import create_model
 from . import sliding_window
 from .dataset import VolumeDataset
 from .decoding import decode
+from .export import export_parts
 from .figures import LandmarkRecord, landmark_figures
 from .geometry import Geometry
 from .heatmaps import Factors, gaussian_factors, radius_factors
@@ -281,6 +282,10 @@ class LandmarkDetection(Task):
 
     def prediction_writer(self, folder: Path) -> LandmarkWriter:
         return LandmarkWriter(folder, self.names, self._cases)
+
+    def export_parts(self) -> ExportParts:
+        sigma = None if self.spacing is None else self._sigma()
+        return export_parts(self.config.VOLUMES, self.names, self.spacing, sigma)
 
     # ---- pictures ----------------------------------------------------------------------------------------------
 

@@ -142,6 +142,14 @@ def test_an_endpoint_that_nobody_serves_is_one_line_with_the_address(hub, monkey
         read_weights(NAME)
 
 
+def test_a_digest_may_follow_the_name(hub, weights):
+    (notice,) = read_weights(NAME).notices
+    assert f"its SHA-256 {digest(weights)} was not checked: add #sha256=... after it" in notice
+    assert read_weights(f"{NAME}#sha256={digest(weights)}").notices == ()
+    with pytest.raises(UserError, match="its SHA-256 is .*, expected 1111"):
+        read_weights(f"{NAME}#sha256={'1' * 64}")
+
+
 def test_another_digest_is_refused_and_not_kept(hub, tmp_path):
     with pytest.raises(UserError, match="its SHA-256 is .*, expected 0000"):
         read_weights(NAME, sha256="0" * 64)

@@ -30,6 +30,7 @@ EXAMPLES = {  # a word for each kind of argument
     "N": "2",
     "FILE": "update.json",
     "MODULE": "colorsys",
+    "NAMES": "tensorboard",
 }
 
 
@@ -80,7 +81,7 @@ def test_paddlevits_flags_are_all_there():
     )
     ours = (
         "num_classes ngpus epochs stop_after_epoch stop_after_seconds seed num_workers show_config recompute profile "
-        "allow_changes version selftest replay import split"
+        "allow_changes version selftest replay import split log_to"
     )
     assert set(FLAGS) == {*theirs.split(), "eval", "amp", *ours.split(), "h"}
 

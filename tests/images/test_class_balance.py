@@ -8,7 +8,12 @@ import pytest
 
 from paddlevit_dist.contracts.dataset import Samples
 from paddlevit_dist.errors import UserError
-from paddlevit_dist.images.data.class_balance import class_weights, draw_balanced_order, weighted_cross_entropy
+from paddlevit_dist.images.data.class_balance import (
+    class_weights,
+    draw_balanced_order,
+    tell_imbalance,
+    weighted_cross_entropy,
+)
 from paddlevit_dist.loading.sampler import TrainingSampler
 
 LABELS = np.random.default_rng(0).permutation(np.repeat([0, 1, 4], [700, 290, 10]))
@@ -97,3 +102,11 @@ def test_a_mixed_picture_has_the_mixed_weight():
     shares = paddle.to_tensor([[0.25, 0.75]])
     found = weighted_cross_entropy(logits, shares, shares, paddle.to_tensor([1.0, 3.0]))
     assert found.item() == pytest.approx(np.log(2) * (0.25 + 0.75 * 3), rel=1e-6)
+
+
+def test_classes_of_very_different_size_are_pointed_out_unless_something_makes_up_for_it():
+    labels = np.repeat([0, 2, 3], [40, 200, 30])  # none of class 1
+    (line,) = tell_imbalance(labels, ["cat", "cow", "dog", "hen"], False)
+    assert line.startswith("note: classes differ in size, 200 of dog, 30 of hen: DATA.CLASS_BALANCED true")
+    assert "200 of 2, 30 of 3" in tell_imbalance(labels, None, False)[0]
+    assert tell_imbalance(labels, None, True) == [] == tell_imbalance(np.repeat([0, 1], [49, 10]), None, False)

@@ -28,19 +28,21 @@ def pictures(batch, *shape):
 def test_every_family_gives_the_same_outputs_for_any_batch(name, tmp_path):
     model = small(name, seed=1)
     shape = [None, 3, *model.image_size]
-    export(Trained(model, {"input_shape": shape}), str(tmp_path / "out"))
-    loaded = paddle.jit.load(str(tmp_path / "out"))
-    for batch in (1, 4):
-        x = paddle.to_tensor(pictures(batch, 3, *model.image_size))
-        with paddle.no_grad():
-            np.testing.assert_allclose(loaded(x).numpy(), model(x).numpy(), rtol=1e-5, atol=1e-5)
+    inputs = [paddle.to_tensor(pictures(batch, 3, *model.image_size)) for batch in (1, 4)]
+    with paddle.no_grad():
+        expected = [model(x).numpy() for x in inputs]  # Paddle 2.6 cannot compute with a model that it has traced
+        export(Trained(model, {"input_shape": shape}), str(tmp_path / "out"))
+        loaded = paddle.jit.load(str(tmp_path / "out"))
+        for x, outputs in zip(inputs, expected):
+            np.testing.assert_allclose(loaded(x).numpy(), outputs, rtol=1e-5, atol=1e-5)
 
 
 def test_an_exported_model_that_computes_something_else_is_noticed(tmp_path, monkeypatch):
     model = small("vit", seed=1)
-    monkeypatch.setattr(paddle.jit, "load", lambda path: lambda x: 1.001 * model(x) + 1e-3)
+    monkeypatch.setattr(paddle.jit, "load", lambda path: lambda x: paddle.ones([3, model.num_classes]))
     with pytest.raises(RuntimeError, match="gives other outputs"):
         export(Trained(model, {"input_shape": [None, 3, *model.image_size]}), str(tmp_path / "out"))
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.fixture(scope="module")

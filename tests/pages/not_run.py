@@ -9,8 +9,10 @@ from __future__ import annotations
 GPU = "needs GPUs, ImageNet and published weights"
 DOWNLOAD = "needs a download"
 HOST = "needs a second host; tests/distributed/test_several_machines.py runs it on one"
+INSTALLED = "tests/test_wheel.py runs the installed command"
 ITSELF = "is the test suite, or part of it"
 HOURS = "takes minutes to hours and a quiet machine; its programs are what the page is about"
+ONNX = "needs the extra onnx; tests/images/test_onnx_export.py does it"
 OTHER_FILES = "tests/commands/test_predict_scenes.py and test_split.py run it on files that they make"
 PAGE_OF_ITS_OWN = "tests/images/test_documented_session.py runs that page, on the digits"
 
@@ -23,8 +25,16 @@ NOT_RUN = {
     "python -m paddle.distributed.launch --nnodes 2 --rank 1 --master 10.0.0.1:38700 main_multi_gpu.py "
     "-cfg=./configs/vit_digits.yaml -output=./output/two": HOST,
     "pip install paddlepaddle-gpu==3.3.1 -i https://www.paddlepaddle.org.cn/packages/stable/cu126/": DOWNLOAD,
+    "pip install '.[cpu]'": DOWNLOAD,
+    "paddlevit-dist train -cfg=vit_digits -ngpus=2 -output=./output/installed": INSTALLED,
+    "paddlevit-dist evaluate -cfg=vit_digits -output=./output/installed -pretrained=./output/installed": INSTALLED,
+    "paddlevit-dist inspect recipes": INSTALLED,
+    "python -m paddlevit_dist": "lists the commands; tests/commands/test_environment.py",
     "pip install '.[volumes]'": DOWNLOAD,
+    "pip install '.[tensorboard]'": DOWNLOAD,
+    "pip install '.[visualdl]'": DOWNLOAD,
     "pip install '.[fast]'": DOWNLOAD,
+    "pip install 'paddlevit_dist[onnx]'": DOWNLOAD,
     "pip install pillow-heif": DOWNLOAD,
     "python -m paddlevit_dist convert vit.npz vit.safetensors": DOWNLOAD,
     "python -m paddlevit_dist convert swin.pth swin.pdparams": DOWNLOAD,
@@ -32,6 +42,8 @@ NOT_RUN = {
     "./run_eval_multi.sh -cfg=./configs/minkunet34c_scannet.yaml -data_path=/dataset/scannet_prepared "
     '-pretrained=weights.pth POINTS.COLOR_RANGE "[-0.5, 0.5]" POINTS.VOXEL_FEATURES mean '
     "DATA.VOXEL_SIZE_M 0.02": DOWNLOAD,
+    "python -m paddlevit_dist export ./output/mine exported/fast -format=onnxruntime -precision=float16": ONNX,
+    "python -m paddlevit_dist export ./output/heads exported/heads -format=onnx": ONNX,
     "python -m paddlevit_dist prepare scannet /dataset/scannet /dataset/scannet_prepared": OTHER_FILES,
     "./run_eval_multi.sh -cfg=./configs/minkunet34c_scannet.yaml -data_path=/dataset/scannet_prepared -split=test "
     "-output=./output/test -pretrained=./output/scannet": OTHER_FILES,

@@ -17,13 +17,14 @@ PAGES = [
     "docs/pointclouds.md",
     "docs/instances.md",
     "docs/volumes.md",
+    "docs/exporting.md",
     "docs/formats.md",
     "docs/benchmarks.md",
     "docs/development.md",
 ]
 
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-_STARTS = ("make ", ". ", "./", "sh ", "python ", "pip ", "CUDA_VISIBLE_DEVICES=")
+_STARTS = ("make ", ". ", "./", "sh ", "python ", "pip ", "paddlevit-dist ", "CUDA_VISIBLE_DEVICES=")
 
 
 def text_of(page: str) -> str:

@@ -140,7 +140,7 @@ def test_a_loader_process_is_sent_little():
 
 
 def test_bad_options_are_told():
-    with pytest.raises(UserError, match="split 'test' of synthetic_rooms"):
+    with pytest.raises(UserError, match="synthetic_rooms has no split 'test'"):
         SyntheticRooms(None, "test", None)
     with pytest.raises(UserError, match="spacing of synthetic_rooms is 0 m; expected 0.01 to 0.2"):
         SyntheticRooms(None, "train", None, spacing_m=0)

@@ -33,16 +33,7 @@ def open_inputs(config: Any, inputs: Sequence[Any], cache_folder: Path) -> Input
     except UserError:
         kind, mode = ImageDataset.kind, ImageDataset.image_mode
         notices.append(f"note: dataset {data.DATASET} is not registered here: its pictures are taken for photographs")
-    transform = build_transform(
-        kind,
-        "val",
-        image_size=data.IMAGE_SIZE,
-        channels=data.IMAGE_CHANNELS,
-        crop_pct=data.CROP_PCT,
-        crop_scale=data.CROP_SCALE,
-        crop_ratio=data.CROP_RATIO,
-        flip_probability=0.0,
-    )
+    transform = evaluation_transform(config, kind)
     if isinstance(transform, EvaluationTransform):
         transform = Bounded(transform, data.MAX_PIXELS)
     reading = Reading(data.EXIF_ROTATE, data.MAX_PIXELS)
@@ -54,6 +45,21 @@ def open_inputs(config: Any, inputs: Sequence[Any], cache_folder: Path) -> Input
     samples = PictureInputs(inputs, cache_folder, transform, mode, reading)
     samples.notices = [*notices, *samples.notices]
     return samples
+
+
+def evaluation_transform(config: Any, kind: str) -> Any:
+    """What an evaluation makes of pictures of this kind, "photo" or "glyph"."""
+    data = config.DATA
+    return build_transform(
+        kind,
+        "val",
+        image_size=data.IMAGE_SIZE,
+        channels=data.IMAGE_CHANNELS,
+        crop_pct=data.CROP_PCT,
+        crop_scale=data.CROP_SCALE,
+        crop_ratio=data.CROP_RATIO,
+        flip_probability=0.0,
+    )
 
 
 class Bounded(NamedTuple):

@@ -38,6 +38,7 @@ from ..transforms.operations_compiled import prepare
 from ..transforms.operations_opencv import require_opencv
 from ..transforms.policies import build_augmentation, operations_of
 from .distillation import Teacher, distillation_loss, teacher_of
+from .export import export_parts
 from .figures import Evaluated, report_figures
 from .metrics import ClassificationMetrics
 from .prediction import best_classes, open_inputs, probabilities
@@ -438,13 +439,7 @@ class Classification(Task):
         return report_figures(evaluated, samples, lambda images: rolled_out(model, self.normalise(images)))
 
     def export_parts(self) -> ExportParts:
-        data = self.config.DATA
-        about = {
-            "mean": [float(value) for value in data.IMAGENET_MEAN],
-            "standard_deviation": [float(value) for value in data.IMAGENET_STD],
-            "crop_pct": float(data.CROP_PCT),
-        }
-        return ExportParts(data.IMAGE_CHANNELS, about)
+        return export_parts(self.config)
 
     def build_metrics(self) -> ClassificationMetrics:
         return ClassificationMetrics(self.num_classes)

@@ -1,0 +1,68 @@
+"""What somebody without this package needs to find landmarks with an exported network."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Optional, Sequence
+
+import numpy as np
+
+from ..contracts.task import ExportParts
+
+
+def export_parts(
+    volumes: Any, names: Sequence[str], spacing: Optional[np.ndarray], sigma: Optional[np.ndarray]
+) -> ExportParts:
+    """The parts for a network of heatmaps.
+
+    Args:
+        volumes: the configuration's VOLUMES.
+        names: of the landmarks, in the order of the maps; empty where they are unknown.
+        spacing: millimetres (depth, height, width), or None.
+        sigma: deviation of the heatmaps in voxels, likewise.
+    """
+    size = tuple(int(length) for length in volumes.CROP_SIZE)
+    window = volumes.INTENSITY_WINDOW
+    if window is None:
+        intensities = "percentiles 0.5 and 99.5 of each volume become 0 and 1"
+    else:
+        intensities = f"{window[0]:g} and {window[1]:g} become 0 and 1, what is outside is not cut off"
+    preprocessing: Dict[str, Any] = {
+        "orientation": "RAS: the array's axes depth, height, width run upwards, to the front and to the right",
+        "spacing_mm": None if spacing is None else [float(length) for length in spacing],
+        "intensities": intensities,
+        "windows": list(size),
+        "overlap": float(volumes.OVERLAP),
+        "outside_of_a_small_volume": 0,
+    }
+    is_focal = volumes.LOSS == "focal"
+    postprocessing = {
+        "maps": "the sigmoid of the outputs" if is_focal else "the outputs",
+        "of_overlapping_windows": "weighted mean; a voxel's weight is the product over the axes of "
+        "min(i + 1, n - i), divided by its largest value, for place i of n",
+        "position": _POSITION[volumes.DECODING],
+        "confidence": "value of the map at its highest voxel, limited to 0 to 1",
+    }
+    if volumes.DECODING == "soft_argmax" and sigma is not None:
+        postprocessing["reach_voxels"] = [int(length) for length in np.ceil(3 * sigma)]
+    about = {
+        "landmarks": list(names) or None,
+        "preprocessing": preprocessing,
+        "output": "one heatmap per landmark, of the input's size",
+        "postprocessing": postprocessing,
+    }
+    return ExportParts(1, about, size, "volume", {"input": _example(size)})
+
+
+_POSITION = {
+    "quadratic": "highest voxel of the map, then along each axis the vertex of the parabola through the logarithms of "
+    "that voxel and its two neighbours, at most half a voxel away",
+    "soft_argmax": "mean position of the voxels around the highest one, weighted by their values",
+}
+
+
+def _example(size: Sequence[int]) -> np.ndarray:
+    """A bright ball in noise, float32 (1, 1, *size)."""
+    places = np.indices(size) - (np.array(size).reshape(3, 1, 1, 1) - 1) / 2
+    ball = (places**2).sum(axis=0) < (min(size) / 4) ** 2
+    noise = 0.1 * np.random.default_rng(0).random(tuple(size))
+    return (0.8 * ball + noise).astype(np.float32)[None, None]

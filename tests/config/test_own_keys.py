@@ -1,0 +1,141 @@
+"""Keys that come with a user's dataset, model or task: read like any other, by whom they belong to."""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from paddlevit_dist import UserError, registry
+from paddlevit_dist.config import EXAMPLE, default_config, dump_yaml, load
+from paddlevit_dist.config.command_line import help_text
+from paddlevit_dist.config.key import SHARE, Key, Table, value_of
+from paddlevit_dist.registry import register_dataset, register_model, register_task, resolve
+
+FOLD = Key("DATA.MINE.FOLD", 0, "int", "which part is for validation")
+NOISE = Key("MODEL.NOISE", 0.5, "float", "share of noise", SHARE)
+
+
+class Mine:
+    keys = [FOLD]
+
+
+class Noisy:
+    """Declares nothing itself."""
+
+
+@pytest.fixture(autouse=True)
+def forgotten():
+    """Whatever a test registers."""
+    tables = [getattr(registry, name) for name in ("MODELS", "DATASETS", "TASKS", "TABLES", "OWN")]
+    before = [dict(table) for table in tables]
+    yield
+    for table, content in zip(tables, before):
+        table.clear()
+        table.update(content)
+
+
+@pytest.mark.parametrize(
+    "register",
+    [
+        lambda: register_dataset("mine", Mine),
+        lambda: register_dataset("mine", Noisy, keys=FOLD),
+        lambda: register_dataset("mine", Noisy, keys=Table((FOLD,))),
+        lambda: register_dataset("mine", "somewhere:Mine", keys="my_settings:KEYS"),
+        lambda: register_task("classification_of_mine", Noisy, ["paddlevit_dist.images.settings:TABLE"], [FOLD]),
+        lambda: register_model("mine", Noisy, [FOLD]),
+    ],
+    ids=["class attribute", "keys", "table", "location", "task", "model"],
+)
+def test_they_are_read_checked_shown_and_kept(register, monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "my_settings", SimpleNamespace(KEYS=[FOLD]))
+    register()
+    file = tmp_path / "mine.yaml"
+    own = [(kind, name) for kind, name in registry.OWN if "mine" in name]
+    choice = {"dataset": "DATASET: mine, ", "task": "", "model": ""}[own[0][0]]
+    top = {"dataset": "", "task": "TASK: classification_of_mine", "model": "MODEL: {NAME: mine}"}[own[0][0]]
+    file.write_text(f"{top}\nDATA: {{{choice}MINE: {{FOLD: 2}}}}\n")
+
+    run = load([f"-cfg={file}"], EXAMPLE)
+    assert run.values.DATA.MINE.FOLD == 2 and "FOLD: 2" in run.describe() and str(file) in run.sources["DATA.MINE.FOLD"]
+    assert load([f"-cfg={file}", "DATA.MINE.FOLD", "3"]).values.DATA.MINE.FOLD == 3
+    assert default_config().DATA.MINE.FOLD == 0
+    kept = tmp_path / "config.yaml"
+    kept.write_text(dump_yaml(run.values))
+    assert value_of(load([f"-cfg={kept}"]).values, "DATA.MINE.FOLD") == 2
+    with pytest.raises(UserError, match="command line: DATA.MINE.FOLD is 'x': expected a whole number"):
+        load([f"-cfg={file}", "DATA.MINE.FOLD", "x"])
+    with pytest.raises(UserError, match="DATA.MINE.FOLT .* is not a known key: the closest is DATA.MINE.FOLD"):
+        load([f"-cfg={file}", "DATA.MINE.FOLT", "1"])
+    assert "which part is for validation (default 0)" in help_text()
+
+
+def test_a_run_of_something_else_refuses_them_and_does_not_keep_them():
+    register_dataset("mine", Mine)
+    register_model("noisy", Noisy, NOISE)
+    with pytest.raises(UserError, match="DATA.MINE.FOLD is read by dataset mine, not by classification: leave it out"):
+        load(["DATA.MINE.FOLD", "1"])
+    values = load(["-dataset=mine"]).values
+    assert "FOLD" in dump_yaml(values) and "NOISE" not in dump_yaml(values)
+
+
+def test_rules_of_a_table_are_applied():
+    def check(given):
+        raise UserError(f"{given['DATA.MINE.FOLD']}: too many")
+
+    register_dataset("mine", Noisy, keys=Table((FOLD,), check=check))
+    with pytest.raises(UserError, match="^DATA.MINE.FOLD 9 .command line.: too many"):
+        load(["-dataset=mine", "DATA.MINE.FOLD", "9"])
+    assert load([]).values.DATA.MINE.FOLD == 0
+
+
+@pytest.mark.parametrize(
+    "key, message",
+    [
+        (Key("data.fold", 0, "int", ""), "a key is called 'data.fold': expected capitals, such as DATA.MINE.FOLD"),
+        (Key("FOLD", 0, "integer", ""), "key FOLD is of kind 'integer': expected one of int, float"),
+        (Key("FOLD", "x", "int", ""), "key FOLD has the default 'x': expected a whole number"),
+        (Key("FOLD", None, "int", ""), "key FOLD has the default None, and is not optional"),
+        (Key("SHARE", 2.0, "float", "", SHARE), "key SHARE has the default 2.0: expected a number >= 0 and <= 1"),
+        (
+            Key("DATA.BATCH_SIZE", 1, "int", ""),
+            "key DATA.BATCH_SIZE exists already: training images per device and step",
+        ),
+        (Key("DATA", 1, "int", ""), "key DATA cannot be a section and a key: there is DATA.BATCH_SIZE"),
+        (Key("SEED.OF_MINE", 1, "int", ""), "key SEED.OF_MINE cannot be a section and a key: there is SEED"),
+        ("nowhere:KEYS", "keys='nowhere:KEYS' cannot be imported: No module named 'nowhere'"),
+        ({"FOLD": 1}, "expected Key(name, default, kind, meaning), or a Table"),
+        ([FOLD, FOLD], "key DATA.MINE.FOLD is declared twice"),
+    ],
+)
+def test_impossible_keys_are_refused_when_they_are_registered(key, message):
+    with pytest.raises(UserError) as refusal:
+        register_dataset("mine", Noisy, keys=key)
+    assert message in str(refusal.value) and "dataset 'mine'" in str(refusal.value)
+    assert "mine" not in registry.DATASETS
+
+
+def test_one_key_of_two_owners_has_to_be_the_same():
+    register_dataset("mine", Mine)
+    register_dataset("mine_too", Noisy, keys=[Key(*vars(FOLD).values())])
+    with pytest.raises(UserError, match="key DATA.MINE.FOLD exists already: which part is for validation"):
+        register_model("noisy", Noisy, keys=[Key("DATA.MINE.FOLD", 5, "int", "another")])
+
+
+def test_a_class_that_is_imported_later_declares_its_keys_where_it_is_registered(monkeypatch):
+    monkeypatch.setitem(sys.modules, "mine_later", SimpleNamespace(Mine=Mine))
+    register_dataset("mine", "mine_later:Mine")
+    with pytest.raises(UserError, match="dataset 'mine' declares keys in its class, .* keys='my_settings:KEYS'"):
+        resolve("dataset", "mine")
+
+
+def test_a_name_is_registered_once_and_the_same_class_as_often_as_it_is_imported():
+    register_dataset("mine", Mine)
+    register_dataset("mine", Mine)
+    with pytest.raises(UserError, match=r"test_own_keys.py:\d+: dataset 'mine' is registered twice .test_own_keys.py:"):
+        register_dataset("mine", Noisy)
+    with pytest.raises(UserError, match="dataset 'digits' is registered twice .this package has one of its own."):
+        register_dataset("digits", Mine)
+    register_dataset("mine", Noisy, replace=True)
+    assert resolve("dataset", "mine") is Noisy

@@ -1,0 +1,23 @@
+"""Checks of the doctor that end as they should not."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from paddlevit_dist.commands.doctor_checks import Check, Finding
+
+
+def _counts(checkup):
+    return Finding("ok", f"{len(checkup.found)} before this one")
+
+
+def _crashes(checkup):
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def _fails(checkup):
+    raise KeyError("a bug")
+
+
+CHECKS = [Check("counts", _counts), Check("crash", _crashes), Check("fails", _fails), Check("again", _counts)]

@@ -183,7 +183,9 @@ def _figures(runs: Sequence[Run]) -> List[Section]:
                 for name, value in about.items()
                 if name not in ("of", "time") and value is not None
             )
-            head = f'<p class="note">Of {text(about.get("of", "an evaluation"))} ({text(said)}).</p>'
+            head = (
+                f'<p class="note">Of {text(about.get("of", "an evaluation"))}{text(f" ({said})" if said else "")}.</p>'
+            )
             head += "".join(f'<p class="note">{text(notice)}</p>' for notice in notices)
             title = f"{run.name}: predictions" if len(runs) > 1 else "Predictions"
             if len(run.figures) > 1:

@@ -91,7 +91,7 @@ class Viewer {
   }
 
   reset() {
-    [this.yaw, this.tilt, this.distance, this.right, this.up] = [0.7, 0.8, 1.6, 0, 0];
+    [this.yaw, this.tilt, this.distance, this.right, this.up] = [0.7, 0.8, 1.3, 0, 0];
     // As large as keeps a surface that fills the cube closed.
     this.size = Math.min(Math.max(1100 / Math.sqrt(this.count), 1.2), 12);
   }

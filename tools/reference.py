@@ -76,9 +76,9 @@ def commands_page() -> str:
     """All commands with their options; those that take the main job's flags refer to these."""
     lines = [_WRITTEN_BY, "# Commands", ""]
     lines += [
-        "`paddlevit-dist COMMAND`, or `python -m paddlevit_dist COMMAND`. Options are written with one hyphen or two; `-h` "
-        "after a command shows them. A path may begin with `~`; where weights are expected, a run's folder means its best "
-        "checkpoint, else its last.",
+        "`paddlevit-dist COMMAND`, or `python -m paddlevit_dist COMMAND`. Options are written with one hyphen or two; "
+        "`-h` after a command shows them. A path may begin with `~`; where weights are expected, a run's folder means "
+        "its best checkpoint, else its last.",
         "",
         "| command | |",
         "|---|---|",

@@ -4,6 +4,7 @@
 # make lint       format, lint, import rules and types              make fuzz           1,000 damaged files for each reader
 # make audit      known vulnerabilities of what is installed
 # make bench      a figure of each benchmark, 25 minutes       make bench-all   all benchmarks in full, hours
+# make reference  write the pages of keys and commands         make site        all pages as a site with a search, in site/
 PYTHON ?= python3
 VENV := .venv
 GPU_VENV := .venv-gpu
@@ -14,7 +15,7 @@ PYTEST := -m pytest -q -n auto --maxprocesses 4 --dist worksteal
 # The tests start hundreds of processes: none need compile what another has compiled, whatever the shell says.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-long fuzz lint format accept bench bench-all test-gpu-wheel audit clean
+.PHONY: demo test test-long fuzz lint format accept bench bench-all test-gpu-wheel audit reference site clean
 .DELETE_ON_ERROR:
 
 $(VENV)/.ready: setup.py tools/install.py
@@ -63,5 +64,14 @@ audit: $(VENV)/.ready
 	test -x $(VENV)-audit/bin/pip-audit || { $(PYTHON) -m venv $(VENV)-audit && $(VENV)-audit/bin/pip install -q pip-audit; }
 	$(VENV)-audit/bin/python tools/audit.py $(VENV)/lib/python3*/site-packages
 
+reference: $(VENV)/.ready
+	$(BIN)/python tools/reference.py
+
+# In an environment of its own, which needs nothing of the package. A link that leads nowhere is an error.
+site:
+	test -x $(VENV)-docs/bin/mkdocs || { $(PYTHON) -m venv $(VENV)-docs && $(VENV)-docs/bin/pip install -q -r tools/site_requirements.txt; }
+	$(VENV)-docs/bin/mkdocs build --strict --clean
+	@echo "look at it: $(PYTHON) -m http.server -d site 8000, then http://localhost:8000"
+
 clean:
-	rm -rf $(VENV) $(VENV)-audit $(GPU_VENV) build *.egg-info
+	rm -rf $(VENV) $(VENV)-audit $(VENV)-docs $(GPU_VENV) build site *.egg-info

@@ -44,10 +44,13 @@ class CommandParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise UserError(f"{self.command}: {message}; see {self.prog} -h")
 
-    def option(self, name: str, default: Any, meaning: str, kind: Callable[[str], Any] = str, **more: Any) -> None:
-        """``--name VALUE``, also as ``-name``; a default that is not None is shown."""
-        shown = meaning if default is None else f"{meaning} (default: {default})"
-        self.add_argument(f"--{name}", f"-{name}", default=default, type=kind, help=shown, **more)
+    def option(
+        self, name: str, default: Any, meaning: str, kind: Callable[[str], Any] = str, shown: str = "", **more: Any
+    ) -> None:
+        """``--name VALUE``, also as ``-name``; a default that is not None is shown, as ``shown`` if it depends on the
+        machine."""
+        text = meaning if default is None else f"{meaning} (default: {shown or default})"
+        self.add_argument(f"--{name}", f"-{name}", default=default, type=kind, help=text, **more)
 
 
 def at_least(smallest: int, largest: float = float("inf")) -> Callable[[str], int]:

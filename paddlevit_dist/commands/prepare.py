@@ -64,7 +64,7 @@ def _image_options(words: List[str]) -> Namespace:
         choices=("jpeg", "pages"),
     )
     parser.option("shard_size", 1000, "pictures in a tar file", whole)
-    parser.option("workers", len(os.sched_getaffinity(0)), "processes", whole)
+    parser.option("workers", len(os.sched_getaffinity(0)), "processes", whole, "one for each core")
     parser.option(
         "on_bad_sample", "stop", "skip: leave unreadable pictures out and list them", choices=("stop", "skip")
     )
@@ -198,7 +198,7 @@ def _scene_parser(kind: str, source: str, description: str) -> CommandParser:
     )
     for split in SPLITS:
         parser.option(f"{split}_list", None, f"one scene name per line, those of '{split}'", metavar="FILE")
-    parser.option("workers", len(os.sched_getaffinity(0)), "processes", at_least(1))
+    parser.option("workers", len(os.sched_getaffinity(0)), "processes", at_least(1), "one for each core")
     return parser
 
 

@@ -15,6 +15,8 @@ HOURS = "takes minutes to hours and a quiet machine; its programs are what the p
 ONNX = "needs the extra onnx; tests/images/test_onnx_export.py does it"
 OTHER_FILES = "tests/commands/test_predict_scenes.py and test_split.py run it on files that they make"
 PAGE_OF_ITS_OWN = "tests/images/test_documented_session.py runs that page, on the digits"
+SESSION = "tests/pages/test_tutorials.py runs that page, as it stands"
+FORMS = "tells how commands are written, of others and of ours"
 
 NOT_RUN = {
     "CUDA_VISIBLE_DEVICES=0,1,2,3 python main_multi_gpu.py -cfg='./configs/vit_base_patch16_224.yaml' "
@@ -26,6 +28,9 @@ NOT_RUN = {
     "-cfg=./configs/vit_digits.yaml -output=./output/two": HOST,
     "pip install paddlepaddle-gpu==3.3.1 -i https://www.paddlepaddle.org.cn/packages/stable/cu126/": DOWNLOAD,
     "pip install '.[cpu]'": DOWNLOAD,
+    "make site": DOWNLOAD,
+    "make format": "changes files; make lint says whether it would",
+    "make reference": "writes files; tests/pages/test_reference.py says whether it would",
     "paddlevit-dist train -cfg=vit_digits -ngpus=2 -output=./output/installed": INSTALLED,
     "paddlevit-dist evaluate -cfg=vit_digits -output=./output/installed -pretrained=./output/installed": INSTALLED,
     "paddlevit-dist inspect recipes": INSTALLED,
@@ -62,4 +67,9 @@ NOT_RUN = {
 }
 
 # Pages whose commands another test runs, or that are about programs of hours.
-NOT_RUN_PAGES = {"docs/finetune.md": PAGE_OF_ITS_OWN, "docs/benchmarks.md": HOURS}
+NOT_RUN_PAGES = {
+    "docs/finetune.md": PAGE_OF_ITS_OWN,
+    "docs/benchmarks.md": HOURS,
+    **dict.fromkeys(("docs/own_pictures.md", "docs/own_loop.md", "docs/own_code.md", "docs/machines.md"), SESSION),
+    **dict.fromkeys(("docs/coming_from.md", "docs/reference/keys.md", "docs/reference/commands.md"), FORMS),
+}

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import List
+from typing import List, Set, Tuple
 
 from support.processes import ROOT
 
-# In the order in which the README leads to them; the Chinese README has the README's own commands.
+# In the order in which the README leads to them; Chinese pages have the commands of the English ones.
 PAGES = [
     "README.md",
+    "docs/own_pictures.md",
     "docs/running.md",
     "docs/images.md",
     "docs/models.md",
@@ -17,18 +18,45 @@ PAGES = [
     "docs/pointclouds.md",
     "docs/instances.md",
     "docs/volumes.md",
+    "docs/machines.md",
+    "docs/own_loop.md",
+    "docs/own_code.md",
+    "docs/coming_from.md",
     "docs/exporting.md",
     "docs/formats.md",
+    "docs/reference/keys.md",
+    "docs/reference/commands.md",
     "docs/benchmarks.md",
     "docs/development.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
 ]
 
+CHINESE = {  # page -> the page that it is in Chinese
+    "README_cn.md": "README.md",
+    **{
+        f"docs/cn/{name}.md": f"docs/{name}.md"
+        for name in "own_pictures finetune pointclouds instances volumes own_loop own_code".split()
+    },
+}
+
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-_STARTS = ("make ", ". ", "./", "sh ", "python ", "pip ", "paddlevit-dist ", "CUDA_VISIBLE_DEVICES=")
+_STARTS = ("make ", "paddlevit-dist ", ". ", "./", "sh ", "python ", "pip ", "CUDA_VISIBLE_DEVICES=")
 
 
 def text_of(page: str) -> str:
     return (ROOT / page).read_text(encoding="utf-8")
+
+
+def blocks_of(page: str) -> List[Tuple[str, str]]:
+    """Language and content of each block of code."""
+    return _BLOCK.findall(text_of(page))
+
+
+def anchors_of(page: str) -> Set[str]:
+    """What a link can name after ``#``: the headings as GitHub spells them there."""
+    headings = re.findall(r"^#+ (.*)$", _BLOCK.sub("", text_of(page)), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-") for heading in headings}
 
 
 def commands_of(page: str) -> List[str]:
@@ -38,7 +66,7 @@ def commands_of(page: str) -> List[str]:
     """
     commands = []
     for language, content in _BLOCK.findall(text_of(page)):
-        if language not in ("", "bash", "sh"):
+        if language not in ("", "bash"):
             continue
         for line in content.replace("\\\n", " ").splitlines():
             command = " ".join(re.sub(r"\s+# .*$", "", line).split())

@@ -23,7 +23,7 @@ from paddlevit_dist.config import EXAMPLE, load
 from paddlevit_dist.models import create_model
 
 from .not_run import NOT_RUN, NOT_RUN_PAGES
-from .reading import PAGES, commands_of, inline_commands_of, text_of
+from .reading import CHINESE, PAGES, anchors_of, blocks_of, commands_of, inline_commands_of, text_of
 
 CACHE = "cache_of_weights"
 _SMALL = "-image_size=64 MODEL.EMBED_DIM 48 MODEL.DEPTH 2 MODEL.NUM_HEADS 4"
@@ -33,8 +33,8 @@ _SHORTER = [
     (r"^make demo$", "DEMO_FLAGS=-epochs=1"),
     (r"^\./run_train_multi\.sh$", "-cfg=./configs/vit_digits.yaml -output=./output/digits -epochs=1"),
     (r"-output=\./output/mine -resume=auto", f"{_SMALL} -epochs=2"),
-    (r"run_train.*-output=\./output/mine$", f"{_SMALL} -epochs=2 -stop_after_epoch=1"),
-    (r"run_eval.*-output=\./output/mine", _SMALL),
+    (r"dist train.*-output=\./output/mine$", f"{_SMALL} -epochs=2 -stop_after_epoch=1"),
+    (r"dist evaluate.*-output=\./output/mine", _SMALL),
     (r"inspect data", "-image_size=64"),
     (r"run_train.*-output=\./output/small", "-image_size=64 -epochs=1"),
     (r"-output=\./output/ten", "-epochs=1"),
@@ -67,6 +67,7 @@ def clone(tmp_path_factory) -> Path:
 def bring_data(folder: Path) -> None:
     """What the pages take for granted: a reader's own pictures, scenes and volumes."""
     write_pictures(folder / "my_data", train=36, val=4)
+    shutil.copytree(folder / "my_data" / "val", folder / "new_pictures")
     # In the place of published weights, as if they had been fetched: of the model that _SMALL makes.
     weights = folder / CACHE / "weights" / "timm--vit_small_patch16_224.augreg_in21k_ft_in1k" / "model.safetensors"
     weights.parent.mkdir(parents=True)
@@ -81,6 +82,15 @@ def bring_data(folder: Path) -> None:
     write_the_volumes_of_the_page(folder)
 
 
+def write_command(folder: Path) -> Path:
+    """A folder with ``paddlevit-dist`` as an installation would make it; of what is found where it is called."""
+    (folder / "bin").mkdir(parents=True, exist_ok=True)
+    command = folder / "bin" / "paddlevit-dist"
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m paddlevit_dist "$@"\n', encoding="utf-8")
+    command.chmod(0o755)
+    return command.parent
+
+
 class Reader:
     """Types one command after the other into a shell in the clone."""
 
@@ -89,6 +99,7 @@ class Reader:
         python = Path(sys.executable).resolve().parent
         self.variables: Dict[str, str] = {"PATH": f"{python}:/usr/bin:/bin", "PYTHONPATH": "", "VIRTUAL_ENV": ""}
         self.variables["PADDLEVIT_DIST_CACHE"] = str(folder / CACHE)
+        self.variables["PATH"] = f"{write_command(folder / CACHE)}:{self.variables['PATH']}"
 
     def type(self, command: str) -> str:
         if command == ". .venv/bin/activate":
@@ -160,20 +171,30 @@ def test_nothing_in_the_list_is_gone_from_the_pages():
     assert set(NOT_RUN) <= there
 
 
-def test_the_chinese_page_has_the_same_commands_tables_and_links():
-    english, chinese = (text_of(page) for page in ("README.md", "README_cn.md"))
-    assert commands_of("README_cn.md") == commands_of("README.md")
-    for pattern in (r"^## ", r"^\|", r"\]\(docs/[a-z]+\.md\)", r"^- "):
-        assert len(re.findall(pattern, english, re.M)) == len(re.findall(pattern, chinese, re.M)), pattern
-    assert set(inline_commands_of("README_cn.md")) == set(inline_commands_of("README.md"))
+@pytest.mark.parametrize("chinese, english", CHINESE.items())
+def test_a_chinese_page_has_the_same_code_tables_and_links(chinese, english):
+    assert commands_of(chinese) == commands_of(english)
+    code, same = ([block for block in blocks_of(page) if block[0] or page != chinese] for page in (chinese, english))
+    if english == "README.md":  # comments after commands are in Chinese
+        same = [block for block in same if block[0]]
+    else:
+        code = blocks_of(chinese)
+    assert code == same
+    for pattern in (r"^##+ ", r"^\|", r"\]\([^)#]*[)#]", r"^- ", r"^\d\. "):
+        counts = [len(re.findall(pattern, text_of(page), re.M)) for page in (english, chinese)]
+        assert counts[0] == counts[1], pattern
+    assert set(inline_commands_of(chinese)) == set(inline_commands_of(english))
 
 
-@pytest.mark.parametrize("page", ["README_cn.md", *PAGES])
+@pytest.mark.parametrize("page", [*CHINESE, *PAGES])
 def test_links_and_files_that_a_page_names_exist(page):
-    folder = (ROOT / page).parent
-    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text_of(page)):
+    for target in re.findall(r"\]\(([^)]+)\)", text_of(page)):
+        path, _, anchor = target.partition("#")
         if "://" not in target:
-            assert (folder / target).exists(), f"{page}: {target}"
+            found = os.path.normpath((ROOT / page).parent / path) if path else str(ROOT / page)
+            assert os.path.exists(found), f"{page}: {target}"
+            if anchor:
+                assert anchor in anchors_of(os.path.relpath(found, ROOT)), f"{page}: {target}"
     assert "pip install paddlevit_dist" not in text_of(page).replace("\n", " ")
 
 

@@ -1,0 +1,108 @@
+"""Tutorials that are whole sessions: their files are written, their commands and programs run, as they stand."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from support.processes import ROOT, run_command
+
+from .not_run import NOT_RUN
+from .reading import commands_of, text_of
+from .test_pages import write_command
+
+_FILE_OR_BLOCK = re.compile(
+    r"(?:`([\w./]+\.(?:py|yaml|sh))`[^`\n]*:\n\n)?```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL
+)
+
+
+class Session:
+    """A folder of a reader's own, with what an installed package would give."""
+
+    def __init__(self, folder: Path, page: str) -> None:
+        self.folder = folder
+        self.programs = []
+        for name, language, content in _FILE_OR_BLOCK.findall(text_of(page)):
+            if name and language != "bash":
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                (folder / name).write_text(content, encoding="utf-8")
+            elif language == "python":
+                self.programs.append(content)
+        self.commands = write_command(folder)
+
+    def type(self, command: str) -> str:
+        path = f"{self.commands}:{Path(sys.executable).parent}:/usr/bin:/bin"
+        ended = run_command(["bash", "-c", command], timeout=240, folder=self.folder, PATH=path)
+        assert ended.code == 0, f"{command}\n{ended.out[-3000:]}\n{ended.err[-3000:]}"
+        assert "Traceback" not in ended.err
+        return ended.out
+
+    def run(self, page: str) -> list:
+        """What each command, then each program without a name, prints."""
+        printed = [self.type(command) for command in commands_of(page) if command not in NOT_RUN]
+        for number, program in enumerate(self.programs):
+            (self.folder / f"program_{number}.py").write_text(program, encoding="utf-8")
+            printed.append(self.type(f"python program_{number}.py"))
+        return printed
+
+
+@pytest.mark.long
+def test_a_loop_of_ones_own_prints_the_same_with_one_process_and_with_two(tmp_path):
+    page = "docs/own_loop.md"
+    one, two = (
+        re.findall(r"^epoch \d loss ([\d.]+) top-1 ([\d.]+)", o, re.M) for o in Session(tmp_path, page).run(page)
+    )
+    assert len(one) == len(two) == 3
+    for (loss, top1), (other_loss, other_top1) in zip(one, two):
+        assert float(loss) == pytest.approx(float(other_loss), abs=2e-3)
+        assert float(top1) == pytest.approx(float(other_top1), abs=0.6)  # two pictures whose scores are close
+    assert (tmp_path / "own_loop.pdparams").is_file()
+    on_page = re.findall(r"^epoch \d loss ([\d.]+)", text_of(page), re.M)
+    assert [float(loss) for loss in on_page] == pytest.approx([float(loss) for loss, _ in one], abs=0.02)
+
+
+@pytest.mark.long
+def test_from_a_folder_of_pictures_to_a_table_of_new_ones(tmp_path):
+    page = "docs/own_pictures.md"
+    printed = Session(tmp_path, page).run(page)
+    scores = [float(top1) for out in printed for top1 in re.findall(r"^top-1 ([\d.]+)", out, re.M)]
+    assert scores[0] > 40  # of four classes
+    with open(tmp_path / "found" / "predictions.csv", encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["input"] for row in rows] == [f"new/{index:03d}.png" for index in range(12)]
+    assert {row["class"] for row in rows} <= {"circle", "square", "star", "triangle"}
+    said = [line.split()[:2] for line in printed[-1].splitlines() if line.startswith("new/")]
+    assert said == [[row["input"], row["class"]] for row in rows]  # what Predictor returns is what the command writes
+    assert (tmp_path / "output" / "look" / "data.png").is_file()
+    for page in (tmp_path / "both.html", tmp_path / "output" / "shapes" / "report.html"):
+        assert "<html" in page.read_text(encoding="utf-8")[:500]
+
+
+@pytest.mark.long
+def test_two_nodes_of_the_loopback_address_train(tmp_path):
+    for name in ("configs", "main_multi_gpu.py"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    Session(tmp_path, "docs/machines.md").run("docs/machines.md")
+    events = (tmp_path / "output" / "nodes" / "metrics.jsonl").read_text(encoding="utf-8")
+    assert json.loads((tmp_path / "output" / "nodes" / "run.json").read_text(encoding="utf-8"))["processes"] == 2
+    assert '"kind": "evaluation"' in events
+
+
+@pytest.mark.long
+def test_code_of_ones_own_trains_and_evaluates(tmp_path):
+    page = "docs/own_code.md"
+    assert {"counting.py", "counting.yaml"} <= {name for name, _, _ in _FILE_OR_BLOCK.findall(text_of(page))}
+    printed = Session(tmp_path, page).run(page)
+    errors = [float(value) for out in printed for value in re.findall(r"^mean error ([\d.]+)", out, re.MULTILINE)]
+    assert len(errors) >= 2 and errors[-1] < 1.0  # guessing the mean number of dots is wrong by 2.5
+
+
+def test_every_file_that_a_tutorial_runs_is_on_its_page():
+    for page in ("docs/own_pictures.md", "docs/own_loop.md", "docs/own_code.md", "docs/machines.md"):
+        named = {name for name, _, _ in _FILE_OR_BLOCK.findall(text_of(page)) if name}
+        run = {word for command in commands_of(page) for word in re.findall(r"[\w./]+\.(?:py|yaml|sh)", command)}
+        assert run and {word for word in run if not (ROOT / word).exists()} <= named

@@ -1,0 +1,179 @@
+"""python tools/reference.py: write docs/reference/keys.md and commands.md from the tables of keys, flags and commands.
+
+tests/pages/test_reference.py fails while the pages are not what this writes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib
+import io
+from pathlib import Path
+from typing import Dict, Iterator, List, Optional, Tuple
+
+from paddlevit_dist.__main__ import COMMANDS
+from paddlevit_dist.commands.parser import CommandParser
+from paddlevit_dist.config.command_line import FLAGS, Flag
+from paddlevit_dist.config.key import Key
+from paddlevit_dist.config.table import keys
+from paddlevit_dist.registry import TASKS, key_tables
+
+FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"
+_WRITTEN_BY = "<!-- written by tools/reference.py: change the tables that it reads, not this page -->"
+_EVERY_RUN = "every run"
+
+
+def pages() -> Dict[str, str]:
+    """The content of each page, by file name."""
+    return {"keys.md": keys_page(), "commands.md": commands_page()}
+
+
+def keys_page() -> str:
+    """All keys: a section for the tasks that read them, a table for each section of a file."""
+    flags = {flag.key: flag for flag in FLAGS.values() if flag.key}
+    groups: Dict[str, Dict[str, List[Key]]] = {}
+    for key in keys().values():
+        section = key.name.rpartition(".")[0]
+        groups.setdefault(_readers(key.name), {}).setdefault(section, []).append(key)
+    lines = [_WRITTEN_BY, "# Keys", ""]
+    lines += [
+        "Set in a YAML file (`TRAIN:` on a line, `BASE_LR: 3e-4` indented below it) or after a command's flags "
+        "(`TRAIN.BASE_LR 3e-4`), which win. `-show_config` prints all values of a run with the source of each, "
+        "`-h -cfg=FILE` the keys that the file's task reads. A key that the chosen task does not read is an error.",
+        "",
+    ]
+    for readers, sections in groups.items():
+        title = "Every run" if readers == _EVERY_RUN else f"TASK {readers}"
+        lines += [f"## {title}", ""]
+        for section, rows in sections.items():
+            lines += [
+                f"### {section or 'Without a section'} of {readers}",
+                "",
+                "| key | values | default | |",
+                "|---|---|---|---|",
+            ]
+            lines += [_key_row(key, flags.get(key.name)) for key in rows]
+            lines.append("")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _readers(name: str) -> str:
+    engine = key_tables()[0]
+    if any(key.name == name for key in engine.keys):
+        return _EVERY_RUN
+    return " and ".join(task for task in TASKS if name in keys(task))
+
+
+def _key_row(key: Key, flag: Optional[Flag]) -> str:
+    name = f"`{key.name}`" + (f" `-{flag.name}`" if flag else "")
+    shown = list(key.default) if isinstance(key.default, tuple) else key.default
+    default = "not set" if key.default is None else f"`{shown}`"
+    return f"| {name} | {_escaped(key.expected())} | {default} | {_escaped(key.meaning)} |"
+
+
+def commands_page() -> str:
+    """All commands with their options; those that take the main job's flags refer to these."""
+    lines = [_WRITTEN_BY, "# Commands", ""]
+    lines += [
+        "`paddlevit-dist COMMAND`, or `python -m paddlevit_dist COMMAND`. Options are written with one hyphen or two; `-h` after a command shows "
+        "them. A path may begin with `~`; where weights are expected, a run's folder means its best checkpoint, else "
+        "its last.",
+        "",
+        "| command | |",
+        "|---|---|",
+        *(
+            f"| [`{name}`](#{name.replace(' ', '-')}) | {_escaped(meaning)} |"
+            for name, (_, meaning) in COMMANDS.items()
+        ),
+        "",
+        "## Flags of the main job",
+        "",
+        *_flag_tables(),
+    ]
+    for name, (target, meaning) in COMMANDS.items():
+        lines += [f"## {name}", "", *_command(target, meaning), ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _flag_tables() -> Iterator[str]:
+    yield "Each works with one dash or two, as `-flag=value` or `-flag value`. [Keys](keys.md) can follow: `KEY VALUE`."
+    groups: Dict[str, List[Flag]] = {}
+    for flag in FLAGS.values():
+        groups.setdefault(flag.group, []).append(flag)
+    for group, flags in groups.items():
+        yield from ("", f"### {group[0].upper()}{group[1:]}", "", "| flag | sets | |", "|---|---|---|")
+        for flag in flags:
+            meaning = flag.meaning or keys()[flag.key or ""].meaning
+            written = f"-{flag.name}={flag.argument}" if flag.argument else f"-{flag.name}"
+            yield f"| `{written}` | {f'`{flag.key}`' if flag.key else ''} | {_escaped(meaning)} |"
+    yield ""
+
+
+def _command(target: str, meaning: str) -> Iterator[str]:
+    parser, printed = _help_of(target)
+    if parser is None:
+        takes_flags = "-cfg=FILE" in printed
+        yield (
+            f"{_sentence(meaning)} Its options: [flags](#flags-of-the-main-job)."
+            if takes_flags
+            else (f"```text\n{printed.strip()}\n```")
+        )
+        return
+    yield from (_sentence(_escaped(" ".join((parser.description or meaning).split()))), "")
+    actions = [action for action in parser._actions if not isinstance(action, argparse._HelpAction)]
+    if not actions:
+        return
+    yield from ("| | |", "|---|---|")
+    for action in actions:
+        yield f"| {_written(action)} | {_escaped(_meaning_of(action))} |"
+
+
+def _help_of(target: str) -> Tuple[Optional[CommandParser], str]:
+    """The parser that shows the help of a command, None if it writes its help itself; and what it printed."""
+    shown: List[CommandParser] = []
+    module, _, function = target.partition(":")
+    run = getattr(importlib.import_module(f"paddlevit_dist.commands.{module}"), function)
+    print_help = CommandParser.print_help
+    CommandParser.print_help = lambda self, file=None: shown.append(self)  # type: ignore[method-assign]
+    printed = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(printed), contextlib.suppress(SystemExit):
+            run(["-h"])
+    finally:
+        CommandParser.print_help = print_help  # type: ignore[method-assign]
+    text = printed.getvalue().replace("python -m paddlevit_dist", "paddlevit-dist")  # as whoever asked called it
+    return (shown[0] if shown else None), text
+
+
+def _written(action: argparse.Action) -> str:
+    """An option or argument as it is typed."""
+    value = action.metavar or (action.dest.upper() if action.nargs != 0 else "")
+    if not action.option_strings:
+        return f"`[{value}]`" if action.nargs in ("?", "*") else f"`{value}`"
+    name = action.option_strings[0].lstrip("-")
+    if action.choices:
+        value = "\\|".join(str(choice) for choice in action.choices)
+    return f"`-{name}={value}`" if value else f"`-{name}`"
+
+
+def _meaning_of(action: argparse.Action) -> str:
+    return " ".join((action.help or "").split())
+
+
+def _sentence(text: str) -> str:
+    return text[0].upper() + text[1:] + ("" if text.endswith((".", "!")) else ".")
+
+
+def _escaped(text: str) -> str:
+    """Text of a table's cell, with nothing that Markdown would take for its own."""
+    for sign in "|*<":
+        text = text.replace(sign, "\\" + sign)
+    return text
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    for name, text in pages().items():
+        (FOLDER / name).write_text(text, encoding="utf-8")
+        print(FOLDER / name)

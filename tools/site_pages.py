@@ -1,0 +1,61 @@
+"""Hooks of ``make site``: the pages outside docs/ join the site, and links that GitHub follows lead to its pages.
+
+Links are written as GitHub needs them: relative to the file, among all files of the repository. On the site a link to a
+page leads to where that page is there; one to another file of the repository becomes its text.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File
+from pymdownx.slugs import slugify
+
+ROOT = Path(__file__).resolve().parents[1]
+OUTSIDE = {  # page of the repository -> its place on the site
+    "README.md": "index.md",
+    "README_cn.md": "cn/index.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+}
+_LINK = re.compile(r"(?<!!)\[([^\]\[]*)\]\(([^)\s]+)\)")
+_FENCE = re.compile(r"(^```.*?^```)", re.MULTILINE | re.DOTALL)
+
+
+def on_config(config: Any) -> Any:
+    """Headings get the anchors that they have on GitHub, Chinese ones too."""
+    config.mdx_configs["toc"]["slugify"] = slugify(case="lower")
+    return config
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Add the pages outside docs/."""
+    for source, place in OUTSIDE.items():
+        files.append(File.generated(config, place, content=(ROOT / source).read_text(encoding="utf-8")))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
+    """Turn the links of a page into those of the site."""
+    place = page.file.src_uri
+    source = next((name for name, other in OUTSIDE.items() if other == place), f"docs/{place}")
+    parts = _FENCE.split(markdown)
+    return "".join(part if part.startswith("```") else _with_links(part, source, place) for part in parts)
+
+
+def _with_links(text: str, source: str, place: str) -> str:
+    def lead(link: re.Match) -> str:
+        shown, target = link.groups()
+        path, hash_, anchor = target.partition("#")
+        if "://" in target or not path:
+            return link.group(0)
+        in_repository = posixpath.normpath(posixpath.join(posixpath.dirname(source), path))
+        on_site = OUTSIDE.get(in_repository) or in_repository.removeprefix("docs/")
+        if in_repository not in OUTSIDE and not in_repository.startswith("docs/"):
+            return shown
+        return f"[{shown}]({posixpath.relpath(on_site, posixpath.dirname(place) or '.')}{hash_}{anchor})"
+
+    return _LINK.sub(lead, text)

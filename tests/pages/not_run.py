@@ -61,6 +61,7 @@ NOT_RUN = {
     "make lint": ITSELF,
     "make test": ITSELF,
     "make test-long": ITSELF,
+    "make fuzz": ITSELF,
     "make accept": HOURS,
     "make test-gpu-wheel": DOWNLOAD,
     "make audit": DOWNLOAD,

@@ -1,7 +1,8 @@
 """Weights by name: those that their authors published and timm's owner keeps at Hugging Face.
 
-A name is timm's, ``vit_small_patch16_224.augreg_in21k_ft_in1k``, or the model's alone for the first row of that model;
-``hf:OWNER/REPOSITORY`` means any other repository there that holds a ``model.safetensors``. A path that exists wins.
+A name is timm's, ``vit_small_patch16_224.augreg_in21k_ft_in1k``; ``hf:OWNER/REPOSITORY`` means any other repository
+there that holds a ``model.safetensors``. A path that exists wins. A model's name alone is a path, as it is to PaddleViT's
+users, whose own weights are often called so: what is not there must not be replaced by somebody else's.
 """
 
 from __future__ import annotations
@@ -73,8 +74,12 @@ def published(source: Any) -> Optional[Published]:
     """The row that ``source`` names, None for a path that exists and for anything else."""
     if not isinstance(source, str) or os.path.exists(source):
         return None
-    name = source.partition("#")[0].lower()
-    return PUBLISHED.get(name) or next((row for row in _ROWS if row.model == name), None)
+    return PUBLISHED.get(source.partition("#")[0].lower())
+
+
+def published_for(model: str) -> Optional[Published]:
+    """The first row of the registered model of that name."""
+    return next((row for row in _ROWS if row.model == model.lower()), None)
 
 
 def address_of(source: Any) -> Optional[str]:

@@ -249,7 +249,10 @@ def evaluated_weights(source: Union[str, os.PathLike]) -> str:
         return str(source)
     checkpoint = checkpoint_in(source)
     averaged = checkpoint / AVERAGED
-    return str(averaged if averaged.is_file() else checkpoint)
+    if averaged.is_file():
+        return str(averaged)
+    # What is no checkpoint of a run keeps its spelling: "./NAME" is a path, NAME may be published weights.
+    return str(source if checkpoint == Path(source).expanduser() else checkpoint)
 
 
 def _only_weights_in(folder: Path) -> List[Path]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from yacs.config import CfgNode
 
-from ..checkpoint.published import published
+from ..checkpoint.published import published, published_for
 from ..config.key import (
     ABOVE_0,
     AT_LEAST_0,
@@ -184,7 +184,7 @@ def _complete(values: CfgNode, settings: Mapping[str, Setting], _: Sequence[Sett
             values.DATA[key.name.split(".")[1]] = key.default[:1] * values.DATA.IMAGE_CHANNELS
     weights = published(values.MODEL.PRETRAINED)
     if weights is None and values.MODEL.PRETRAINED_REQUIRED:
-        weights = published(values.MODEL.NAME)
+        weights = published_for(values.MODEL.NAME)
     if weights is not None and values.DATA.IMAGE_CHANNELS == len(weights.mean):
         of_weights = {"IMAGENET_MEAN": weights.mean, "IMAGENET_STD": weights.std, "CROP_PCT": weights.crop_pct}
         for name, value in of_weights.items():
@@ -203,7 +203,7 @@ def _pair_model_and_weights(values: CfgNode, settings: Mapping[str, Setting]) ->
         model.NAME = row.model
         return [f"MODEL.NAME {row.model}: it is what {weights.place} {weights.value} is for, instead of {name.value}"]
     if name.source == COMMAND_LINE and weights.source != COMMAND_LINE:
-        own = published(name.value)
+        own = published_for(name.value)
         if own is None:
             raise UserError(
                 f"{name.place}: MODEL.NAME {name.value}: {weights.value} ({weights.place}) are weights of another "

@@ -101,7 +101,8 @@ def write_line(text: str) -> None:
     if sys.stderr.isatty() and "tqdm" in sys.modules:
         display.write_above(text + "\n", getattr(sys.stdout, "stream", sys.stdout))
     else:
-        print(text, flush=True)
+        # In one piece: the thread that saves writes lines too, and ``print`` writes the line's end by itself.
+        print(text + "\n", end="", flush=True)
 
 
 def note_sign_of_life() -> None:

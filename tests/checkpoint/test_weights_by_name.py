@@ -65,7 +65,7 @@ def kept(tmp_path):
     return sorted(path.name for path in (tmp_path / "cache").rglob("*") if path.is_file())
 
 
-@pytest.mark.parametrize("source", [NAME, "vit_tiny_patch16_224", f"hf:timm/{NAME}", f"hf-hub:timm/{NAME}"])
+@pytest.mark.parametrize("source", [NAME, NAME.upper(), f"hf:timm/{NAME}", f"hf-hub:timm/{NAME}"])
 def test_a_name_is_fetched_once_from_the_endpoint_and_kept_under_it(source, hub, tmp_path):
     for _ in range(2):
         np.testing.assert_array_equal(read_weights(source).state["a"], np.arange(50_000.0))
@@ -166,3 +166,10 @@ def test_every_name_is_that_of_a_registered_model():
     assert {row.model for row in PUBLISHED.values()} <= set(MODELS)
     for name, row in PUBLISHED.items():
         assert published(name) is row and published(name.upper()) is row
+
+
+def test_the_name_of_a_model_alone_is_a_path(hub):
+    """Somebody's own weights are called so, and must not be replaced by others where they are missing."""
+    with pytest.raises(UserError, match="no weights at vit_tiny_patch16_224"):
+        read_weights("vit_tiny_patch16_224")
+    assert hub.requests == [] and published("./" + NAME) is None

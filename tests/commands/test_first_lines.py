@@ -56,7 +56,14 @@ def test_a_path_where_nothing_is_recognised_stops_the_run(tmp_path):
 
 @pytest.mark.parametrize(
     "dataset, room",
-    [("folder", "images"), ("scenes", "points"), ("landmarks", "volumes"), ("digits", "digits"), ("MNIST", "mnist")],
+    [
+        ("folder", "folder"),
+        ("imagenet2012", "images"),
+        ("scenes", "points"),
+        ("landmarks", "volumes"),
+        ("digits", "digits"),
+        ("MNIST", "mnist"),
+    ],
 )
 def test_data_without_a_recipe_is_an_error_that_names_one(dataset, room, tmp_path):
     message = refused(f"-output={tmp_path / 'output'}", f"-dataset={dataset}")

@@ -69,7 +69,7 @@ def test_the_last_evaluation_serves_where_it_is_the_best(tmp_path, capsys):
     assert not any("once more" in line for line in said) and said[-2].startswith(f"report: {tmp_path}/report.html")
     cells = np.reshape(confusion(tmp_path), (-1, 3))
     assert sum(count for row, column, count in cells if row == column) == values["top-1 count"]
-    page = Page((tmp_path / "report.html").read_text())
+    page = Page((tmp_path / "report.html").read_text(encoding="utf-8"))
     assert "What the model looks at" in page.text and len(page.named("img")) >= 20
     assert [json.loads(line)["kind"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()][
         -1
@@ -100,7 +100,7 @@ def test_a_failure_costs_the_figures_and_not_the_run(tmp_path, capsys, task):
     notes = [line for line in said if line.startswith("note: the report: ")]
     assert len(notes) == 1 and "the run is not affected" in notes[0] and "top-1" in values
     assert "Traceback" in (tmp_path / "log.txt").read_text()
-    assert "holds no figures" in Page((tmp_path / "report.html").read_text()).text
+    assert "holds no figures" in Page((tmp_path / "report.html").read_text(encoding="utf-8")).text
 
 
 class Plain(Classification):

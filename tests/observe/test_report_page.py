@@ -26,7 +26,7 @@ def captions(page: Page, content: str) -> list:
 def test_a_page_is_whole_and_needs_nothing_else(tmp_path):
     folder = write_run(tmp_path / "run", figures=one_of_each())
     page = page_of(folder)
-    content = (folder / "report.html").read_text()
+    content = (folder / "report.html").read_text(encoding="utf-8")
     for tag, attributes in page.tags:
         for name in ("src", "href"):
             link = attributes.get(name) or ""
@@ -44,7 +44,7 @@ def test_a_page_is_whole_and_needs_nothing_else(tmp_path):
 
 def test_every_quantity_has_a_curve_and_evaluations_stand_at_the_end_of_their_epochs(tmp_path):
     folder = write_run(tmp_path / "run")
-    content = (write_page([folder], tmp_path / "page.html")).read_text()
+    content = (write_page([folder], tmp_path / "page.html")).read_text(encoding="utf-8")
     names = captions(Page(content), content)
     for name in ("Loss", "top-1", "Learning rate", "Gradient norm", "Memory (MiB)"):
         assert name in names
@@ -77,7 +77,7 @@ def test_foreign_text_is_shown_and_not_obeyed(tmp_path):
 def test_several_runs_are_overlaid_and_their_differences_listed(tmp_path):
     one = write_run(tmp_path / "one" / "run")
     two = write_run(tmp_path / "two" / "run", training(20, 2.0), "TRAIN:\n  NUM_EPOCHS: 2\n  BASE_LR: 0.002\n")
-    content = write_page([one, two], tmp_path / "page.html").read_text()
+    content = write_page([one, two], tmp_path / "page.html").read_text(encoding="utf-8")
     lines = json.loads(re.search(r'class="data">(.*?)</script>', content)[1])["lines"]
     assert [line["name"] for line in lines] == [
         f"{n}/run {k}" for n in ("one", "two") for k in ("training", "evaluation")
@@ -95,13 +95,13 @@ def test_runs_of_different_tasks_share_a_page(tmp_path):
         event("evaluation", epoch=1, mIoU=0.5, **{"IoU wall": 0.5}),
     ]
     two = write_run(tmp_path / "b", other, "TASK: semantic\n")
-    content = write_page([one, two], tmp_path / "page.html").read_text()
+    content = write_page([one, two], tmp_path / "page.html").read_text(encoding="utf-8")
     assert {"semantic", "mIoU", "IoU wall", "top-1"} <= set(captions(Page(content), content))
 
 
 def test_superseded_values_are_not_drawn_but_told(tmp_path):
     events = [{**line, "superseded": True} for line in training(8, 100.0)] + [event("resume", epoch=0), *training(20)]
-    content = write_page([write_run(tmp_path / "run", events)], tmp_path / "page.html").read_text()
+    content = write_page([write_run(tmp_path / "run", events)], tmp_path / "page.html").read_text(encoding="utf-8")
     lines = json.loads(re.search(r'class="data">(.*?)</script>', content)[1])["lines"]
     assert max(lines[0]["y"]) == 2.0
     assert content.count("superseded evaluation") == 2 and ">resume<" in content

@@ -1,8 +1,8 @@
 """Weights by name: those that their authors published and timm's owner keeps at Hugging Face.
 
 A name is timm's, ``vit_small_patch16_224.augreg_in21k_ft_in1k``; ``hf:OWNER/REPOSITORY`` means any other repository
-there that holds a ``model.safetensors``. A path that exists wins. A model's name alone is a path, as it is to PaddleViT's
-users, whose own weights are often called so: what is not there must not be replaced by somebody else's.
+there that holds a ``model.safetensors``. A path that exists wins. A model's name alone is a path, as it is to
+PaddleViT's users, whose own weights are often called so: what is not there must not be replaced by somebody else's.
 """
 
 from __future__ import annotations

@@ -60,11 +60,13 @@ def test_a_training_tells_each_finding_once_and_no_top5_of_two_classes(processes
 def test_ctrl_c_while_pictures_are_opened(tmp_path):
     pixels = np.random.default_rng(0).integers(0, 255, (200, 300, 3), dtype=np.uint8)
     for split in ("train", "val"):
-        (tmp_path / "pictures" / split / "ant").mkdir(parents=True)
+        for name in ("ant", "bee"):
+            (tmp_path / "pictures" / split / name).mkdir(parents=True)
     first = tmp_path / "pictures" / "train" / "ant" / "000.jpg"
     Image.fromarray(pixels).resize((3000, 2000), Image.Resampling.NEAREST).save(first)
     for number in range(1, 400):
         os.link(first, first.with_name(f"{number:03d}.jpg"))
+    os.link(first, tmp_path / "pictures" / "train" / "bee" / "000.jpg")
     arguments = [f"-output={tmp_path / 'output'}", *PICTURES, f"-data_path={tmp_path / 'pictures'}"]
     process = start_command([sys.executable, str(MAIN), *arguments])
     deadline = time.monotonic() + 60

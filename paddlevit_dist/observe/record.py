@@ -8,6 +8,7 @@ import platform
 import shlex
 import stat
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any, Dict
@@ -16,6 +17,9 @@ from .. import printing
 from ..errors import UserError
 from ..files import why_not_written
 from .progress import write_line
+
+
+_SAYING = threading.RLock()  # the thread that saves says lines too; both places have them in the same order
 
 
 class RunRecord:
@@ -36,8 +40,9 @@ class RunRecord:
         """Write a line to stdout and ``log.txt``."""
         if not self.writes:
             return
-        write_line(text)
-        self.log(text)
+        with _SAYING:
+            write_line(text)
+            self.log(text)
 
     def log(self, text: str) -> None:
         """Write a line to ``log.txt`` only."""

@@ -18,7 +18,6 @@ from ..errors import UserError
 from ..files import why_not_written
 from .progress import write_line
 
-
 _SAYING = threading.RLock()  # the thread that saves says lines too; both places have them in the same order
 
 

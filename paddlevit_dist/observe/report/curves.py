@@ -9,7 +9,7 @@ import math
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 WIDTH, HEIGHT = 420, 250
-_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 20, 10, 38
+_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 20, 10, 38
 _MOST_POINTS = 500  # of a line; a chart is not wider in pixels
 NUM_COLOURS = 8
 _MARKED = 30  # points: a line of fewer has dots

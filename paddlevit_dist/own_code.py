@@ -213,9 +213,11 @@ def _require_own(module: Module, said: str) -> None:
     first = module.name.partition(".")[0]
     expected = importlib.machinery.PathFinder.find_spec(first, [module.folder])
     found = getattr(sys.modules.get(first), "__file__", None)
-    if expected is None or expected.origin is None or found is None:
+    if expected is None or expected.origin is None:
         return
-    if os.path.realpath(expected.origin) != os.path.realpath(found):
+    if found is None and first in sys.builtin_module_names:
+        found = "a part of Python itself"
+    if found is not None and os.path.realpath(expected.origin) != os.path.realpath(found):
         raise UserError(f"{said}: {expected.origin} has the name of a module that is in use, {found}: rename it")
 
 

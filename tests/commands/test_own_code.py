@@ -82,7 +82,7 @@ def project(tmp_path) -> Path:
             "-import=my_project.date: there is no module my_project.date in {}, nor is one installed",
         ),
         ("-import=my_modle.py", "-import my_modle.py: there is no file {}/my_modle.py: did you mean my_model.py?"),
-        ("-import=types", "-import=types: {}/types.py has the name of a module that is in use, "),
+        ("-import=time", "-import=time: {}/time.py has the name of a module that is in use, "),
         ("-import=", "-import needs a value: a module, my_project.things, or a file, my_things.py"),
         (
             "-import=my_model -import=other_model",
@@ -100,7 +100,7 @@ def project(tmp_path) -> Path:
     ],
 )
 def test_mistakes_are_one_line(project, words, message):
-    (project / "types.py").touch()
+    (project / "time.py").touch()
     (project / "other_model.py").write_text((project / "my_model.py").read_text())
 
     said = refusal(run_command([*ENTRY, "train", *words.split()], timeout=60, folder=project))

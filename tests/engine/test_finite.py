@@ -168,7 +168,7 @@ def test_a_run_that_diverges_is_replayed_from_its_folder_alone(tmp_path):
     moved = tmp_path / "moved"
     output.rename(moved)
     ended = well(run_main(f"-replay={moved / 'not_finite' / file.name}"))
-    assert "the output of layer 'blocks.0." in ended.out and "layer_norm" in ended.out
+    assert "the output of layer 'blocks.0." in ended.out and "layer_norm" in ended.out, ended.out
     (moved / "not_finite" / "update_00000002.pdparams").unlink()
     assert "-pretrained=PATH" in refused(f"-replay={moved / 'not_finite' / file.name}")
 

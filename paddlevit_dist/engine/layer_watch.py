@@ -111,14 +111,27 @@ def _tensors_in(value: Any) -> Iterator[paddle.Tensor]:
         yield from (item for item in vars(value).values() if isinstance(item, paddle.Tensor))
 
 
-def first_operation(run: Callable[[], Any]) -> Optional[str]:
-    """The name of the first operation of Paddle in ``run`` whose result is not finite, or None."""
-    try:
-        with _quiet(), checked_operations():
+def first_operation(model: paddle.nn.Layer, run: Callable[[], Any]) -> Optional[str]:
+    """The name of the first operation of Paddle in ``run`` whose result is not finite, or None.
+
+    Looked at from the model's first layer on: among what ``batch_norm`` returns, which normalises pictures before that,
+    is memory that it leaves as it was.
+    """
+    with _quiet(), contextlib.ExitStack() as checks:
+        begun: List[Any] = []
+
+        def begin(*_: Any) -> None:
+            if not begun:
+                begun.append(checks.enter_context(checked_operations()))
+
+        hook = model.register_forward_pre_hook(begin)
+        try:
             run()
-    except RuntimeError as error:
-        named = re.search(r"\bop=(\w+)", str(error))
-        return named[1] if named else None
+        except RuntimeError as error:
+            named = re.search(r"\bop=(\w+)", str(error))
+            return named[1] if named else None
+        finally:
+            hook.remove()
     return None
 
 

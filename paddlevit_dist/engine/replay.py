@@ -135,7 +135,7 @@ class Replay:
         self._clear_gradients()
         operation = None
         if not self.exchanges:  # it raises in the middle of a pass, and the other ranks would wait
-            operation = first_operation(lambda: self._pass(batch, len(keys), number, micro, counts))
+            operation = first_operation(self.model, lambda: self._pass(batch, len(keys), number, micro, counts))
         rows, only = finding.rows, True
         if rows is None and len(keys) > 1 and not self.exchanges:
             rows = [row for row, key in enumerate(keys) if self._is_bad_alone(key, number, micro, counts)]

@@ -34,8 +34,7 @@ def environment(processes: int = 2) -> dict:
     clean.pop("PADDLEVIT_DIST_ENVIRONMENT", None)
     added = tuning.environment(processes, True, {**clean, "OMP_NUM_THREADS": "1"})
     threads = {"FLAGS_paddle_num_threads": "1", "OMP_NUM_THREADS": "1", "PYTHONFAULTHANDLER": "1"}
-    # An empty part would be the working folder, whose files would take the place of Python's own.
-    python_path = os.pathsep.join(filter(None, [str(ROOT), str(ROOT / "tests"), clean.get("PYTHONPATH", "")]))
+    python_path = os.pathsep.join([str(ROOT), str(ROOT / "tests"), clean.get("PYTHONPATH", "")])
     return {**clean, **added, **threads, "PYTHONPATH": python_path, "PADDLEVIT_DIST_ENVIRONMENT": "test"}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple, TypeVar
 
 from .dataset import Samples
 
@@ -102,3 +102,42 @@ def stamps(paths: Iterable[str]) -> List[Tuple[str, int, int]]:
         except OSError:
             found.append((path, 0, 0))
     return found
+
+
+Item = TypeVar("Item")
+
+
+def find_inputs(
+    inputs: Sequence[str],
+    of_folder: Callable[[str], Iterable[Item]],
+    of_file: Callable[[str], Optional[Item]],
+    *,
+    what: str,
+    expected: str,
+) -> Tuple[List[Item], List[Tuple[str, str]]]:
+    """What paths hold, in their order; and the paths that hold nothing of the kind, with reasons.
+
+    Args:
+        of_folder: all that is below a folder, in order.
+        of_file: what a file is by its name; None: nothing of the kind.
+        what: a sample is called, such as "scene".
+        expected: what to give instead, for the reasons.
+    """
+    found: List[Item] = []
+    unreadable: List[Tuple[str, str]] = []
+    for path in map(os.path.expanduser, inputs):
+        if os.path.isdir(path):
+            own = list(of_folder(path))
+            found += own
+            if not own:
+                unreadable.append((path, f"the folder holds no {what}s: {expected}"))
+            continue
+        if not os.path.exists(path):
+            unreadable.append((path, "no such file or folder"))
+            continue
+        item = of_file(path)
+        if item is None:
+            unreadable.append((path, f"not a {what} by its name: {expected}"))
+        else:
+            found.append(item)
+    return found, unreadable

@@ -97,15 +97,7 @@ class Training:
         self.profile = Profile(config.PROFILE, Path(config.SAVE) / "profile", record)
         self.last_epoch = min(train.NUM_EPOCHS, train.STOP_AFTER_EPOCH or train.NUM_EPOCHS)
         self.batch_norm = train.BATCH_NORM or task.batch_norm
-        self.sampler = TrainingSampler(
-            datasets["train"],
-            config.DATA.BATCH_SIZE,
-            rank=rank(),
-            world_size=world_size(),
-            accumulation_steps=train.ACCUM_ITER,
-            seed=config.SEED,
-            repeats=train.REPEATED_AUGMENT,
-        )
+        self.sampler = self._sampler(datasets["train"])
         self.updates_per_epoch = self.sampler.updates_per_epoch
         self.loader = make_loader(datasets["train"], self.sampler, CountingCollate(task))
         self.schedule = self._schedule()
@@ -122,17 +114,7 @@ class Training:
         self.start = self.resumption.load()
         self.stops = Stops(self.checkpointer.agreement)
         self._update_saved = self.schedule.update  # the last one that a checkpoint holds, or that is not worth one
-        self.updater = Updater(
-            task,
-            data_parallel(model, self.batch_norm, train.FIND_UNUSED_PARAMETERS, train.BUCKET_MEGABYTES),
-            self.optimizer,
-            self.precision,
-            seed=config.SEED,
-            samples_per_update=self.sampler.global_batch_size,
-            accumulation_steps=train.ACCUM_ITER,
-            gradient_clip=train.GRAD_CLIP,
-            skipped=self.skipped,
-        )
+        self.updater = self._updater()
         self.passes = PassesTrial(config, task, model, self.precision, config.SEED)
         evaluations = sum(self._evaluates(epoch) for epoch in range(self.sampler.epoch, self.last_epoch + 1))
         self.remaining = RemainingTime(
@@ -140,6 +122,31 @@ class Training:
             evaluations + self.start.evaluation_due,
         )
         self.reports = Reports(record, self.observers, task, datasets["train"], self.loader.num_workers, self.remaining)
+
+    def _sampler(self, samples: Any) -> TrainingSampler:
+        return TrainingSampler(
+            samples,
+            self.config.DATA.BATCH_SIZE,
+            rank=rank(),
+            world_size=world_size(),
+            accumulation_steps=self.config.TRAIN.ACCUM_ITER,
+            seed=self.config.SEED,
+            repeats=self.config.TRAIN.REPEATED_AUGMENT,
+        )
+
+    def _updater(self) -> Updater:
+        train = self.config.TRAIN
+        return Updater(
+            self.task,
+            data_parallel(self.model, self.batch_norm, train.FIND_UNUSED_PARAMETERS, train.BUCKET_MEGABYTES),
+            self.optimizer,
+            self.precision,
+            seed=self.config.SEED,
+            samples_per_update=self.sampler.global_batch_size,
+            accumulation_steps=train.ACCUM_ITER,
+            gradient_clip=train.GRAD_CLIP,
+            skipped=self.skipped,
+        )
 
     def _schedule(self) -> Schedule:
         schedule = schedule_of(self.config.TRAIN, self.updates_per_epoch, self.sampler.global_batch_size)

@@ -1,14 +1,38 @@
 """What networks of pictures compute around their blocks, in forms that need fewer passes over memory: patches as
-products,
-learnt tokens, depthwise convolutions between linear layers, and the tokens that nobody reads."""
+products, learnt tokens, depthwise convolutions between linear layers, and the tokens that nobody reads."""
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
 import numpy as np
 
 from .graph import DOMAIN, Graph, attributes, is_turned, matching, only_reader
+
+
+def _product_of_patches(
+    graph: Graph,
+    pictures: str,
+    split: Sequence[int],
+    permutation: Sequence[int],
+    joined: Sequence[int],
+    matrix: np.ndarray,
+    bias: Sequence[str],
+) -> List[Any]:
+    """Nodes that lay out patches of ``pictures`` as rows and multiply them with ``matrix`` (pixels of a patch, out).
+
+    Args:
+        split, permutation, joined: the shape in which patches have axes of their own, their order, the shape of rows.
+        bias: the name of what is added; empty: nothing.
+    """
+    shapes = [graph.add_constant(np.array(shape), "shape") for shape in (split, joined)]
+    nodes = [graph.make("Reshape", [pictures, shapes[0]])]
+    nodes.append(graph.make("Transpose", [nodes[-1].output[0]], perm=list(permutation)))
+    nodes.append(graph.make("Reshape", [nodes[-1].output[0], shapes[1]]))
+    nodes.append(graph.make("MatMul", [nodes[-1].output[0], graph.add_constant(matrix, "weight")]))
+    if bias:
+        nodes.append(graph.make("Add", [nodes[-1].output[0], bias[0]]))
+    return nodes
 
 
 def multiply_patches(graph: Graph) -> None:
@@ -29,15 +53,15 @@ def multiply_patches(graph: Graph) -> None:
         if side == 1 or any(facts["pads"]) or height % side or width % side:
             continue
         rows, columns = height // side, width // side
-        split = graph.add_constant(np.array([-1, rows, side, columns, side * channels]), "shape")
-        joined = graph.add_constant(np.array([-1, rows, columns, side * side * channels]), "shape")
-        matrix = weight.transpose(2, 3, 1, 0).reshape(side * side * channels, out)
-        nodes = [graph.make("Reshape", [source.input[0], split])]
-        nodes.append(graph.make("Transpose", [nodes[-1].output[0]], perm=[0, 1, 3, 2, 4]))
-        nodes.append(graph.make("Reshape", [nodes[-1].output[0], joined]))
-        nodes.append(graph.make("MatMul", [nodes[-1].output[0], graph.add_constant(matrix, "weight")]))
-        if len(conv.input) > 2:
-            nodes.append(graph.make("Add", [nodes[-1].output[0], conv.input[2]]))
+        nodes = _product_of_patches(
+            graph,
+            source.input[0],
+            [-1, rows, side, columns, side * channels],
+            [0, 1, 3, 2, 4],
+            [-1, rows, columns, side * side * channels],
+            weight.transpose(2, 3, 1, 0).reshape(side * side * channels, out),
+            conv.input[2:],
+        )
         nodes[-1].output[0] = after.output[0]
         graph.insert_before(conv, nodes)
         graph.remove([conv, after])
@@ -115,15 +139,15 @@ def multiply_first_patches(graph: Graph) -> None:
         if height % side or width % side or facts.get("group", 1) != 1:
             continue
         rows, columns = height // side, width // side
-        split = graph.add_constant(np.array([-1, channels, rows, side, columns, side]), "shape")
-        joined = graph.add_constant(np.array([-1, rows * columns, channels * side * side]), "shape")
-        matrix = weight.reshape(out, -1).T
-        nodes = [graph.make("Reshape", [conv.input[0], split])]
-        nodes.append(graph.make("Transpose", [nodes[-1].output[0]], perm=[0, 2, 4, 1, 3, 5]))
-        nodes.append(graph.make("Reshape", [nodes[-1].output[0], joined]))
-        nodes.append(graph.make("MatMul", [nodes[-1].output[0], graph.add_constant(matrix, "weight")]))
-        if len(conv.input) > 2:
-            nodes.append(graph.make("Add", [nodes[-1].output[0], conv.input[2]]))
+        nodes = _product_of_patches(
+            graph,
+            conv.input[0],
+            [-1, channels, rows, side, columns, side],
+            [0, 2, 4, 1, 3, 5],
+            [-1, rows * columns, channels * side * side],
+            weight.reshape(out, -1).T,
+            conv.input[2:],
+        )
         nodes[-1].output[0] = turned.output[0]
         graph.insert_before(conv, nodes)
         graph.remove([conv, flat, turned])

@@ -8,7 +8,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tu
 
 import numpy as np
 
-from ..contracts.prediction import InputSamples, output_names, stamps
+from ..contracts.prediction import InputSamples, find_inputs, output_names, stamps
 from ..errors import UserError
 from .data.ply import read_vertices
 from .data.samples import PointSample, SceneSamples
@@ -38,23 +38,7 @@ class Found(NamedTuple):
 
 def find_scenes(inputs: Sequence[str]) -> Tuple[List[Found], List[Tuple[str, str]]]:
     """The scenes in paths, in their order and sorted within folders; and the paths that hold none, with reasons."""
-    found: List[Found] = []
-    unreadable: List[Tuple[str, str]] = []
-    for path in map(os.path.expanduser, inputs):
-        if os.path.isdir(path):
-            own = list(_of_folder(path))
-            found += own
-            if not own:
-                unreadable.append((path, f"the folder holds no scenes: {_EXPECTED}"))
-        elif not os.path.exists(path):
-            unreadable.append((path, "no such file or folder"))
-        else:
-            kind = _kind_of(path)
-            if kind is None:
-                unreadable.append((path, f"not a scene by its name: {_EXPECTED}"))
-            else:
-                found.append(kind)
-    return found, unreadable
+    return find_inputs(inputs, _of_folder, _kind_of, what="scene", expected=_EXPECTED)
 
 
 def _kind_of(path: str) -> Optional[Found]:

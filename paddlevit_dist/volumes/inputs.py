@@ -9,7 +9,7 @@ from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 import numpy as np
 from tqdm import tqdm
 
-from ..contracts.prediction import InputSamples, output_names, stamps
+from ..contracts.prediction import InputSamples, find_inputs, output_names, stamps
 from ..errors import UserError
 from . import dicom
 from .dataset import VolumeDataset
@@ -33,21 +33,13 @@ class Case(NamedTuple):
 
 def find_volumes(inputs: Sequence[str]) -> Tuple[List[str], List[Tuple[str, str]]]:
     """The volumes in paths, in their order and sorted within folders; and the paths that hold none, with reasons."""
-    files: List[str] = []
-    unreadable: List[Tuple[str, str]] = []
-    for path in map(os.path.expanduser, inputs):
-        if os.path.isdir(path):
-            own = list(_of_folder(path))
-            files += own
-            if not own:
-                unreadable.append((path, f"the folder holds no volumes: {_EXPECTED}"))
-        elif not os.path.exists(path):
-            unreadable.append((path, "no such file or folder"))
-        elif not path.lower().endswith(SUFFIXES):
-            unreadable.append((path, f"not a volume by its name: {_EXPECTED}"))
-        else:
-            files.append(path)
-    return files, unreadable
+    return find_inputs(
+        inputs,
+        _of_folder,
+        lambda path: path if path.lower().endswith(SUFFIXES) else None,
+        what="volume",
+        expected=_EXPECTED,
+    )
 
 
 def _of_folder(folder: str) -> Iterator[str]:

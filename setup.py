@@ -49,6 +49,7 @@ EXTRAS = {
         "nibabel>=5.0,<6",  # reads NIfTI volumes
         "SimpleITK>=2.2,<3",  # reads MetaImage and NRRD volumes
     ],
+    "detection": ["scipy>=1.7,<2"],  # assigns predicted to true boxes (DETR's matching), C++ behind one function
     "onnx": [  # export -format=onnx; paddle2onnx and the onnx that it allows have no wheels for Python 3.13
         "paddle2onnx>=2.1,<3; python_version < '3.13'",  # converts; needs Paddle 3
         "onnx>=1.16,<2; python_version < '3.13'",  # reads and writes the converted graph
@@ -58,6 +59,8 @@ EXTRAS = {
         "opencv-python-headless>=4.11,<6",  # the same, for its tests
         "nibabel>=5.0,<6",  # the same, for the tests of volumes
         "SimpleITK>=2.2,<3",  # likewise
+        "scipy>=1.7,<2",  # the same as for detection
+        "pycocotools>=2.0.7,<3",  # the reference that tests compare COCO's scores with
         "setuptools>=70.1,<81",  # builds the wheel in a test; from 70.1 without the package wheel
         "tensorboard>=2.12,<3",  # reads in tests what was written for it
         "paddle2onnx>=2.1,<3; python_version < '3.13'",  # the same as for onnx, for the tests of exported models

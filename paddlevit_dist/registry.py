@@ -113,19 +113,29 @@ TASKS: Dict[str, Target] = {
     "landmarks": "paddlevit_dist.volumes.detection:LandmarkDetection",
     "semantic_segmentation": "paddlevit_dist.points.segmentation.task:SemanticSegmentation",
     "pointgroup": "paddlevit_dist.points.instances.task:InstanceSegmentation",
+    "detection": "paddlevit_dist.images.detection.task:Detection",
 }
 
 # Tables of configuration keys: the engine's, which every task reads, and the additional ones of each task. A task not
 # listed reads all keys. These modules do not import Paddle.
 ENGINE_TABLE = "paddlevit_dist.engine.settings:TABLE"
+_PICTURES_TABLE = "paddlevit_dist.images.settings:PICTURES"
+_CLASSIFICATION_TABLES = (_PICTURES_TABLE, "paddlevit_dist.images.classification.settings:TABLE")
 _POINTS_TABLE = "paddlevit_dist.points.settings:TABLE"
 
 TABLES: Dict[str, Sequence[str]] = {
-    "classification": ["paddlevit_dist.images.settings:TABLE"],
+    "classification": _CLASSIFICATION_TABLES,
     "landmarks": ["paddlevit_dist.volumes.settings:TABLE"],
     "semantic_segmentation": [_POINTS_TABLE, "paddlevit_dist.points.segmentation.settings:TABLE"],
     "pointgroup": [_POINTS_TABLE, "paddlevit_dist.points.instances.settings:TABLE"],
+    "detection": [
+        _PICTURES_TABLE,
+        "paddlevit_dist.images.detection.data.settings:TABLE",
+        "paddlevit_dist.images.detection.settings:TABLE",
+    ],
 }
+# Where a table was until it was divided: a program that registers a task may still name it there.
+_FORMER_TABLES = {"paddlevit_dist.images.settings:TABLE": _CLASSIFICATION_TABLES}
 _BUILT_IN_TABLES = (ENGINE_TABLE, *(table for tables in TABLES.values() for table in tables))
 
 # The recipe (-cfg=NAME) that messages suggest for each room, and for datasets that need their own.
@@ -316,7 +326,8 @@ def register_task(
     _register("task", name, target, keys, replace, tables)
     TABLES.pop(name, None)
     if tables is not None:
-        TABLES[name] = list(tables)
+        now = (_FORMER_TABLES.get(table, (table,)) if isinstance(table, str) else (table,) for table in tables)
+        TABLES[name] = [table for several in now for table in several]
 
 
 def register_observer(name: str, target: Target) -> None:

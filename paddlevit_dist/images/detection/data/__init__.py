@@ -1,0 +1,1 @@
+"""Pictures with boxes: datasets, transforms and batches."""

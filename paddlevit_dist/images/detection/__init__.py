@@ -1,0 +1,5 @@
+"""Objects in pictures: boxes, classes and masks.
+
+- ``detector``: what the task may ask of a network and its losses
+- ``detr``: DETR
+"""

@@ -1,0 +1,6 @@
+"""Objects in pictures: boxes, classes and masks.
+
+- ``detector``: what the task may ask of a network and its losses
+- ``detr``: DETR
+- ``evaluation``: COCO's scores, without Paddle
+"""

@@ -69,16 +69,9 @@ def _from_huggingface(state: Mapping[str, Any]) -> Dict[str, Any]:
     return _with_our_backbone(renamed(state, _HUGGINGFACE))
 
 
-def _from_classifier(state: Mapping[str, Any]) -> Dict[str, Any]:
-    """Of a classifier, such as a ResNet trained on ImageNet: its layers are the backbone's, its outputs are left out."""
-    own = RESNET["Hugging Face"](state)
-    return {_BACKBONE + name: value for name, value in own.items() if not name.startswith("fc.")}
-
-
 DETR: Dict[str, KeyMap] = {
     "the authors'": _from_authors,
     "Hugging Face": _from_huggingface,
-    "a backbone's": _from_classifier,
 }
 
 

@@ -80,7 +80,7 @@ class Detr(Detector):
         encoder_layers: int = 6,
         decoder_layers: int = 6,
         num_queries: int = 100,
-        dropout: float = 0.1,
+        dropout: float = 0.0,
         anchors: bool = False,
     ):
         super().__init__()

@@ -1,0 +1,96 @@
+"""What a network that finds objects in pictures is to the task that trains and evaluates it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
+
+import numpy as np
+import paddle
+
+from ...contracts.model import Model
+from ...contracts.task import Term
+
+if TYPE_CHECKING:
+    from .evaluation.detections import Detections
+
+Outputs = Dict[str, paddle.Tensor]
+
+
+class Targets(NamedTuple):
+    """The objects in a batch of N pictures, of which none has more than M; M is at least 1.
+
+    Attributes:
+        boxes: float32 (N, M, 4), x0, y0, x1, y1 in pixels of the transformed picture; zeros where there are fewer.
+        labels: int64 (N, M), from 0; -1 where there are fewer.
+        sizes: int64 (N, 2), height and width of each picture without padding.
+        box_counts: int64 (N,) in the host's memory, how many objects each picture has; None where nobody has them
+            there: ``labels`` says the same.
+        masks: uint8 (N, M, H, W) of the padded pictures, 1 on the object; None for a network without masks.
+    """
+
+    boxes: paddle.Tensor
+    labels: paddle.Tensor
+    sizes: paddle.Tensor
+    box_counts: Optional[np.ndarray] = None
+    masks: Optional[paddle.Tensor] = None
+
+
+class Criterion:
+    """The losses of a detector: plain numbers that can be pickled, no Paddle state.
+
+    The task has one before any model is built, in the loader processes too.
+    """
+
+    #: names of the normalisers that ``counts`` returns; a term of another name brings its own count
+    count_names: Tuple[str, ...] = ()
+
+    def counts(self, batch: Mapping[str, np.ndarray]) -> Dict[str, Union[int, float]]:
+        """Normalisers of a batch by term name, one for each of ``count_names``. The engine adds them up over all ranks
+        and micro-batches of an update. Runs in the loader: numpy only.
+
+        Args:
+            batch: as collated for training: ``labels`` int64 (N, M), ``box_counts`` int64 (N,), ...
+        """
+        raise NotImplementedError
+
+    def terms(self, outputs: Outputs, targets: Targets) -> Dict[str, Term]:
+        """Loss terms by name, each a sum over the batch with its count. Every term depends on the outputs, also where
+        no picture has an object, so that all ranks have gradients of the same parameters."""
+        raise NotImplementedError
+
+
+class Detector(Model):
+    """Base class of networks that find objects in pictures of any size."""
+
+    @classmethod
+    def criterion(
+        cls, name: str, num_classes: int, losses: Optional[Mapping[str, Any]] = None, **options: Any
+    ) -> Criterion:
+        """The losses of the model that ``build(name, num_classes, **options)`` builds, without building it.
+
+        Args:
+            losses: arguments of the family's criterion that differ from its defaults, such as ``normaliser``.
+        """
+        raise NotImplementedError
+
+    def forward(
+        self, images: paddle.Tensor, sizes: Optional[paddle.Tensor] = None, targets: Optional[Targets] = None
+    ) -> Outputs:
+        """What the network says of a batch, for ``decode`` and for the criterion.
+
+        Args:
+            images: float32 (N, 3, H, W), normalised, zeros where padded, which is at the right and the bottom.
+            sizes: int64 (N, 2), height and width of each picture without padding; None: none is padded.
+            targets: in training only; without them nothing is random.
+        """
+        raise NotImplementedError
+
+    def decode(self, outputs: Outputs, sizes: np.ndarray, original_sizes: np.ndarray) -> List[Detections]:
+        """The objects found in each picture, in the host's memory, best first.
+
+        Args:
+            outputs: of ``forward`` without targets.
+            sizes: int64 (N, 2), as ``forward`` was given them.
+            original_sizes: int64 (N, 2), height and width of the pictures as stored: boxes are in their pixels.
+        """
+        raise NotImplementedError

@@ -19,6 +19,7 @@ class DetectionSample(NamedTuple):
 
     Attributes:
         index: of the sample.
+        is_training: what is annotated comes with it.
         image: uint8 (3, height, width).
         original_size: height and width of the stored picture.
         boxes: float32 (n, 4), x0, y0, x1, y1 in pixels of ``image``.
@@ -27,6 +28,7 @@ class DetectionSample(NamedTuple):
     """
 
     index: int
+    is_training: bool
     image: np.ndarray
     original_size: Tuple[int, int]
     boxes: np.ndarray
@@ -93,6 +95,7 @@ class DetectionSamples(Samples):
         masks = self._masks(view, annotations, (picture.size[1], picture.size[0])) if self.with_masks else None
         return DetectionSample(
             index,
+            self.is_training,
             np.ascontiguousarray(np.asarray(view.picture).transpose(2, 0, 1)),
             (picture.size[1], picture.size[0]),
             view.boxes.astype(np.float32),
@@ -106,6 +109,11 @@ class DetectionSamples(Samples):
             for row, which in enumerate(view.objects.tolist()):
                 masks[row] = view.mask(mask_array(annotations.masks[which], *stored_size))
         return masks
+
+
+def collate(samples: Sequence[DetectionSample]) -> Dict[str, np.ndarray]:
+    """The batch for training or for an evaluation, whichever its samples are for."""
+    return collate_training(samples) if samples[0].is_training else collate_evaluation(samples)
 
 
 def collate_training(samples: Sequence[DetectionSample]) -> Dict[str, np.ndarray]:

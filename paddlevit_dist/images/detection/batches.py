@@ -12,7 +12,6 @@ from .settings import EQUAL_SHAPES, PADDED, SINGLE
 
 _HOST = "__host__"  # key of what a step must know without asking the device
 _OF_THE_HOST = ("sizes", "box_counts", "indices", "original_sizes")
-_ONLY_OF_THE_HOST = ("box_counts", "indices", "original_sizes")
 
 # How an evaluation's log names its scores.
 EVALUATED_AS = {
@@ -26,11 +25,6 @@ def with_host_facts(batch: Dict[str, Any]) -> Dict[str, Any]:
     """A collated batch with its whole numbers as text, which stays in the host's memory."""
     facts = {name: batch[name].tolist() for name in _OF_THE_HOST if name in batch}
     return {**batch, _HOST: json.dumps(facts)}
-
-
-def without_host_arrays(batch: Dict[str, Any]) -> Dict[str, Any]:
-    """A batch without the arrays that only the host needs."""
-    return {name: value for name, value in batch.items() if name not in _ONLY_OF_THE_HOST}
 
 
 def host_facts(batch: Dict[str, Any]) -> Dict[str, np.ndarray]:

@@ -53,8 +53,8 @@ class DetectionMetrics(Metrics):
         return table
 
     def compute(self, state: Dict[str, Any]) -> Dict[str, float]:
-        """COCO's twelve numbers as fractions, AP of each class that occurs, and counts. A number of which nothing in the
-        split can be found is left out, except AP, which is 0 then. Every rank must call this."""
+        """COCO's twelve numbers as fractions, AP of each class that occurs, and counts. A number of which nothing in
+        the split can be found is left out, except AP, which is 0 then. Every rank must call this."""
         gathered = all_gather(MatchTable.joined(self._tables).packed())
         table = MatchTable.joined([MatchTable.unpacked(packed) for packed in gathered])
         if self.pictures is not None and len(table.image_ids) != self.pictures:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 import paddle
 
 from ...checkpoint.load import load_weights
-from ...contracts.dataset import dataset_class
 from ...contracts.prediction import Learned
 from ...contracts.sample_checks import require_finite, require_labels
 from ...contracts.task import EvaluationStep, Records, Step, Task, Term
@@ -19,7 +18,6 @@ from ...parallel import all_gather, is_main
 from ...registry import resolve
 from ..data.left_out import printable
 from ..data.quarantine import QUARANTINE_FILE, Replacements, write_quarantine
-from ..data.reading import Reading
 from ..models.options import configured_options
 from ..transforms.normalising import Normaliser
 from .batches import (
@@ -28,12 +26,11 @@ from .batches import (
     host_facts,
     passes,
     with_host_facts,
-    without_host_arrays,
     zero_padding,
 )
 from .data.detection_dataset import DetectionDataset
-from .data.samples import DetectionSample, DetectionSamples, collate_evaluation, collate_training
-from .data.transforms import evaluation_transform, training_transform
+from .data.opening import open_samples
+from .data.samples import DetectionSample, DetectionSamples, collate
 from .detector import Criterion, Detector, Outputs, Targets
 from .evaluation.detections import Detections
 from .metrics import DetectionMetrics
@@ -65,6 +62,11 @@ class Detection(Task):
         self.notices += notices
         self.notices.append(f"evaluated with {EVALUATED_AS[config.DETECTION.EVALUATE_AS]}")
 
+    @property
+    def _family(self) -> Any:
+        """The class of the configured model."""
+        return resolve("model", self.config.MODEL.NAME)
+
     def _own_options(self) -> Dict[str, Any]:
         """Options of the model that are keys of this task.
 
@@ -72,8 +74,7 @@ class Detection(Task):
             UserError: the model is no detector, or cannot do what is asked of it.
         """
         model = self.config.MODEL
-        family = resolve("model", model.NAME)
-        if not (isinstance(family, type) and issubclass(family, Detector)):
+        if not (isinstance(self._family, type) and issubclass(self._family, Detector)):
             raise UserError(
                 f"MODEL.NAME {model.NAME} is not a model that finds objects: take detr_resnet50, for example, or "
                 "another that python -m paddlevit_dist inspect --list names below TASK detection"
@@ -89,17 +90,12 @@ class Detection(Task):
     # ---- data --------------------------------------------------------------------------------------------------
 
     def build_dataset(self, split: str, cache_folder: Path) -> DetectionSamples:
-        data = self.config.DATA
-        dataset = dataset_class(self.config, DetectionDataset).open(self.config, split, cache_folder)
-        dataset.read_with(Reading(data.EXIF_ROTATE, data.MAX_PIXELS))
-        self._check_classes(dataset)
         is_training = self.trains_on(split)
-        transform = training_transform(data) if is_training else evaluation_transform(data)
-        samples = DetectionSamples(dataset, transform, is_training, group=data.GROUP_BY_SHAPE if is_training else 0)
-        samples.notices = [printable(line) for line in dataset.notices]
+        samples = open_samples(self.config, split, cache_folder, is_training, self._family.learns_masks)
+        self._check_classes(samples.dataset)
         if not is_training:
-            self.evaluated = dataset
-        elif data.ON_BAD_SAMPLE == "skip":
+            self.evaluated = samples.dataset
+        elif self.config.DATA.ON_BAD_SAMPLE == "skip":
             samples.replacements = self.replacements = Replacements(Path(self.config.SAVE).absolute())
         return samples
 
@@ -144,8 +140,7 @@ class Detection(Task):
         require_labels(sample.labels, self.num_classes, -1, "category")
 
     def collate(self, samples: Sequence[DetectionSample]) -> Dict[str, Any]:
-        is_training = all(sample.is_training for sample in samples)
-        return with_host_facts((collate_training if is_training else collate_evaluation)(samples))
+        return with_host_facts(collate(samples))
 
     def finish_epoch(self) -> List[str]:
         """Merge the unreadable pictures found by all ranks into one list; every rank must call this."""
@@ -166,10 +161,9 @@ class Detection(Task):
     def criterion(self) -> Criterion:
         """The losses of the configured model, known once the data are open."""
         if self._criterion is None:
-            family = resolve("model", self.config.MODEL.NAME)
             losses = {"normaliser": self.config.TRAIN.DETECTION_NORMALISER}
             name = self.config.MODEL.NAME
-            self._criterion = family.criterion(name, self.num_classes, losses, **self.model_options)
+            self._criterion = self._family.criterion(name, self.num_classes, losses, **self.model_options)
         return self._criterion
 
     @property

@@ -102,6 +102,7 @@ DATASETS: Dict[str, Target] = {
     "imagenet2012": "paddlevit_dist.images.data.imagenet:ImageNet2012",
     "folder": "paddlevit_dist.images.data.class_folders:ClassFolders",
     "tar": "paddlevit_dist.images.data.tar:TarImages",
+    "synthetic_shapes": "paddlevit_dist.images.detection.data.synthetic_shapes:SyntheticShapes",
     "landmarks": "paddlevit_dist.volumes.landmarks:Landmarks",
     "synthetic_landmarks": "paddlevit_dist.volumes.phantoms:SyntheticLandmarks",
     "synthetic_rooms": "paddlevit_dist.points.data.rooms.dataset:SyntheticRooms",
@@ -109,7 +110,8 @@ DATASETS: Dict[str, Target] = {
     "scannet": "paddlevit_dist.points.data.scenes:ScanNet",
 }
 
-EMBEDDED = ("digits", "synthetic_rooms", "synthetic_landmarks")  # datasets that ship with the package and need no path
+# Datasets that ship with the package and need no path.
+EMBEDDED = ("digits", "synthetic_rooms", "synthetic_landmarks", "synthetic_shapes")
 
 TASKS: Dict[str, Target] = {
     "classification": "paddlevit_dist.images.classification.task:Classification",
@@ -145,6 +147,7 @@ _BUILT_IN_TABLES = (ENGINE_TABLE, *(table for tables in TABLES.values() for tabl
 RECIPES = {
     **dict.fromkeys(("mnist", "fashion_mnist"), "vit_mnist"),
     "digits": "vit_digits",
+    "synthetic_shapes": "detr_shapes",
     "folder": "finetune_pictures",
     "images": "vit_tiny_patch16_224",
     "points": "minkunet34c_scannet",

@@ -178,7 +178,7 @@ def test_golden_assignment_losses_and_gradients(model, case):
     losses = criterion.layer_losses(outputs["layer_logits"], outputs["layer_boxes"], targets)
 
     queries = network.query_embed.weight.shape[0]
-    for picture, number in enumerate(about["boxes"]):
+    for picture in range(len(about["boxes"])):
         for layer, (rows, columns) in enumerate(stored()[f"{model}/{case}/assignment{picture}"]):
             expected = np.full(queries, targets.labels.shape[1])
             expected[rows] = columns

@@ -30,7 +30,10 @@ _HUGGINGFACE = (
     (_LAYER + r"encoder_attn\.", _IN_LAYER + "multihead_attn."),
     (_LAYER + r"self_attn_layer_norm\.", _IN_LAYER + "norm1."),
     (_LAYER + r"encoder_attn_layer_norm\.", _IN_LAYER + "norm2."),
-    (_LAYER + r"final_layer_norm\.", lambda m: f"transformer.{m[1]}.layers.{m[2]}.norm{2 if m[1] == 'encoder' else 3}."),
+    (
+        _LAYER + r"final_layer_norm\.",
+        lambda m: f"transformer.{m[1]}.layers.{m[2]}.norm{2 if m[1] == 'encoder' else 3}.",
+    ),
     (_LAYER + r"(?:mlp\.)?fc([12])\.", _IN_LAYER + r"linear\3."),
     (_LAYER, _IN_LAYER),
     (_OF_MODEL + r"decoder\.layernorm\.", "transformer.decoder.norm."),

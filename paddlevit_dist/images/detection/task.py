@@ -67,7 +67,6 @@ class Detection(Task):
         self.model_options, notices = configured_options(config.MODEL)
         self.model_options.update(self._own_options())
         self.notices += notices
-        self.notices.append(f"evaluated with {EVALUATED_AS[config.DETECTION.EVALUATE_AS]}")
 
     @property
     def _family(self) -> Any:
@@ -102,6 +101,7 @@ class Detection(Task):
         self._check_classes(samples.dataset)
         if not is_training:
             self.evaluated = samples.dataset
+            samples.notices.append(f"{split} is evaluated with {EVALUATED_AS[self.config.DETECTION.EVALUATE_AS]}")
         elif self.config.DATA.ON_BAD_SAMPLE == "skip":
             samples.replacements = self.replacements = Replacements(Path(self.config.SAVE).absolute())
         return samples

@@ -40,6 +40,11 @@ from .metrics import DetectionMetrics
 from .prediction import AsEvaluated, DetectionOutputs, open_inputs, rows_of
 from .writer import DetectionWriter
 
+_DIVIDED_BY = {
+    "global": "by the counts of all devices and micro-batches (TRAIN.DETECTION_NORMALISER global)",
+    "reference": "as DETR's authors do: boxes by the count of all devices, classes by that of each device "
+    "(TRAIN.DETECTION_NORMALISER reference)",
+}
 _MOST_NAMED = 90  # categories in a legend
 _BACKBONE = "backbone."  # what the names of a backbone's parameters begin with
 
@@ -102,7 +107,9 @@ class Detection(Task):
         if not is_training:
             self.evaluated = samples.dataset
             samples.notices.append(f"{split} is evaluated with {EVALUATED_AS[self.config.DETECTION.EVALUATE_AS]}")
-        elif self.config.DATA.ON_BAD_SAMPLE == "skip":
+            return samples
+        samples.notices.append(f"losses are divided {_DIVIDED_BY[self.config.TRAIN.DETECTION_NORMALISER]}")
+        if self.config.DATA.ON_BAD_SAMPLE == "skip":
             samples.replacements = self.replacements = Replacements(Path(self.config.SAVE).absolute())
         return samples
 
@@ -216,9 +223,8 @@ class Detection(Task):
     def build_model(self, num_classes: Optional[int] = None) -> paddle.nn.Layer:
         model = create_model(self.config.MODEL.NAME, num_classes or self.num_classes, **self.model_options)
         source = self.config.MODEL.BACKBONE_PRETRAINED
-        if source is not None and not self.config.EVAL:
-            report = load_weights(model.backbone, source)
-            self.notices.append(f"backbone from {source}: {report.summary()}")
+        if source is not None and not self.config.EVAL and self.config.MODEL.PRETRAINED is None:
+            load_weights(model.backbone, source)
         return model
 
     def check_model(self) -> List[str]:

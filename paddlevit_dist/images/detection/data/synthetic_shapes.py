@@ -86,11 +86,12 @@ class SyntheticShapes(DetectionDataset):
     def image_id(self, index: int) -> int:
         return index + 1
 
-    def summary(self) -> str:
+    def summary(self, chosen: Optional[np.ndarray] = None) -> str:
         """How many pictures, and of what: counting the shapes would take drawing all of them."""
         fewest, most = self._per_picture
         shapes = f"{fewest}" if fewest == most else f"{fewest} to {most}"
-        return f"{self._number:,} drawn pictures of {shapes} shapes each: {', '.join(self.class_names)}"
+        number = self._number if chosen is None else len(chosen)
+        return f"{number:,} drawn pictures of {shapes} shapes each: {', '.join(self.class_names)}"
 
     def _draw(self, index: int) -> Drawn:
         if not 0 <= index < self._number:

@@ -30,6 +30,7 @@ _FAMILIES = {
     "paddlevit_dist.images.models.pvt_v2:PyramidVisionTransformer": "PVT_V2",
     "paddlevit_dist.images.models.mlp_mixer:MlpMixer": "MLP_MIXER",
     "paddlevit_dist.images.models.convnext:ConvNeXt": "CONVNEXT",
+    "paddlevit_dist.images.models.resnet:ResNet": "RESNET",
     "paddlevit_dist.points.sparse.minkunet:MinkUNet": "MINKUNET",
     "paddlevit_dist.points.sparse.minkunet:TutorialNetwork": "TUTORIAL",
 }
@@ -74,6 +75,7 @@ _OTHER_NAMES: Dict[str, Dict[str, str]] = {
         "swin_b": "swin_base_patch4_window7_224",
         "mixer_b_16": "mixer_b16_224",
         "mixer_l_16": "mixer_l16_224",
+        **{f"resnet_{depth}": f"resnet{depth}" for depth in (18, 34, 50, 101)},
     },
     "dataset": {
         "imagenet": "imagenet2012",

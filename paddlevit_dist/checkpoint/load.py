@@ -17,7 +17,13 @@ from .weights import Weights, given_weights, read_weights
 Shape = Tuple[int, ...]
 
 # Whether an owner's Linear weights are (in, out) where no shape decides it, as in its own files.
-_IN_PADDLE_LAYOUT = {"PaddleViT": True, "Google": True, "Hugging Face": False, "the authors'": False}
+_IN_PADDLE_LAYOUT = {
+    "PaddleViT": True,
+    "Google": True,
+    "Hugging Face": False,
+    "torchvision": False,
+    "the authors'": False,
+}
 
 
 @dataclass

@@ -88,9 +88,14 @@ class Model(nn.Layer):
         """The input of the classifier."""
         raise NotImplementedError
 
-    def features(self, x: paddle.Tensor) -> List[paddle.Tensor]:
+    def features(self, x: paddle.Tensor, sizes: Optional[paddle.Tensor] = None) -> List[paddle.Tensor]:
         """Maps (batch, channels, height, width) of pictures (batch, in_channels, height, width), for a network that
         continues from them: one for each of ``feature_strides``, from fine to coarse, not normalised.
+
+        Args:
+            x: the pictures; those smaller than the batch are padded with zeros at the right and the bottom.
+            sizes: int64 (batch, 2), height and width of each without its padding, for a family that has an option
+                ``mask_padding``; others do not read it.
 
         Raises:
             UserError: the family has none.

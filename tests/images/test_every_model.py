@@ -74,6 +74,10 @@ PUBLISHED = {
     "convnext_base": 88_591_464,
     "convnext_large": 197_767_336,
     "convnext_xlarge": 350.20,
+    "resnet18": 11_689_512,
+    "resnet34": 21_797_672,
+    "resnet50": 25_557_032,
+    "resnet101": 44_549_160,
 }
 
 CLASSES, BATCH = 7, 3
@@ -113,6 +117,11 @@ def far_from_the_start(model):
     return model
 
 
+def learning(model):
+    """Names and parameters that learn: all but the running statistics of batch norms, which Paddle counts as well."""
+    return [(name, parameter) for name, parameter in model.named_parameters() if not parameter.stop_gradient]
+
+
 def images(name, batch=BATCH):
     return paddle.to_tensor(np.random.default_rng(0).standard_normal((batch, 3, *image_size(name))).astype("float32"))
 
@@ -129,7 +138,7 @@ def test_every_name_is_listed_and_every_spelling_means_a_name():
 def test_the_number_of_parameters_is_the_published_one(name):
     with paddle.LazyGuard():  # shapes only, no memory
         model = create_model(name)
-    count = sum(int(np.prod(parameter.shape)) for parameter in model.parameters())
+    count = sum(int(np.prod(parameter.shape)) for _, parameter in learning(model))
     published = PUBLISHED[name.replace("pvtv2", "pvt_v2").replace("b2_linear", "b2_li")]
     if isinstance(published, int):
         assert count == published
@@ -147,7 +156,7 @@ def test_forward_backward_and_state(name, tmp_path):
     assert logits.shape == [BATCH, CLASSES]
     far_from_the_start(model)
     paddle.nn.functional.cross_entropy(model(x), paddle.to_tensor([0, 3, 6])).backward()
-    for parameter_name, parameter in model.named_parameters():
+    for parameter_name, parameter in learning(model):
         gradient = parameter.grad.numpy()
         assert np.isfinite(gradient).all(), parameter_name
         # Equal shifts of all keys' products leave a softmax as it is: the keys' bias alone has no gradient.
@@ -179,6 +188,8 @@ ONE_OF_EACH_FAMILY = [
     "pvt_v2_b2_li",
     "mixer_s16_224",
     "convnext_tiny",
+    "resnet18",
+    "resnet50",
 ]
 
 
@@ -188,13 +199,14 @@ def test_the_first_step_has_distinct_logits_and_a_gradient_in_every_parameter(na
     logits = model(images(name))
     paddle.nn.functional.cross_entropy(logits, paddle.to_tensor([0, 3, 6])).backward()
     assert len(np.unique(logits.numpy().round(7))) == BATCH * CLASSES
-    for parameter_name, parameter in model.named_parameters():
+    for parameter_name, parameter in learning(model):
         assert np.abs(parameter.grad.numpy()).max() > 0 or parameter_name.endswith(".k.bias"), parameter_name
 
 
 @pytest.mark.parametrize("name", ONE_OF_EACH_FAMILY)
 def test_resetting_the_classifier_changes_only_the_last_layers(name):
     model = small_model(name)
+    model.eval()
     before = {key: value.numpy().copy() for key, value in model.state_dict().items()}
     model.reset_classifier(4)
     assert model(images(name)).shape == [BATCH, 4]
@@ -203,7 +215,6 @@ def test_resetting_the_classifier_changes_only_the_last_layers(name):
     assert set(after) == set(before)
     assert all((after[key].numpy() == before[key]).all() for key in before if not key.startswith(last))
     model.reset_classifier(0)
-    model.eval()
     x = images(name)
     np.testing.assert_allclose(model(x).numpy(), model.forward_features(x).numpy(), rtol=1e-6)
 
@@ -220,14 +231,15 @@ def test_other_channels_and_unknown_options(name):
 @pytest.mark.parametrize("option", ["dropout", "attention_dropout", "drop_path"])
 @pytest.mark.parametrize("name", ONE_OF_EACH_FAMILY)
 def test_each_regularisation_is_random_in_training_and_absent_in_evaluation(name, option):
-    if option == "attention_dropout" and name.startswith(("mixer", "convnext")):
+    if option == "attention_dropout" and name.startswith(("mixer", "convnext", "resnet")):
         pytest.skip("it has no attention")
     plain, model = (far_from_the_start(small_model(name, **rates)) for rates in ({}, {option: 0.5}))
     x = images(name, batch=8)
-    assert (model(x) != model(x)).any()
     plain.eval()
     model.eval()
     np.testing.assert_array_equal(model(x).numpy(), plain(x).numpy())
+    model.train()
+    assert (model(x) != model(x)).any()
 
 
 @pytest.mark.parametrize("name", ONE_OF_EACH_FAMILY)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from yacs.config import CfgNode
 
-from ...config.key import SHARE, Given, Key, Range, Setting, Table
+from ...config.key import SHARE, Given, Key, Range, Setting, Table, optional
 from ...errors import UserError
 
 SINGLE, EQUAL_SHAPES, PADDED = "single", "equal_shapes", "padded"
@@ -36,12 +36,23 @@ _KEYS = (
         "set what is beside a picture in its batch to zero after each layer of the backbone: a picture then gives the "
         "same boxes in any batch, which published weights were not trained for",
     ),
+    optional(
+        "MODEL.BACKBONE_PRETRAINED",
+        "path",
+        "weights of a classifier that a training's backbone starts from: a path, an address, or a published name",
+    ),
     Key(
         "TRAIN.BACKBONE_LR_FACTOR",
         1.0,
         "float",
         "learning rate of the backbone to that of the rest; DETR's authors: 0.1",
-        Range(low=0, high=1),
+        Range(low=0, high=1, low_open=True),
+    ),
+    Key(
+        "TRAIN.DECAY_ALL",
+        True,
+        "bool",
+        "weight decay of all parameters, as detection's authors have it; False: not of biases and norms",
     ),
     Key(
         "TRAIN.DETECTION_NORMALISER",

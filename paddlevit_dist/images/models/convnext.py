@@ -121,7 +121,7 @@ class ConvNeXt(Model):
             x = stage(x)
         return self.head["norm"](x.mean(axis=[1, 2]))
 
-    def features(self, x) -> List[paddle.Tensor]:
+    def features(self, x, sizes=None) -> List[paddle.Tensor]:
         """The output of each stage."""
         x, maps = self.stem(x), []
         for stage in self.stages:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 import paddle
 from paddle import nn
@@ -49,16 +49,21 @@ class ModelCost:
 
 
 def count_parameters(model: nn.Layer) -> int:
-    """Numbers in the model's parameters; works for one that was built under ``paddle.LazyGuard`` too."""
-    return sum(math.prod(parameter.shape) for parameter in model.parameters())
+    """Numbers in the model's parameters; works for one that was built under ``paddle.LazyGuard`` too.
+
+    What does not learn is left out: Paddle calls the running statistics of batch norms parameters as well.
+    """
+    return _numbers_of(model.parameters())
+
+
+def _numbers_of(parameters: Iterable[Any]) -> int:
+    return sum(math.prod(parameter.shape) for parameter in parameters if not parameter.stop_gradient)
 
 
 def layers_of(model: nn.Layer) -> List[LayerCost]:
     """The layers with their parameters; nothing is computed."""
     return [
-        LayerCost(
-            name, type(layer).__name__, sum(math.prod(p.shape) for p in layer._parameters.values() if p is not None)
-        )
+        LayerCost(name, type(layer).__name__, _numbers_of(p for p in layer._parameters.values() if p is not None))
         for name, layer in model.named_sublayers(include_self=True)
     ]
 

@@ -307,3 +307,47 @@ CONVNEXT: Dict[str, KeyMap] = {
     "Hugging Face": partial(renamed, rules=_CONVNEXT_HUGGINGFACE),  # with and without the classifier
     "the authors'": partial(renamed, rules=_CONVNEXT_AUTHORS),
 }
+
+# ResNet: torchvision's and timm's names, in which PyTorch's batch norms call their statistics differently
+
+_TORCHVISION_STATISTICS = (
+    (r"\.running_mean$", "._mean"),
+    (r"\.running_var$", "._variance"),
+)
+
+_OF_RESNET = r"^(?:resnet\.)?"
+
+
+def _resnet_layer(match: re.Match[str]) -> str:
+    kind = "conv" if match[4] == "convolution" else "bn"
+    return f"layer{int(match[1]) + 1}.{match[2]}.{kind}{int(match[3]) + 1}."
+
+
+def _resnet_shortcut(match: re.Match[str]) -> str:
+    number = 0 if match[3] == "convolution" else 1
+    return f"layer{int(match[1]) + 1}.{match[2]}.downsample.{number}."
+
+
+_RESNET_BLOCK = _OF_RESNET + r"encoder\.stages\.(\d+)\.layers\.(\d+)\."
+_RESNET_HUGGINGFACE = (
+    (_OF_RESNET + r"embedder\.embedder\.convolution\.", "conv1."),
+    (_OF_RESNET + r"embedder\.embedder\.normalization\.", "bn1."),
+    (_RESNET_BLOCK + r"layer\.(\d+)\.(convolution|normalization)\.", _resnet_layer),
+    (_RESNET_BLOCK + r"shortcut\.(convolution|normalization)\.", _resnet_shortcut),
+    (r"^classifier\.1\.", "fc."),
+)
+
+
+def _resnet_from_torchvision(state: Mapping[str, Any]) -> Dict[str, Any]:
+    return renamed(without(state, ("num_batches_tracked",)), _TORCHVISION_STATISTICS)
+
+
+def _resnet_from_huggingface(state: Mapping[str, Any]) -> Dict[str, Any]:
+    """Of ``ResNetForImageClassification`` of transformers, also without the classifier."""
+    return renamed(_resnet_from_torchvision(state), _RESNET_HUGGINGFACE)
+
+
+RESNET: Dict[str, KeyMap] = {
+    "torchvision": _resnet_from_torchvision,
+    "Hugging Face": _resnet_from_huggingface,
+}

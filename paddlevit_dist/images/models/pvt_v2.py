@@ -243,7 +243,7 @@ class PyramidVisionTransformer(Model):
             x = stage(x)
         return x.mean(axis=[1, 2])
 
-    def features(self, x) -> List[paddle.Tensor]:
+    def features(self, x, sizes=None) -> List[paddle.Tensor]:
         """The output of each stage, including the norm after its blocks."""
         x, maps = self.patch_embed(x), []
         for stage in self.stages:

@@ -330,7 +330,7 @@ class SwinTransformer(Model):
             x = stage(x)
         return self.norm(x).mean(axis=[1, 2])
 
-    def features(self, x) -> List[paddle.Tensor]:
+    def features(self, x, sizes=None) -> List[paddle.Tensor]:
         """The output of each stage."""
         x, maps = self.pos_drop(self.patch_embed(x)), []
         for stage in self.layers:

@@ -124,3 +124,11 @@ CONVNEXT: Variants = {
     "convnext_large": {"depths": (3, 3, 27, 3), "dims": (192, 384, 768, 1536)},
     "convnext_xlarge": {"depths": (3, 3, 27, 3), "dims": (256, 512, 1024, 2048)},
 }
+
+# He et al., Deep Residual Learning for Image Recognition, 2016, table 1.
+RESNET: Variants = {
+    "resnet18": {"depths": (2, 2, 2, 2), "is_bottleneck": False},
+    "resnet34": {"depths": (3, 4, 6, 3), "is_bottleneck": False},
+    "resnet50": {"depths": (3, 4, 6, 3), "is_bottleneck": True},
+    "resnet101": {"depths": (3, 4, 23, 3), "is_bottleneck": True},
+}

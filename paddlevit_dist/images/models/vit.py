@@ -166,7 +166,7 @@ class VisionTransformer(Model):
             x = block(x)
         return blocks[-1](x, self.num_prefix_tokens)
 
-    def features(self, x) -> List[paddle.Tensor]:
+    def features(self, x, sizes=None) -> List[paddle.Tensor]:
         """The patches after each quarter of the blocks, without the tokens in front; all of one stride."""
         x, maps = self._tokens(x), []
         for number, block in enumerate(self.blocks, start=1):

@@ -1,0 +1,297 @@
+"""ResNet: residual blocks of convolutions at four resolutions.
+
+Source: He et al., Deep Residual Learning for Image Recognition, 2016 (arXiv 1512.03385, table 1), with the stride of a
+bottleneck in its 3 x 3 convolution ("v1.5"), as torchvision and timm have it. Parameter names are theirs; Linear
+weights are (in, out) as Paddle stores them.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
+
+import paddle
+from paddle import nn
+from paddle.nn import functional as F
+
+from ...contracts.model import Model
+from ...errors import UserError
+from ..kernels.layers import Linear
+from . import key_names
+from .layers import DropPath, as_pair, rates_of_stages
+from .variants import RESNET
+
+_EPSILON = 1e-5
+_STEM_STRIDE = 4  # of the first convolution and of the pooling after it
+
+
+class FrozenBatchNorm(nn.Layer):
+    """Batch normalisation whose statistics, scale and shift are fixed, in training too: nothing of it is a parameter.
+
+    Its state has the names of ``paddle.nn.BatchNorm2D``, so the same weights fit either.
+    """
+
+    def __init__(self, channels: int):
+        super().__init__()
+        for name, start in (("weight", 1.0), ("bias", 0.0), ("_mean", 0.0), ("_variance", 1.0)):
+            self.register_buffer(name, paddle.full([channels], start, dtype=paddle.get_default_dtype()))
+
+    def forward(self, x):
+        mean, variance = self._mean, self._variance
+        return F.batch_norm(x, mean, variance, self.weight, self.bias, training=False, epsilon=_EPSILON)
+
+
+Norm = Callable[[int], nn.Layer]
+
+
+def _batch_norm(channels: int) -> nn.Layer:
+    return nn.BatchNorm2D(channels, momentum=0.9, epsilon=_EPSILON)
+
+
+def _convolution(inputs: int, outputs: int, kernel_size: int, stride: int = 1, dilation: int = 1) -> nn.Conv2D:
+    """Without bias; of a picture of n pixels it leaves ceil(n / stride). Weights start with the variance 2 / fan-out
+    (He et al., 2015, arXiv 1502.01852), as torchvision's."""
+    deviation = math.sqrt(2.0 / (kernel_size * kernel_size * outputs))
+    return nn.Conv2D(
+        inputs,
+        outputs,
+        kernel_size,
+        stride=stride,
+        padding=dilation * (kernel_size // 2),
+        dilation=dilation,
+        weight_attr=paddle.ParamAttr(initializer=nn.initializer.Normal(0.0, deviation)),
+        bias_attr=False,
+    )
+
+
+def _masked(x, mask: Optional[paddle.Tensor]):
+    return x if mask is None else x * mask.astype(x.dtype)
+
+
+class _Block(nn.Layer):
+    """What came in, added to a branch of convolutions that a subclass has."""
+
+    expansion = 1  # channels that leave the block to ``channels``
+
+    def __init__(self, inputs: int, channels: int, stride: int, norm: Norm, drop_path: float):
+        super().__init__()
+        outputs = channels * self.expansion
+        self.downsample = None
+        if stride != 1 or inputs != outputs:
+            self.downsample = nn.Sequential(_convolution(inputs, outputs, 1, stride), norm(outputs))
+        self.drop_path = DropPath(drop_path)
+
+    def forward(self, x, before: Optional[paddle.Tensor] = None, after: Optional[paddle.Tensor] = None):
+        """(batch, outputs, height, width) of (batch, inputs, ...).
+
+        Args:
+            before, after: 1 where a picture is and 0 where it is padded, (batch, 1, height, width) of the input and of
+                the output; None: nothing is padded.
+        """
+        shortcut = x if self.downsample is None else self.downsample(x)
+        branch = self.drop_path(self.branch(x, before, after))
+        return _masked(F.relu(shortcut + branch), after)
+
+    def branch(self, x, before: Optional[paddle.Tensor], after: Optional[paddle.Tensor]):
+        raise NotImplementedError
+
+
+class BasicBlock(_Block):
+    """Two convolutions of 3 x 3.
+
+    Args:
+        dilations: of the first and the second, where its stage keeps the resolution by dilation.
+    """
+
+    def __init__(
+        self, inputs: int, channels: int, stride: int, dilations: Tuple[int, int], norm: Norm, drop_path: float
+    ):
+        super().__init__(inputs, channels, stride, norm, drop_path)
+        self.conv1 = _convolution(inputs, channels, 3, stride, dilations[0])
+        self.bn1 = norm(channels)
+        self.conv2 = _convolution(channels, channels, 3, 1, dilations[1])
+        self.bn2 = norm(channels)
+
+    def branch(self, x, before: Optional[paddle.Tensor], after: Optional[paddle.Tensor]):
+        x = _masked(F.relu(self.bn1(self.conv1(x))), after)
+        return self.bn2(self.conv2(x))
+
+
+class Bottleneck(_Block):
+    """A convolution of 3 x 3 between two of 1 x 1 that narrow and widen."""
+
+    expansion = 4
+
+    def __init__(
+        self, inputs: int, channels: int, stride: int, dilations: Tuple[int, int], norm: Norm, drop_path: float
+    ):
+        super().__init__(inputs, channels, stride, norm, drop_path)
+        self.conv1 = _convolution(inputs, channels, 1)
+        self.bn1 = norm(channels)
+        self.conv2 = _convolution(channels, channels, 3, stride, dilations[0])
+        self.bn2 = norm(channels)
+        self.conv3 = _convolution(channels, 4 * channels, 1)
+        self.bn3 = norm(4 * channels)
+
+    def branch(self, x, before: Optional[paddle.Tensor], after: Optional[paddle.Tensor]):
+        x = _masked(F.relu(self.bn1(self.conv1(x))), before)  # what the 3 x 3 convolution sees beside a picture is 0
+        x = F.relu(self.bn2(self.conv2(x)))
+        return self.bn3(self.conv3(x))
+
+
+class ResNet(Model):
+    """ResNet classifier, and the backbone of detectors.
+
+    Args:
+        num_classes: outputs; 0 for the features alone.
+        image_size: pixels, one number or (height, width); no weight depends on it, and other sizes can be given to a
+            built model.
+        depths, dims: blocks of each stage, and channels of their 3 x 3 convolutions; the stem has those of the first.
+        is_bottleneck: blocks of three convolutions, whose outputs are 4 times as wide, instead of two.
+        frozen_batch_norm: statistics, scale and shift of every batch norm are fixed (``FrozenBatchNorm``).
+        frozen_stages: parts that do not learn, counted from the input: 1 is the stem, 2 the stem and ``layer1`` (as
+            detectors begin), and so on. Their batch norms are fixed.
+        dilation: the last stage keeps the resolution of the one before, by convolutions that are dilated by 2 (but its
+            first), as torchvision's ``replace_stride_with_dilation`` and DETR's DC5.
+        mask_padding: ``features`` sets padded positions to zero after each layer, so that a picture in a padded batch
+            gives the numbers of the picture alone.
+        in_channels: channels of the images.
+        dropout: rate before the classifier.
+        drop_path: rate of stochastic depth in the last block; it grows linearly from 0 in the first.
+    """
+
+    variants = RESNET
+    key_maps = key_names.RESNET
+    classifier_layers = ("fc",)
+    layer_names = r"layer\d+\.\d+"
+
+    def __init__(
+        self,
+        num_classes: int = 1000,
+        image_size: Union[int, Tuple[int, int]] = 224,
+        depths: Sequence[int] = (3, 4, 6, 3),
+        dims: Sequence[int] = (64, 128, 256, 512),
+        is_bottleneck: bool = True,
+        frozen_batch_norm: bool = False,
+        frozen_stages: int = 0,
+        dilation: bool = False,
+        mask_padding: bool = False,
+        in_channels: int = 3,
+        dropout: float = 0.0,
+        drop_path: float = 0.0,
+    ):
+        super().__init__()
+        if not 0 <= frozen_stages <= 1 + len(depths):
+            raise UserError(f"ResNet: frozen_stages {frozen_stages} is not from 0 to {1 + len(depths)}: change it")
+        if len(dims) != len(depths) or dilation and len(depths) < 2:
+            raise UserError(f"ResNet: dims {tuple(dims)} and depths {tuple(depths)} need a number for each stage")
+        self.image_size, self.in_channels = as_pair(image_size), in_channels
+        self.frozen_batch_norm, self.frozen_stages, self.mask_padding = frozen_batch_norm, frozen_stages, mask_padding
+        self.conv1 = _convolution(in_channels, dims[0], 7, stride=2)
+        self.bn1 = self._norm_of(0)(dims[0])
+        self.maxpool = nn.MaxPool2D(3, stride=2, padding=1)
+        block = Bottleneck if is_bottleneck else BasicBlock
+        self.feature_channels = tuple(block.expansion * channels for channels in dims)
+        inputs, strides = dims[0], []
+        for index, rates in enumerate(rates_of_stages(drop_path, tuple(depths))):
+            stride = 1 if index == 0 else 2
+            first, others = stride, (1, 1)
+            if dilation and index == len(depths) - 1:
+                first, others = 1, (stride, stride)
+            strides.append(first)
+            blocks = [
+                block(
+                    inputs if number == 0 else self.feature_channels[index],
+                    dims[index],
+                    stride=first if number == 0 else 1,
+                    dilations=(1, others[1]) if number == 0 else others,
+                    norm=self._norm_of(index + 1),
+                    drop_path=rate,
+                )
+                for number, rate in enumerate(rates)
+            ]
+            setattr(self, f"layer{index + 1}", nn.Sequential(*blocks))
+            inputs = self.feature_channels[index]
+        self.feature_strides = tuple(_STEM_STRIDE * math.prod(strides[: index + 1]) for index in range(len(depths)))
+        self.embed_dim = inputs
+        self.dropout = nn.Dropout(dropout)
+        self.reset_classifier(num_classes)
+        self._freeze()
+
+    def _norm_of(self, part: int) -> Norm:
+        return FrozenBatchNorm if self.frozen_batch_norm or part < self.frozen_stages else _batch_norm
+
+    def _freeze(self) -> None:
+        parts: List[List[nn.Layer]] = [[self.conv1, self.bn1], *([stage] for stage in self.stages)]
+        for layer in (layer for part in parts[: self.frozen_stages] for layer in part):
+            for parameter in layer.parameters():
+                parameter.stop_gradient = True
+
+    @property
+    def stages(self) -> List[nn.Sequential]:
+        """``layer1``, ``layer2`` and so on."""
+        return [getattr(self, f"layer{number + 1}") for number in range(len(self.feature_channels))]
+
+    def forward_features(self, x):
+        """The mean (batch, embed_dim) over the positions of images (batch, in_channels, height, width)."""
+        return self.features(x)[-1].mean(axis=[2, 3])
+
+    def features(self, x, sizes: Optional[paddle.Tensor] = None) -> List[paddle.Tensor]:
+        """The output of each stage.
+
+        Args:
+            x: (batch, in_channels, height, width), padded at the right and the bottom.
+            sizes: int64 (batch, 2), height and width of each picture without its padding; read with ``mask_padding``.
+                A map then holds a picture's ceil(height / stride) x ceil(width / stride) positions and zeros.
+        """
+        masks = self._masks(x, sizes)
+        x = F.relu(self.bn1(self.conv1(_masked(x, masks.get(1)))))  # (batch, dims[0], height / 2, width / 2)
+        x, stride = self.maxpool(_masked(x, masks.get(2))), _STEM_STRIDE
+        x, maps = _masked(x, masks.get(stride)), []
+        for stage, reached in zip(self.stages, self.feature_strides):
+            for block in stage:
+                x = block(x) if not masks else block(x, masks[stride], masks[reached])
+                stride = reached
+            maps.append(x)
+        return maps
+
+    def _masks(self, x, sizes: Optional[paddle.Tensor]) -> Dict[int, paddle.Tensor]:
+        """For each stride the mask of its maps; empty where nothing is masked."""
+        if not self.mask_padding or sizes is None:
+            return {}
+        height, width = x.shape[2:]
+        strides = {1, 2, _STEM_STRIDE, *self.feature_strides}
+        return {stride: padding_mask(sizes, (-(-height // stride), -(-width // stride)), stride) for stride in strides}
+
+    def forward(self, x):
+        """Logits (batch, num_classes), or the features when the model has no classes."""
+        return self.fc(self.dropout(self.forward_features(x)))
+
+    def reset_classifier(self, num_classes: int) -> None:
+        """Weights and bias start as torchvision's: uniform up to 1 / sqrt(inputs)."""
+        self.num_classes = num_classes
+        bound = 1.0 / math.sqrt(self.embed_dim)
+        start: Dict[str, Any] = {
+            name: paddle.ParamAttr(initializer=nn.initializer.Uniform(-bound, bound))
+            for name in ("weight_attr", "bias_attr")
+        }
+        self.fc = Linear(self.embed_dim, num_classes, **start) if num_classes > 0 else nn.Identity()
+
+    def recomputed_layers(self) -> List[nn.Layer]:
+        """The blocks, if all batch norms are fixed; one that learns would count each batch twice."""
+        return super().recomputed_layers() if self.frozen_batch_norm else []
+
+
+def padding_mask(sizes: paddle.Tensor, grid: Tuple[int, int], stride: int) -> paddle.Tensor:
+    """Where the maps of padded pictures hold a picture: 1.0, and 0.0 elsewhere; (batch, 1, height, width).
+
+    Args:
+        sizes: int64 (batch, 2), height and width of each picture in pixels.
+        grid: (height, width) of the maps.
+        stride: pixels to a position; a picture has ceil(pixels / stride) of them.
+    """
+    covered = (sizes + (stride - 1)) // stride  # (batch, 2)
+    rows = paddle.arange(grid[0], dtype=covered.dtype) < covered[:, :1]  # (batch, height)
+    columns = paddle.arange(grid[1], dtype=covered.dtype) < covered[:, 1:]  # (batch, width)
+    both = paddle.logical_and(rows.unsqueeze(2), columns.unsqueeze(1))  # (batch, height, width)
+    return both.unsqueeze(1).astype(paddle.get_default_dtype())

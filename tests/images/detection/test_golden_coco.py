@@ -9,6 +9,8 @@ import pytest
 from images.detection import coco_peer
 from support import golden
 
+from paddlevit_dist.images.detection.run_lengths import runs_of
+
 BOX = golden.description("coco_box_ap")
 
 
@@ -73,3 +75,33 @@ def test_golden_box_matches_of_every_result(boxes, box_arrays):
         left_out = (table.ignored[rows[seen]] >> np.uint64(bit)) & np.uint64(1)
         assert np.array_equal(found == 1, (matched[seen] > 0) & ~ignored[seen])
         assert np.array_equal(left_out == 1, ignored[seen])  # no result is larger than the range of all areas
+
+
+MASK = golden.description("coco_mask_ap")
+
+
+@pytest.fixture(scope="module")
+def masks():
+    dataset, results = recipe().coco_case(MASK["seed"], MASK["kind"], MASK["pictures"], MASK["categories"])
+    assert recipe().fingerprint(dataset) == MASK["fingerprints"]["dataset"]
+    assert recipe().fingerprint(results) == MASK["fingerprints"]["results"]
+    return dataset, results
+
+
+@pytest.fixture(scope="module")
+def mask_arrays():
+    return golden.arrays("coco_mask_ap")
+
+
+def test_golden_pixels_and_run_lengths_of_every_annotation(masks, mask_arrays):
+    sizes = {image["id"]: (image["height"], image["width"]) for image in masks[0]["images"]}
+    for annotation, pixels in zip(masks[0]["annotations"], mask_arrays["annotation_pixels"]):
+        runs = runs_of(annotation["segmentation"], *sizes[annotation["image_id"]])
+        assert runs.area == pixels
+        assert runs.compressed()["counts"] == MASK["annotation_rles"][str(annotation["id"])]
+
+
+def test_golden_pixels_and_boxes_of_every_result(masks, mask_arrays):
+    runs = [runs_of(result["segmentation"]) for result in masks[1]]
+    assert [one.area for one in runs] == mask_arrays["result_pixels"].tolist()
+    assert [list(one.box()) for one in runs] == mask_arrays["result_boxes"].tolist()

@@ -151,9 +151,7 @@ class AnnotationIndex:
         )
 
 
-def ensure_annotation_index(
-    folder: Path, name: str, key: bytes, read_source: Callable[[], Source]
-) -> AnnotationIndex:
+def ensure_annotation_index(folder: Path, name: str, key: bytes, read_source: Callable[[], Source]) -> AnnotationIndex:
     """Open the index of a source, and build it first if ``folder`` has none or a damaged one.
 
     Args:

@@ -20,6 +20,9 @@ class PicturesPart(Part, DetectionDataset):  # type: ignore[misc] # what both ha
 
     labels = None  # type: ignore[assignment] # of a picture there are many
 
+    def __getstate__(self) -> Any:
+        return {**super().__getstate__(), "notices": ()}
+
     @property
     def labelled(self) -> bool:  # type: ignore[override] # this and what follows: the whole dataset's
         return self.dataset.labelled

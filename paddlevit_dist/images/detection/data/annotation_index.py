@@ -71,21 +71,28 @@ class Source(NamedTuple):
 class AnnotationIndex:
     """What ``ensure_annotation_index`` has opened. Its pickle is the beginning of the files' names."""
 
-    def __init__(self, stem: str, paths: PathIndex) -> None:
+    def __init__(self, stem: str) -> None:
         self._stem = stem
-        self.paths = paths
+        self._paths: Optional[PathIndex] = None
         self._pictures: Optional[np.ndarray] = None
         self._objects: Optional[np.ndarray] = None
         self._about: Optional[About] = None
 
     def __getstate__(self) -> Any:
-        return self._stem, self.paths
+        return self._stem
 
     def __setstate__(self, state: Any) -> None:
-        self.__init__(*state)  # type: ignore[misc]
+        self.__init__(state)  # type: ignore[misc]
 
     def __len__(self) -> int:
         return len(self.pictures) - 1
+
+    @property
+    def paths(self) -> PathIndex:
+        """The file of each picture."""
+        if self._paths is None:
+            self._paths = PathIndex(f"{self._stem}.index")
+        return self._paths
 
     @property
     def pictures(self) -> np.ndarray:
@@ -163,17 +170,18 @@ def ensure_annotation_index(folder: Path, name: str, key: bytes, read_source: Ca
     """
     stem = str(Path(folder, f"{name}-{key.hex()[:16]}"))
     try:
-        return _opened(stem, folder, name, key)
+        return _opened(stem, key)
     except (Damaged, UserError, OSError):  # absent, of another version, or damaged
         _build(stem, Path(folder), name, key, read_source())
-        return _opened(stem, folder, name, key)
+        return _opened(stem, key)
 
 
-def _opened(stem: str, folder: Path, name: str, key: bytes) -> AnnotationIndex:
+def _opened(stem: str, key: bytes) -> AnnotationIndex:
     for part in ("pictures", "objects"):
         map_verified(f"{stem}-{part}.npy")
     read_checked(f"{stem}-about.json")
-    return AnnotationIndex(stem, PathIndex(Path(folder, f"{name}-{key.hex()[:16]}.index"), key))
+    PathIndex(f"{stem}.index", key)
+    return AnnotationIndex(stem)
 
 
 def _build(stem: str, folder: Path, name: str, key: bytes, source: Source) -> None:

@@ -17,7 +17,6 @@ REDUCED = {
     "pvt_v2_b2_li": {"depths": (1, 2, 1, 1), "embed_dims": (8, 16, 40, 64), "image_size": 64},
     "mixer_s16_224": {"depth": 2, "embed_dim": 32, "image_size": 64},
     "convnext_tiny": {"depths": (1, 2, 1, 1), "dims": (8, 16, 24, 32), "image_size": 64},
-    "resnet18": {"depths": (1, 2, 1, 1), "dims": (8, 16, 24, 32), "image_size": 64},
     "resnet50": {"depths": (1, 2, 1, 1), "dims": (8, 16, 24, 32), "image_size": 64},
 }
 

@@ -31,6 +31,7 @@ _FAMILIES = {
     "paddlevit_dist.images.models.mlp_mixer:MlpMixer": "MLP_MIXER",
     "paddlevit_dist.images.models.convnext:ConvNeXt": "CONVNEXT",
     "paddlevit_dist.images.models.resnet:ResNet": "RESNET",
+    "paddlevit_dist.images.detection.mask_rcnn.network:MaskRCNN": "MASK_RCNN",
     "paddlevit_dist.points.sparse.minkunet:MinkUNet": "MINKUNET",
     "paddlevit_dist.points.sparse.minkunet:TutorialNetwork": "TUTORIAL",
 }

@@ -78,8 +78,8 @@ class ProposalNetwork(nn.Layer):
         """Proposals from maps (N, channels, height, width) of each level.
 
         With ``targets``, whose ``box_counts`` are known, also S = min(``anchor_samples``, anchors) anchors of each
-        picture: ``anchor_logits``, ``anchor_positive`` (1 on an object, else 0) and ``anchor_shares``, one over how many
-        of the S are used, 0 for those that are not, all (N, S); ``anchor_changes`` and what these should be,
+        picture: ``anchor_logits``, ``anchor_positive`` (1 on an object, else 0) and ``anchor_shares``, one over how
+        many of the S are used, 0 for those that are not, all (N, S); ``anchor_changes`` and what these should be,
         ``anchor_offsets``, (N, S, 4), the latter 0 for anchors on no object.
         """
         anchors = [self._anchors(x, level) for level, x in enumerate(maps)]

@@ -31,7 +31,9 @@ _FAMILIES = {
     "paddlevit_dist.images.models.mlp_mixer:MlpMixer": "MLP_MIXER",
     "paddlevit_dist.images.models.convnext:ConvNeXt": "CONVNEXT",
     "paddlevit_dist.images.models.resnet:ResNet": "RESNET",
+    "paddlevit_dist.images.detection.detr.network:Detr": "DETR",
     "paddlevit_dist.images.detection.mask_rcnn.network:MaskRCNN": "MASK_RCNN",
+    "paddlevit_dist.images.detection.mask_rcnn.network:FasterRCNN": "FASTER_RCNN",
     "paddlevit_dist.points.sparse.minkunet:MinkUNet": "MINKUNET",
     "paddlevit_dist.points.sparse.minkunet:TutorialNetwork": "TUTORIAL",
 }
@@ -102,6 +104,7 @@ DATASETS: Dict[str, Target] = {
     "imagenet2012": "paddlevit_dist.images.data.imagenet:ImageNet2012",
     "folder": "paddlevit_dist.images.data.class_folders:ClassFolders",
     "tar": "paddlevit_dist.images.data.tar:TarImages",
+    "synthetic_shapes": "paddlevit_dist.images.detection.data.synthetic_shapes:SyntheticShapes",
     "landmarks": "paddlevit_dist.volumes.landmarks:Landmarks",
     "synthetic_landmarks": "paddlevit_dist.volumes.phantoms:SyntheticLandmarks",
     "synthetic_rooms": "paddlevit_dist.points.data.rooms.dataset:SyntheticRooms",
@@ -109,32 +112,44 @@ DATASETS: Dict[str, Target] = {
     "scannet": "paddlevit_dist.points.data.scenes:ScanNet",
 }
 
-EMBEDDED = ("digits", "synthetic_rooms", "synthetic_landmarks")  # datasets that ship with the package and need no path
+# Datasets that ship with the package and need no path.
+EMBEDDED = ("digits", "synthetic_rooms", "synthetic_landmarks", "synthetic_shapes")
 
 TASKS: Dict[str, Target] = {
     "classification": "paddlevit_dist.images.classification.task:Classification",
     "landmarks": "paddlevit_dist.volumes.detection:LandmarkDetection",
     "semantic_segmentation": "paddlevit_dist.points.segmentation.task:SemanticSegmentation",
     "pointgroup": "paddlevit_dist.points.instances.task:InstanceSegmentation",
+    "detection": "paddlevit_dist.images.detection.task:Detection",
 }
 
 # Tables of configuration keys: the engine's, which every task reads, and the additional ones of each task. A task not
 # listed reads all keys. These modules do not import Paddle.
 ENGINE_TABLE = "paddlevit_dist.engine.settings:TABLE"
+_PICTURES_TABLE = "paddlevit_dist.images.settings:PICTURES"
+_CLASSIFICATION_TABLES = (_PICTURES_TABLE, "paddlevit_dist.images.classification.settings:TABLE")
 _POINTS_TABLE = "paddlevit_dist.points.settings:TABLE"
 
 TABLES: Dict[str, Sequence[str]] = {
-    "classification": ["paddlevit_dist.images.settings:TABLE"],
+    "classification": _CLASSIFICATION_TABLES,
     "landmarks": ["paddlevit_dist.volumes.settings:TABLE"],
     "semantic_segmentation": [_POINTS_TABLE, "paddlevit_dist.points.segmentation.settings:TABLE"],
     "pointgroup": [_POINTS_TABLE, "paddlevit_dist.points.instances.settings:TABLE"],
+    "detection": [
+        _PICTURES_TABLE,
+        "paddlevit_dist.images.detection.data.settings:TABLE",
+        "paddlevit_dist.images.detection.settings:TABLE",
+    ],
 }
+# Where a table was until it was divided: a program that registers a task may still name it there.
+_FORMER_TABLES = {"paddlevit_dist.images.settings:TABLE": _CLASSIFICATION_TABLES}
 _BUILT_IN_TABLES = (ENGINE_TABLE, *(table for tables in TABLES.values() for table in tables))
 
 # The recipe (-cfg=NAME) that messages suggest for each room, and for datasets that need their own.
 RECIPES = {
     **dict.fromkeys(("mnist", "fashion_mnist"), "vit_mnist"),
     "digits": "vit_digits",
+    "synthetic_shapes": "detr_shapes",
     "folder": "finetune_pictures",
     "images": "vit_tiny_patch16_224",
     "points": "minkunet34c_scannet",
@@ -319,7 +334,8 @@ def register_task(
     _register("task", name, target, keys, replace, tables)
     TABLES.pop(name, None)
     if tables is not None:
-        TABLES[name] = list(tables)
+        now = (_FORMER_TABLES.get(table, (table,)) if isinstance(table, str) else (table,) for table in tables)
+        TABLES[name] = [table for several in now for table in several]
 
 
 def register_observer(name: str, target: Target) -> None:

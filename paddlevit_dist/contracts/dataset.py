@@ -151,7 +151,11 @@ def dataset_class(config: Any, contract: Type[OfTask]) -> Type[OfTask]:
     holds = target.holds if isinstance(target, type) and issubclass(target, Dataset) else ""
     if holds not in ("", contract.holds):
         room = room_of("task", config.TASK)
-        fitting = [name for name in list_names("dataset") if room_of("dataset", name) == room]
+        fitting = [
+            name
+            for name in list_names("dataset")
+            if room_of("dataset", name) == room and resolve("dataset", name).holds in ("", contract.holds)
+        ]
         raise UserError(
             f"dataset {config.DATA.DATASET} holds {holds}, but TASK {config.TASK} reads {contract.holds}: take "
             + ", ".join(fitting)

@@ -1,37 +1,28 @@
-"""The keys that classification of images reads: images, augmentation, mixing, labels, teachers and the dimensions
-of its models.
+"""The keys that all tasks on pictures read: how pictures are opened and normalised, and the dimensions of their models.
 
 None means "not set": the dataset, the variant named by MODEL.NAME, or the rule named in the meaning decides.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from yacs.config import CfgNode
 
-from ..checkpoint.published import published, published_for
+from ..checkpoint.published import Published, published, published_for
 from ..config.key import (
     ABOVE_0,
-    AT_LEAST_0,
     AT_LEAST_1,
     COMMAND_LINE,
-    SEEDS,
     SHARE,
-    SHARE_ABOVE_0,
     SHARE_BELOW_1,
     Given,
     Key,
-    Range,
     Setting,
     Table,
-    Unused,
     optional,
 )
 from ..errors import UserError
-
-_INSIDE = Range(low=0, high=1, low_open=True, high_open=True)
-_MIXING = ("TRAIN.MIXUP_ALPHA", "TRAIN.CUTMIX_ALPHA", "TRAIN.CUTMIX_MINMAX")  # each switches mixing on
 
 
 def _dimension(name: str, kind: str, meaning: str, or_many: bool = False) -> Key:
@@ -40,39 +31,9 @@ def _dimension(name: str, kind: str, meaning: str, or_many: bool = False) -> Key
 
 
 _DATA = (
-    Key("DATA.IMAGE_SIZE", 224, "int", "height and width in pixels that the model sees", AT_LEAST_1),
-    Key("DATA.IMAGE_CHANNELS", 3, "int", "3 for colour, 1 for grey", choices=(1, 3)),
-    Key("DATA.CROP_PCT", 0.875, "float", "evaluation: share of the resized image that is kept", SHARE_ABOVE_0),
     Key("DATA.IMAGENET_MEAN", [0.5] * 3, "float", "mean per channel, of pixels from 0 to 1", SHARE, many=True),
     Key("DATA.IMAGENET_STD", [0.5] * 3, "float", "standard deviation per channel", ABOVE_0, many=True),
-    Key(
-        "DATA.DECODER",
-        "exact",
-        "text",
-        "training pictures: exact (Pillow) or fast (OpenCV, about 1/255 off); evaluation is always exact",
-        choices=("exact", "fast"),
-    ),
-    Key("DATA.CROP_SCALE", [0.08, 1.0], "float", "training crop: share of the area", SHARE_ABOVE_0, None, True, 2),
-    Key("DATA.CROP_RATIO", [0.75, 4 / 3], "float", "training crop: width to height", ABOVE_0, None, True, 2),
     Key("DATA.HORIZONTAL_FLIP", 0.5, "float", "training: probability of a mirrored image", SHARE),
-    Key(
-        "DATA.GLYPH_DISTORTION",
-        1.0,
-        "float",
-        "training on signs: strength of the small affine maps, 0 for none",
-        SHARE,
-    ),
-    optional("DATA.VAL_FRACTION", "float", "hold out this share of each training class for validation", _INSIDE),
-    optional(
-        "DATA.VAL_FRACTION_IF_MISSING",
-        "float",
-        "the same, for class folders without a folder of validation pictures only",
-        _INSIDE,
-    ),
-    Key(
-        "DATA.VAL_SEED", 0, "int", "seed of what VAL_FRACTION holds out: not SEED, so that runs can be compared", SEEDS
-    ),
-    Key("DATA.CLASS_BALANCED", False, "bool", "training reads all classes equally often"),
     Key(
         "DATA.ON_BAD_SAMPLE",
         "stop",
@@ -104,92 +65,28 @@ _MODEL = (
     optional("MODEL.LINEAR", "bool", "attention to pooled keys; None: the variant's"),
 )
 
-_TRAIN = (
-    Key("TRAIN.SMOOTHING", 0.0, "float", "label smoothing", SHARE_BELOW_1),
-    Key(
-        "TRAIN.CLASS_WEIGHTS",
-        None,
-        "float",
-        "weight of each class in the loss, scaled to a mean of 1 over the training set; balanced: 1 / its frequency",
-        AT_LEAST_0,
-        many=True,
-        optional=True,
-        words=("balanced",),
-    ),
-    Key(
-        "TRAIN.DISTILLATION_TYPE",
-        "none",
-        "text",
-        "learn from a teacher too: its decisions (hard) or its distribution (soft)",
-        choices=("none", "soft", "hard"),
-    ),
-    Key("TRAIN.DISTILLATION_ALPHA", 0.5, "float", "share of the teacher in the loss", SHARE),
-    Key("TRAIN.DISTILLATION_TAU", 1.0, "float", "soft: temperature of both distributions", ABOVE_0),
-    optional("TRAIN.TEACHER_MODEL", "path", "a registered model, or the path of an exported one without extension"),
-    optional("TRAIN.TEACHER_WEIGHTS", "path", "weights of a registered teacher, with or without extension"),
-)
 
-_AUGMENT = (
-    Key("TRAIN.RAND_AUGMENT", False, "switch", "RandAugment: true, or timm's text such as rand-m9-mstd0.5-inc1"),
-    Key("TRAIN.RAND_AUGMENT_LAYERS", 2, "int", "RAND_AUGMENT true: operations per image", AT_LEAST_1),
-    Key("TRAIN.RAND_AUGMENT_MAGNITUDE", 9, "int", "RAND_AUGMENT true: strength", Range(low=0, high=10)),
-    Key("TRAIN.AUTO_AUGMENT", False, "switch", "without RAND_AUGMENT: true (original), originalr, v0, v0r or 3a"),
-    Key("TRAIN.COLOR_JITTER", 0.0, "float", "without RAND_AUGMENT and AUTO_AUGMENT, or with 3a: range", AT_LEAST_0),
-    Key("TRAIN.GRAYSCALE_PROB", 0.0, "float", "probability of a grey image", SHARE),
-    Key("TRAIN.GAUSSIAN_BLUR_PROB", 0.0, "float", "probability of a blur of 0.1 to 2 pixels", SHARE),
-    Key("TRAIN.SOLARIZE_PROB", 0.0, "float", "probability of inverting all values from 128 on", SHARE),
-    Key("TRAIN.RANDOM_ERASE_PROB", 0.0, "float", "probability of erasing boxes of an image", SHARE),
-    Key(
-        "TRAIN.RANDOM_ERASE_MODE",
-        "pixel",
-        "text",
-        "boxes become the mean (const), a random colour (rand) or noise (pixel)",
-        choices=("const", "rand", "pixel"),
-    ),
-    Key("TRAIN.RANDOM_ERASE_COUNT", 1, "int", "most boxes of an image", AT_LEAST_1),
-    Key("TRAIN.MIXUP_ALPHA", 0.0, "float", "mixup: of the distribution Beta(alpha, alpha); 0: off", AT_LEAST_0),
-    Key("TRAIN.CUTMIX_ALPHA", 0.0, "float", "cutmix: of the distribution Beta(alpha, alpha); 0: off", AT_LEAST_0),
-    Key(
-        "TRAIN.CUTMIX_MINMAX",
-        None,
-        "float",
-        "cutmix: shortest and longest side of the box to the image's, instead of CUTMIX_ALPHA",
-        SHARE_ABOVE_0,
-        None,
-        True,
-        2,
-        True,
-    ),
-    Key("TRAIN.MIXUP_PROB", 1.0, "float", "probability of mixing at all (mixup or cutmix)", SHARE),
-    Key("TRAIN.MIXUP_SWITCH_PROB", 0.5, "float", "probability of cutmix where both are on", SHARE),
-    Key(
-        "TRAIN.MIXUP_MODE",
-        "batch",
-        "text",
-        "one draw for a whole batch, for each pair of images or for each image",
-        choices=("batch", "pair", "elem"),
-    ),
-)
-
-
-def _complete(values: CfgNode, settings: Mapping[str, Setting], _: Sequence[Setting]) -> list[str]:
-    """Defaults of mean and deviation fit any number of channels, and published weights that are named.
+def weights_of(values: CfgNode) -> Published | None:
+    """The published weights that a run starts from, or that its recipe needs.
 
     In a recipe that needs weights they are those of its model's published ones, so that a run of it can be evaluated
     and fine-tuned on by its path.
     """
-    notices = _pair_model_and_weights(values, settings)
-    for key in _DATA:
-        if key.name in ("DATA.IMAGENET_MEAN", "DATA.IMAGENET_STD") and key.name not in settings:
-            values.DATA[key.name.split(".")[1]] = key.default[:1] * values.DATA.IMAGE_CHANNELS
     weights = published(values.MODEL.PRETRAINED)
     if weights is None and values.MODEL.PRETRAINED_REQUIRED:
         weights = published_for(values.MODEL.NAME)
-    if weights is not None and values.DATA.IMAGE_CHANNELS == len(weights.mean):
-        of_weights = {"IMAGENET_MEAN": weights.mean, "IMAGENET_STD": weights.std, "CROP_PCT": weights.crop_pct}
-        for name, value in of_weights.items():
-            if f"DATA.{name}" not in settings:
-                values.DATA[name] = list(value) if isinstance(value, tuple) else value
+    return weights if weights is not None and values.DATA.IMAGE_CHANNELS == len(weights.mean) else None
+
+
+def _complete(values: CfgNode, settings: Mapping[str, Setting], _: Sequence[Setting]) -> list[str]:
+    """Defaults of mean and deviation fit any number of channels, and published weights that are named."""
+    notices = _pair_model_and_weights(values, settings)
+    weights = weights_of(values)
+    of_weights = {} if weights is None else {"IMAGENET_MEAN": weights.mean, "IMAGENET_STD": weights.std}
+    for key in _DATA:
+        name = key.name.split(".")[1]
+        if name in ("IMAGENET_MEAN", "IMAGENET_STD") and key.name not in settings:
+            values.DATA[name] = list(of_weights.get(name) or key.default[:1] * values.DATA.IMAGE_CHANNELS)
     return notices
 
 
@@ -215,75 +112,27 @@ def _pair_model_and_weights(values: CfgNode, settings: Mapping[str, Setting]) ->
 
 
 def _check(given: Given) -> list[str]:
-    data, train = given.values.DATA, given.values.TRAIN
+    data = given.values.DATA
     for name in ("IMAGENET_MEAN", "IMAGENET_STD"):
         if len(data[name]) != data.IMAGE_CHANNELS:
             number = f"{data.IMAGE_CHANNELS} number{'s' if data.IMAGE_CHANNELS > 1 else ''}"
             raise UserError(f"{given[f'DATA.{name}']}: expected {number}, as many as {given['DATA.IMAGE_CHANNELS']}")
-    for name in ("CROP_SCALE", "CROP_RATIO"):
-        low, high = data[name]
-        if low > high:
-            raise UserError(f"{given[f'DATA.{name}']}: expected the smaller number first")
-    if given.values.EVAL:
-        return []
-    if train.CUTMIX_MINMAX is not None and train.CUTMIX_MINMAX[0] > train.CUTMIX_MINMAX[1]:
-        raise UserError(f"{given['TRAIN.CUTMIX_MINMAX']}: expected the smaller number first")
-    for name in _MIXING:
-        if train[name.split(".")[-1]] and train.MIXUP_PROB and data.BATCH_SIZE == 1:
-            raise UserError(
-                f"{given[name]}: an image is mixed with another of its batch, but {given['DATA.BATCH_SIZE']}"
-            )
-    if data.CLASS_BALANCED and train.CLASS_WEIGHTS is not None:
-        raise UserError(
-            f"{given['DATA.CLASS_BALANCED']} and {given['TRAIN.CLASS_WEIGHTS']}: "
-            "both make up for rare classes; keep one"
-        )
-    if "TRAIN.MIXUP_PROB" in given and train.MIXUP_PROB and not any(name in given for name in _MIXING):
-        return [f"{given['TRAIN.MIXUP_PROB']}: no effect: none of {', '.join(_MIXING)} is set"]
     return []
 
 
-def _unused(given: Given) -> Iterator[Unused]:
-    data, train = given.values.DATA, given.values.TRAIN
-    policy = None
-    if train.RAND_AUGMENT:
-        policy = "TRAIN.RAND_AUGMENT"
-        if train.AUTO_AUGMENT:
-            yield Unused(("TRAIN.AUTO_AUGMENT",), policy, "{} takes its place")
-        if train.RAND_AUGMENT is not True:
-            yield Unused(("TRAIN.RAND_AUGMENT_LAYERS", "TRAIN.RAND_AUGMENT_MAGNITUDE"), policy, "{} says it")
-    elif train.AUTO_AUGMENT and not str(train.AUTO_AUGMENT).startswith("3a"):
-        policy = "TRAIN.AUTO_AUGMENT"
-    if policy and train.COLOR_JITTER:
-        yield Unused(("TRAIN.COLOR_JITTER",), policy, "{} takes its place")
-    if train.DISTILLATION_TYPE == "none":
-        names = ("DISTILLATION_ALPHA", "DISTILLATION_TAU", "TEACHER_MODEL", "TEACHER_WEIGHTS")
-        yield Unused(tuple(f"TRAIN.{name}" for name in names), "TRAIN.DISTILLATION_TYPE", "there is no teacher: {}")
-    elif train.DISTILLATION_TYPE == "hard":
-        yield Unused(("TRAIN.DISTILLATION_TAU",), "TRAIN.DISTILLATION_TYPE", "it is for soft, and {}")
-    if data.VAL_FRACTION is None and data.VAL_FRACTION_IF_MISSING is None:
-        yield Unused(("DATA.VAL_SEED",), "DATA.VAL_FRACTION", "nothing is held out: {}")
-
-
-TABLE = Table(
-    keys=(*_DATA, *_MODEL, *_TRAIN, *_AUGMENT),
+PICTURES = Table(
+    keys=(*_DATA, *_MODEL),
     training=(
-        "TRAIN.",
-        *("DATA.DECODER", "DATA.CROP_SCALE", "DATA.CROP_RATIO", "DATA.HORIZONTAL_FLIP", "DATA.GLYPH_DISTORTION"),
-        *("DATA.CLASS_BALANCED", "DATA.ON_BAD_SAMPLE"),
+        *("DATA.HORIZONTAL_FLIP", "DATA.ON_BAD_SAMPLE"),
         *("MODEL.DROPOUT", "MODEL.ATTENTION_DROPOUT", "MODEL.DROPPATH"),
     ),
     complete=_complete,
     check=_check,
-    unused=_unused,
     renamed={
         "MODEL.STAGE_DEPTHS": "MODEL.DEPTHS",
         "MODEL.STAGE_DEPTH": "MODEL.DEPTHS",
         "MODEL.MIXER.PATCH_SIZE": "MODEL.PATCH_SIZE",
         "MODEL.MIXER.EMBED_DIM": "MODEL.EMBED_DIM",
         "MODEL.MIXER.DEPTH": "MODEL.DEPTH",
-    },
-    dropped={
-        "TRAIN.RANDOM_ERASE_SPLIT": "images are erased one by one, as PaddleViT does it, and a batch has no clean part",
     },
 )

@@ -30,7 +30,12 @@ def arrays(name: str) -> Dict[str, np.ndarray]:
 
 def recipe() -> ModuleType:
     """The program that makes weights and pictures from a seed, as those who made the files had it."""
-    specification = importlib.util.spec_from_file_location("golden_recipe", FOLDER / "recipe.py")
+    return program("recipe.py")
+
+
+def program(name: str) -> ModuleType:
+    """A program beside the golden files, such as the one that makes annotations."""
+    specification = importlib.util.spec_from_file_location(f"golden_{name[:-3]}", FOLDER / name)
     module = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(module)
     return module

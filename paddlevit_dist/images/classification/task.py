@@ -34,6 +34,7 @@ from ..transforms.crops import EvaluationTransform, GlyphTransform, TrainingTran
 from ..transforms.decoding_opencv import FastReader, FastTransform
 from ..transforms.erasing import RandomErasing
 from ..transforms.mixing import Mix, build_mixing, smooth_targets, soft_cross_entropy
+from ..transforms.normalising import Normaliser
 from ..transforms.operations_compiled import prepare
 from ..transforms.operations_opencv import require_opencv
 from ..transforms.policies import build_augmentation, operations_of
@@ -107,14 +108,12 @@ class Classification(Task):
     def __init__(self, config: Any) -> None:
         super().__init__(config)
         data = config.DATA
-        self._mean = 255.0 * np.asarray(data.IMAGENET_MEAN, dtype=np.float32)  # (channels,), of uint8 pixels
-        self._deviation = 255.0 * np.asarray(data.IMAGENET_STD, dtype=np.float32)
+        self._normaliser = Normaliser(data.IMAGENET_MEAN, data.IMAGENET_STD)
         self.num_classes = config.MODEL.NUM_CLASSES
         self.class_names: Optional[Sequence[str]] = None  # of trained weights
         self.class_weights: Optional[np.ndarray] = None  # (classes,)
         self.replacements: Optional[Replacements] = None
         self.teacher: Optional[Teacher] = None
-        self._tensors: Any = None
         self._compiled_operations: Optional[Set[str]] = None  # None: training pictures need no compiled loops
         self._inspection: Optional[Inspection] = Inspection(config.EVAL, data.ON_BAD_SAMPLE == "skip")
         train = config.TRAIN
@@ -307,15 +306,10 @@ class Classification(Task):
 
     def normalise(self, images: paddle.Tensor) -> paddle.Tensor:
         """uint8 pixels (batch, channels, height, width) -> float32 of the same shape."""
-        if self._tensors is None:
-            self._tensors = paddle.to_tensor(self._mean), paddle.to_tensor(self._deviation**2)
-        # The inference formula of batch normalisation is just this one, (x - mean) / sqrt(variance), in one kernel:
-        # 9 ms for 32 images on a core, where broadcast subtraction and division take 73.
-        mean, variance = self._tensors
-        return F.batch_norm(images.astype("float32"), mean, variance, training=False, epsilon=0.0)
+        return self._normaliser(images)
 
     def __getstate__(self) -> Dict[str, Any]:
-        return {**self.__dict__, "_tensors": None, "_inspection": None}
+        return {**self.__dict__, "_inspection": None}
 
     def train_step(self, model: paddle.nn.Layer, batch: Dict[str, paddle.Tensor], step: Step) -> Dict[str, Term]:
         labels = batch["labels"]
@@ -357,7 +351,7 @@ class Classification(Task):
         images, mix = self._training_images(tensors, Step(epoch, epoch, epoch + 1))
         targets = F.one_hot(tensors["labels"], self.num_classes)
         shares = (targets if mix is None else mix.targets(targets)).numpy()  # (batch, classes)
-        return list(zip(self._as_pixels(images), (self._caption(row, samples.class_names) for row in shares)))
+        return list(zip(self._normaliser.pixels(images), (self._caption(row, samples.class_names) for row in shares)))
 
     def evaluation_pictures(self, samples: ImageSamples, indices: Sequence[int]) -> List[Tuple[np.ndarray, str]]:
         """The same images as an evaluation would see them."""
@@ -368,13 +362,8 @@ class Classification(Task):
         readings = [samples.dataset.read(index) for index in indices]
         images = np.stack([transform(picture, np.random.default_rng(0)) for picture, _ in readings])
         shares = np.eye(self.num_classes)[[label for _, label in readings]]
-        pixels = self._as_pixels(self.normalise(paddle.to_tensor(images)))
+        pixels = self._normaliser.pixels(self.normalise(paddle.to_tensor(images)))
         return list(zip(pixels, (self._caption(row, samples.class_names) for row in shares)))
-
-    def _as_pixels(self, images: paddle.Tensor) -> List[np.ndarray]:
-        mean, deviation = self._mean.reshape(-1, 1, 1), self._deviation.reshape(-1, 1, 1)
-        values = np.rint(images.numpy() * deviation + mean).clip(0, 255).astype(np.uint8)
-        return [image[0] if len(image) == 1 else image.transpose(1, 2, 0) for image in values]
 
     def _caption(self, shares: np.ndarray, class_names: Optional[List[str]]) -> str:
         """Names of the labels, with their shares where there are several."""

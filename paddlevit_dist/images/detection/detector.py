@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Any, ClassVar, Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
 
 import numpy as np
 import paddle
@@ -61,6 +61,14 @@ class Criterion:
 
 class Detector(Model):
     """Base class of networks that find objects in pictures of any size."""
+
+    #: whether training needs a mask of each object
+    learns_masks: ClassVar[bool] = False
+
+    @property
+    def pretrained_part(self) -> Model:
+        """The model whose weights a classifier brings."""
+        return self.backbone
 
     @classmethod
     def criterion(

@@ -13,6 +13,7 @@ import paddle
 from paddle import nn
 from paddle.nn import functional as F
 
+from ....contracts.model import Model
 from ....errors import UserError
 from ....models import create_model
 from ..detector import Criterion, Detector, Outputs, Targets
@@ -25,7 +26,7 @@ from .region_proposals import ProposalNetwork
 from .region_targets import lesson, mask_lesson
 from .rules import Rules
 from .suppression import best_apart
-from .variants import MASK_RCNN
+from .variants import FASTER_RCNN, MASK_RCNN
 
 if TYPE_CHECKING:
     from ..evaluation.detections import Detections
@@ -61,11 +62,12 @@ class MaskRCNN(Detector):
         feature_norm: whether the backbone's maps are normalised over their channels.
         pyramid_channels: of the pyramid's maps.
         region_channels: width of the dense layers on a region.
-        mask_channels: of the convolutions on a region before its mask's predictor; none: no masks (Faster R-CNN).
+        mask_channels: of the convolutions on a region before its mask's predictor.
         rules: those of ``Rules`` that differ from its defaults, by name.
         drop_path: rate of stochastic depth in the backbone's last block.
     """
 
+    learns_masks = True
     variants = MASK_RCNN
     key_maps = key_names.MASK_RCNN
     classifier_layers = (
@@ -95,13 +97,18 @@ class MaskRCNN(Detector):
                 "choose another backbone, such as resnet50"
             )
         self.rules, self.in_channels = Rules(**(rules or {})), body.in_channels
-        self.num_classes, self.has_masks = num_classes, bool(mask_channels)
+        self.num_classes = num_classes
         self.backbone = PyramidBackbone(body, pyramid_channels, feature_norm)
         strides = self.backbone.strides
         self.rpn = ProposalNetwork(pyramid_channels, strides, self.rules)
+        mask_channels = tuple(mask_channels) if self.learns_masks else ()
         self.roi_heads = RegionHeads(
-            num_classes + 1, pyramid_channels, strides[:-1], region_channels, tuple(mask_channels), self.rules
+            num_classes + 1, pyramid_channels, strides[:-1], region_channels, mask_channels, self.rules
         )
+
+    @property
+    def pretrained_part(self) -> Model:
+        return self.backbone.body
 
     @classmethod
     def criterion(
@@ -110,7 +117,7 @@ class MaskRCNN(Detector):
         """See ``Detector.criterion``; ``losses`` may have ``normaliser``."""
         chosen = {**cls.options(), **cls.variants.get(name, {}), **options}
         rules = Rules(**(chosen["rules"] or {}))
-        return MaskRcnnCriterion(rules.anchor_beta, rules.box_beta, bool(chosen["mask_channels"]), **(losses or {}))
+        return MaskRcnnCriterion(rules.anchor_beta, rules.box_beta, cls.learns_masks, **(losses or {}))
 
     def forward(
         self, images: paddle.Tensor, sizes: Optional[paddle.Tensor] = None, targets: Optional[Targets] = None
@@ -153,7 +160,7 @@ class MaskRCNN(Detector):
             "region_offsets": taught.offsets,
             "region_shares": taught.shares,
         }
-        if not self.has_masks:
+        if not self.learns_masks:
             return outputs
         if targets.masks is None:
             raise UserError(
@@ -190,7 +197,7 @@ class MaskRCNN(Detector):
             for name in ("boxes", "scores", "labels")
         }
         outputs["numbers"] = paddle.to_tensor(numbers, dtype="int64")
-        if self.has_masks:
+        if self.learns_masks:
             masks = self._masks(maps, found, numbers)
             starts = np.concatenate([[0], np.cumsum(numbers)])
             parts = [masks[int(start) : int(stop)] for start, stop in zip(starts[:-1], starts[1:])]
@@ -211,7 +218,7 @@ class MaskRCNN(Detector):
     def decode(self, outputs: Outputs, sizes: np.ndarray, original_sizes: np.ndarray) -> List[Detections]:
         """See ``Detector.decode``."""
         from ..evaluation.detections import Detections
-        from ..evaluation.masks import encode
+        from ..run_lengths import encode
         from .pasting import paste
 
         arrays = {name: value.numpy() for name, value in outputs.items()}
@@ -221,7 +228,7 @@ class MaskRCNN(Detector):
             scale = (original_sizes[picture] / np.asarray(sizes[picture], dtype=np.float64))[[1, 0, 1, 0]]
             boxes = (arrays["boxes"][picture, :number] * scale).astype(np.float32)
             masks = None
-            if self.has_masks:
+            if self.learns_masks:
                 small = arrays["masks"][picture, :number]
                 masks = [encode(paste(mask, box, (height, width))) for mask, box in zip(small, boxes)]
             scores = arrays["scores"][picture, :number].astype(np.float32)
@@ -238,6 +245,16 @@ class MaskRCNN(Detector):
 
     def recomputed_layers(self) -> List[nn.Layer]:
         return self.backbone.body.recomputed_layers()
+
+
+class FasterRCNN(MaskRCNN):
+    """The same without masks.
+
+    Source: Ren et al., Faster R-CNN, NeurIPS 2015 (arXiv 1506.01497).
+    """
+
+    learns_masks = False
+    variants = FASTER_RCNN
 
 
 def _none_found(like: paddle.Tensor) -> Found:

@@ -12,12 +12,6 @@ MASK_RCNN: Variants = {
         "backbone": "resnet50",
         "backbone_options": {"frozen_batch_norm": True, "frozen_stages": 2},
     },
-    # torchvision's fasterrcnn_resnet50_fpn, version 1: the same without masks
-    "faster_rcnn_resnet50_fpn": {
-        "backbone": "resnet50",
-        "backbone_options": {"frozen_batch_norm": True, "frozen_stages": 2},
-        "mask_channels": (),
-    },
     # Liu et al., Swin Transformer, 2021, section 4.2, with the authors' code for detection: each map is normalised,
     # the regions are sampled as densely as they are large, boxes learn by L1
     "mask_rcnn_swin_tiny_fpn": {
@@ -53,4 +47,9 @@ MASK_RCNN: Variants = {
             "detections": 30,
         },
     },
+}
+
+FASTER_RCNN: Variants = {
+    # torchvision's fasterrcnn_resnet50_fpn, version 1
+    "faster_rcnn_resnet50_fpn": MASK_RCNN["mask_rcnn_resnet50_fpn"],
 }

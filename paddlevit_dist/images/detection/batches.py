@@ -1,0 +1,74 @@
+"""Batches of pictures of different sizes: what the host knows of them, and which go through the network together."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Dict, List, Sequence
+
+import numpy as np
+import paddle
+
+from .settings import EQUAL_SHAPES, PADDED, SINGLE
+
+_HOST = "__host__"  # key of what a step must know without asking the device
+_OF_THE_HOST = ("sizes", "box_counts", "indices", "original_sizes")
+
+# How an evaluation's log names its scores.
+EVALUATED_AS = {
+    SINGLE: "one picture per forward pass: no score depends on the batches",
+    EQUAL_SHAPES: "pictures of equal shapes together, without padding: no score depends on the batches",
+    PADDED: "padded batches, whose padding stays zero in the backbone (MODEL.MASK_PADDING)",
+}
+
+
+def with_host_facts(batch: Dict[str, Any]) -> Dict[str, Any]:
+    """A collated batch with its whole numbers as text, which stays in the host's memory."""
+    facts = {name: batch[name].tolist() for name in _OF_THE_HOST if name in batch}
+    return {**batch, _HOST: json.dumps(facts)}
+
+
+def host_facts(batch: Dict[str, Any]) -> Dict[str, np.ndarray]:
+    """``sizes`` int64 (N, 2), in training ``box_counts`` (N,), else ``indices`` (N,) and ``original_sizes`` (N, 2)."""
+    return {name: np.array(value, dtype=np.int64) for name, value in json.loads(batch[_HOST]).items()}
+
+
+def passes(sizes: np.ndarray, how: str) -> List[List[int]]:
+    """Which pictures of a batch go through the network together: positions in the batch, each once.
+
+    Args:
+        sizes: int64 (N, 2), of the pictures without padding.
+        how: one of DETECTION.EVALUATE_AS.
+    """
+    if how == PADDED:
+        return [list(range(len(sizes)))]
+    if how == SINGLE:
+        return [[row] for row in range(len(sizes))]
+    groups: Dict[Any, List[int]] = {}
+    for row, size in enumerate(sizes.tolist()):
+        groups.setdefault(tuple(size), []).append(row)
+    return list(groups.values())
+
+
+def chosen_pictures(images: paddle.Tensor, rows: Sequence[int], sizes: np.ndarray) -> paddle.Tensor:
+    """The pictures ``rows`` of a batch (N, 3, H, W), with no more padding than these need.
+
+    Args:
+        sizes: int64 (rows, 2), of these pictures.
+    """
+    if len(rows) < images.shape[0]:
+        first = rows[0]
+        is_run = list(rows) == list(range(first, first + len(rows)))
+        images = images[first : first + len(rows)] if is_run else paddle.gather(images, paddle.to_tensor(rows), axis=0)
+    height, width = sizes.max(axis=0).tolist()
+    return images if [height, width] == images.shape[2:] else images[:, :, :height, :width]
+
+
+def zero_padding(images: paddle.Tensor, sizes: np.ndarray) -> paddle.Tensor:
+    """Normalised pictures (N, 3, H, W) with zeros outside of their sizes, int64 (N, 2), as DETR's authors have it."""
+    height, width = images.shape[2:]
+    if (sizes == (height, width)).all():
+        return images
+    rows = np.arange(height) < sizes[:, :1]  # (N, H)
+    columns = np.arange(width) < sizes[:, 1:]  # (N, W)
+    inside = (rows[:, None, :, None] & columns[:, None, None, :]).astype(np.float32)  # (N, 1, H, W)
+    return images * paddle.to_tensor(inside)

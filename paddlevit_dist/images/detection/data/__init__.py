@@ -1,0 +1,9 @@
+"""Pictures with boxes: datasets, transforms and batches. Plain objects that do not use Paddle.
+
+- ``detection_dataset``: what every dataset offers (``DetectionDataset``) and what is annotated in a picture
+  (``Annotations``).
+- ``synthetic_shapes``, ``drawn_shapes``, ``shape_names``: drawn pictures that come with the package.
+- ``views`` and ``transforms``: picture, boxes and masks resized, cropped and mirrored together.
+- ``samples``: a dataset with its transform, as a loader process reads it, and the arrays of a batch.
+- ``opening``: from the keys to the samples of a split; ``settings``: these keys.
+"""

@@ -1,0 +1,119 @@
+"""What a dataset of pictures with boxes is: the picture and everything annotated in it, nothing filtered."""
+
+from __future__ import annotations
+
+from typing import Any, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+from PIL import Image
+
+from ...data.image_dataset import ImageDataset
+
+
+class Annotations(NamedTuple):
+    """What is annotated in a picture: n objects in the file's order, those that nobody can learn from included.
+
+    Attributes:
+        boxes: float64 (n, 4), x and y of the upper left corner, width and height, in pixels of the stored picture.
+        labels: int64 (n,), position of the category among the dataset's ``category_ids``.
+        areas: float64 (n,), square pixels, of the mask where there is one.
+        is_crowd: bool (n,), a group of objects: not learnt, and what is found in it is neither right nor wrong.
+        ids: int64 (n,), of the annotations in their file.
+        masks: None, or n of them as in COCO's JSON: a list of polygons, or run lengths as a dictionary.
+    """
+
+    boxes: np.ndarray
+    labels: np.ndarray
+    areas: np.ndarray
+    is_crowd: np.ndarray
+    ids: np.ndarray
+    masks: Optional[List[Any]] = None
+
+    @property
+    def is_learnable(self) -> np.ndarray:
+        """bool (n,): no crowd, and a box with an area. COCO's authors of methods train on these only."""
+        return ~self.is_crowd & (self.boxes[:, 2] > 0) & (self.boxes[:, 3] > 0)
+
+
+class DetectionDataset(ImageDataset):
+    """Pictures with boxes: ``read(index)`` returns ``(RGB picture, Annotations)``.
+
+    ``class_names`` and ``category_ids`` are known without reading anything. Label ``k`` stands for ``category_ids[k]``.
+    """
+
+    holds = "pictures with boxes"
+    #: number of each category in the file that names them, ascending
+    category_ids: Tuple[int, ...] = ()
+    #: whether objects have masks
+    has_masks: bool = False
+
+    def read(self, index: int) -> Tuple[Image.Image, Annotations]:  # type: ignore[override] # many labels
+        """Picture ``index`` in mode "RGB", and what is annotated in it.
+
+        Raises:
+            UserError: the picture cannot be read, or has another size than its annotations say.
+        """
+        raise NotImplementedError
+
+    def annotations(self, index: int) -> Annotations:
+        """The same annotations without opening the picture."""
+        raise NotImplementedError
+
+    def size(self, index: int) -> Tuple[int, int]:
+        """Height and width of picture ``index`` in pixels, without opening it where its annotations say them."""
+        raise NotImplementedError
+
+    @property
+    def image_ids(self) -> np.ndarray:
+        """int64 (samples,), the number of each picture in its file; all different."""
+        raise NotImplementedError
+
+    def image_id(self, index: int) -> int:
+        """The number of picture ``index`` in its file."""
+        return int(self.image_ids[index])
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """int64 (samples, 2), height and width of every picture."""
+        return np.array([self.size(index) for index in range(len(self))], dtype=np.int64).reshape(-1, 2)
+
+    def summary(self) -> str:
+        """What a split holds in words: pictures, boxes, how many of each category, crowds, pictures without boxes."""
+        return summary(self.class_names or (), (self.annotations(index) for index in range(len(self))))
+
+
+def summary(class_names: Sequence[str], annotations: Iterator[Annotations]) -> str:
+    """``4 pictures, 7 boxes: cat 5, dog 2; 1 picture without boxes``."""
+    numbers = np.zeros(len(class_names), np.int64)
+    pictures = empty = crowds = 0
+    for one in annotations:
+        numbers += np.bincount(one.labels, minlength=len(class_names))
+        pictures, empty, crowds = pictures + 1, empty + (not len(one.labels)), crowds + int(one.is_crowd.sum())
+    return told(class_names, pictures, numbers, crowds, empty)
+
+
+_MOST_TOLD = 20  # categories; of more than these, the most and the least frequent
+
+
+def told(class_names: Sequence[str], pictures: int, numbers: np.ndarray, crowds: int, empty: int) -> str:
+    """The sentence about a split.
+
+    Args:
+        numbers: int (categories,), boxes of each, crowds included.
+        crowds: boxes that stand for a group.
+        empty: pictures without boxes.
+    """
+    said = f"{count(pictures, 'picture')}, {count(int(numbers.sum()), 'box', 'boxes')}"
+    order = np.argsort(-numbers, kind="stable").tolist()
+    named = [f"{class_names[label]} {numbers[label]:,}" for label in order]
+    if len(named) > _MOST_TOLD:
+        named = [*named[: _MOST_TOLD // 2], "…", *named[-3:]]
+    said += f": {', '.join(named)}" if named else ""
+    more = [f"{count(crowds, 'of them a crowd', 'of them crowds')}"] if crowds else []
+    more += [f"{count(empty, 'picture')} without boxes"] if empty else []
+    return "; ".join([said, *more])
+
+
+def count(number: int, one: str, several: str = "") -> str:
+    """``1 picture``, ``2,000 pictures``."""
+    return f"{number:,} {one if number == 1 else several or one + 's'}"

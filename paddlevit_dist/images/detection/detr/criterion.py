@@ -1,0 +1,164 @@
+"""DETR's losses: of matched pairs of queries and objects, over all decoder layers.
+
+Source: Carion et al., End-to-End Object Detection with Transformers, 2020, equation 2 and section 4, "Technical
+details"; the authors' SetCriterion.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, Mapping, NamedTuple, Tuple, Union
+
+import numpy as np
+import paddle
+from paddle.nn import functional as F
+
+from ....contracts.task import Term
+from ....errors import UserError
+from ..detector import Criterion, Outputs, Targets
+from .boxes import corners, generalised_iou, relative
+from .matching import CostWeights, Matches, match
+
+_NORMALISERS = ("global", "reference")
+_AUXILIARY = "_auxiliary"
+
+
+class LayerLosses(NamedTuple):
+    """Sums over a batch, for each of L layers.
+
+    Attributes:
+        label: (L,), the weighted cross-entropy over all queries.
+        box: (L,), the L1 distance of matched boxes, as shares of the picture.
+        giou: (L,), 1 - the generalised IoU of matched boxes.
+        classes: int64 (L, N, Q), the class that each query was to have.
+        matches: of queries with objects.
+    """
+
+    label: paddle.Tensor
+    box: paddle.Tensor
+    giou: paddle.Tensor
+    classes: paddle.Tensor
+    matches: Matches
+
+
+class SetCriterion(Criterion):
+    """Cross-entropy of classes, L1 distance and generalised IoU of boxes.
+
+    The terms ``class``, ``box`` and ``giou`` are those of the last layer; those with ``_auxiliary`` are summed over the
+    other layers. ``accuracy`` is the share of objects whose query prefers their class.
+
+    With the normaliser "global" each is divided by its count over all devices and micro-batches: objects, and the
+    weights of all queries, 1 for one with an object and ``no_object_weight`` for any other. "reference" is as the
+    authors have it: the class terms are divided by the weights on each device and micro-batch, so a device whose
+    pictures have few objects counts them more. (Where there are fewer objects than devices, the authors divide by one
+    for each device; here it is by the objects.)
+
+    Args:
+        num_classes: without "no object", which is the class after the last.
+        queries, layers: of the decoder.
+        normaliser: "global" or "reference".
+        class_weight, box_weight, giou_weight: of the terms in the loss.
+        no_object_weight: of a query without an object in the cross-entropy.
+        cost_class, cost_box, cost_giou: weights of the matching cost.
+    """
+
+    def __init__(
+        self,
+        num_classes: int,
+        queries: int,
+        layers: int,
+        normaliser: str = "global",
+        class_weight: float = 1.0,
+        box_weight: float = 5.0,
+        giou_weight: float = 2.0,
+        no_object_weight: float = 0.1,
+        cost_class: float = 1.0,
+        cost_box: float = 5.0,
+        cost_giou: float = 2.0,
+    ):
+        if normaliser not in _NORMALISERS:
+            raise UserError(f"normaliser '{normaliser}' is not one of {', '.join(_NORMALISERS)}")
+        self.num_classes, self.queries, self.normaliser = num_classes, queries, normaliser
+        self.weights = {"class": class_weight, "box": box_weight, "giou": giou_weight}
+        self.no_object_weight = no_object_weight
+        self.cost = CostWeights(cost_class, cost_box, cost_giou)
+        self.suffixes: Tuple[str, ...] = ("", _AUXILIARY) if layers > 1 else ("",)
+        known = ("class", "box", "giou") if normaliser == "global" else ("box", "giou")
+        self.count_names = tuple(f"{name}{suffix}" for suffix in self.suffixes for name in known)
+
+    def counts(self, batch: Mapping[str, np.ndarray]) -> Dict[str, Union[int, float]]:
+        objects = np.count_nonzero(batch["labels"] >= 0, axis=1)  # (N,)
+        known = {"class": self.class_count(objects), "box": int(objects.sum()), "giou": int(objects.sum())}
+        return {name: known[name.replace(_AUXILIARY, "")] for name in self.count_names}
+
+    def class_count(self, objects: np.ndarray) -> float:
+        """The weights of all queries of pictures with so many ``objects``, int (N,)."""
+        matched = int(np.minimum(objects, self.queries).sum())
+        return matched + self.no_object_weight * (len(objects) * self.queries - matched)
+
+    def terms(self, outputs: Outputs, targets: Targets) -> Dict[str, Term]:
+        logits, boxes = _in_full(outputs["layer_logits"]), _in_full(outputs["layer_boxes"])
+        losses = self.layer_losses(logits, boxes, targets)
+        sums = {"class": losses.label, "box": losses.box, "giou": losses.giou}
+        objects = losses.matches.counts
+        label_count, box_count = self.class_count(objects), float(objects.sum())
+        terms = {}
+        for suffix in self.suffixes:
+            for name, by_layer in sums.items():
+                count = label_count if name == "class" else box_count
+                part = by_layer[:-1].sum() if suffix else by_layer[-1]
+                terms[name + suffix] = Term(part, count, self.weights[name])
+        with paddle.no_grad():
+            truth = losses.classes[-1]
+            right = paddle.logical_and(logits[-1].argmax(axis=-1) == truth, truth < self.num_classes)
+            terms["accuracy"] = Term(right.astype("float32").sum(), box_count, 0.0)
+        return terms
+
+    def layer_losses(self, logits: paddle.Tensor, boxes: paddle.Tensor, targets: Targets) -> LayerLosses:
+        """The losses of each layer.
+
+        Args:
+            logits: (L, N, Q, classes + 1).
+            boxes: (L, N, Q, 4), centre, width and height as shares of the picture.
+        """
+        labels, wanted = targets.labels, relative(targets.boxes.astype(boxes.dtype), targets.sizes)
+        matches = match(logits, boxes, labels, wanted, self.cost)
+        classes = self._classes(labels, matches)
+        weights = paddle.where(
+            classes == self.num_classes,
+            paddle.full_like(classes, self.no_object_weight, dtype=logits.dtype),
+            paddle.ones_like(classes, dtype=logits.dtype),
+        )
+        entropy = F.cross_entropy(logits, classes.unsqueeze(-1), reduction="none").squeeze(-1)  # (L, N, Q)
+        found = self._matched_boxes(boxes, matches)  # (L, N, M, 4)
+        # An object without a query counts 0, but stays in the graph: every parameter gets a gradient on every rank.
+        share = paddle.to_tensor(matches.weight_of).astype(boxes.dtype)  # (L, N, M)
+        distance = (found - wanted).abs().sum(axis=-1)
+        overlap = generalised_iou(corners(found), corners(wanted))
+        return LayerLosses(
+            label=(entropy * weights).sum(axis=[1, 2]),
+            box=(distance * share).sum(axis=[1, 2]),
+            giou=((1.0 - overlap) * share).sum(axis=[1, 2]),
+            classes=classes,
+            matches=matches,
+        )
+
+    def _classes(self, labels: paddle.Tensor, matches: Matches) -> paddle.Tensor:
+        """The class that each query is to have, int64 (L, N, Q)."""
+        pictures = labels.shape[0]
+        nothing = paddle.full([pictures, 1], self.num_classes, dtype=labels.dtype)
+        table = paddle.concat([labels, nothing], axis=1)  # (N, M + 1)
+        places = matches.object_of + np.arange(pictures)[:, None] * table.shape[1]
+        return paddle.gather(table.flatten(), paddle.to_tensor(places.ravel())).reshape(list(places.shape))
+
+    @staticmethod
+    def _matched_boxes(boxes: paddle.Tensor, matches: Matches) -> paddle.Tensor:
+        """The box of each object's query, (L, N, M, 4)."""
+        layers, pictures, queries, _ = boxes.shape
+        places = matches.query_of + np.arange(layers * pictures).reshape(layers, pictures, 1) * queries
+        flat = paddle.gather(boxes.reshape([-1, 4]), paddle.to_tensor(places.ravel()))
+        return flat.reshape([*places.shape, 4])
+
+
+def _in_full(outputs: paddle.Tensor) -> paddle.Tensor:
+    """Outputs of mixed precision in float32; others as they are."""
+    return outputs if outputs.dtype == paddle.float64 else outputs.astype("float32")

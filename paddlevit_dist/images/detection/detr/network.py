@@ -1,0 +1,209 @@
+"""DETR: a backbone, a transformer, and for each query a class and a box.
+
+Source: Carion et al., End-to-End Object Detection with Transformers, ECCV 2020, arXiv 2005.12872.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Mapping, Optional, Tuple
+
+import numpy as np
+import paddle
+from paddle import nn
+from paddle.nn import functional as F
+
+from ....contracts.model import Model
+from ....errors import UserError
+from ....models import create_model, model_options
+from ..detector import Detector, Outputs, Targets
+from ..evaluation.detections import Detections
+from . import key_names
+from .anchors import Anchors
+from .criterion import SetCriterion
+from .position import Cells, cells_of, sine_embedding
+from .transformer import Transformer, plain_linear
+from .variants import DETR
+
+_MASKED = -1e9  # exp(-1e9) is 0 in every precision
+_OF_BACKBONE = ("frozen_batch_norm", "frozen_stages", "dilation")
+
+
+class BoxHead(nn.Layer):
+    """Three linear layers with ReLUs between them."""
+
+    def __init__(self, dim: int):
+        super().__init__()
+        self.layers = nn.LayerList([plain_linear(dim, dim), plain_linear(dim, dim), plain_linear(dim, 4)])
+
+    def forward(self, x):
+        first, second, last = self.layers
+        return last(F.relu(second(F.relu(first(x)))))  # (..., 4)
+
+
+class Detr(Detector):
+    """Objects as a set that a transformer predicts at once.
+
+    The parameters of the backbone begin with ``backbone.``.
+
+    Args:
+        num_classes: without "no object", which is one more output; 0 for the outputs of the decoder alone.
+        backbone: name of a model that has ``features``.
+        backbone_options: of that model.
+        feature_level: which of its maps the transformer sees, counted as Python counts; -1 is the coarsest.
+        dilation, frozen_batch_norm, frozen_stages: of the backbone, see ``ResNet``; one that has no such option takes
+            none of them.
+        mask_padding: the backbone zeroes what is padded after each layer, and a picture in a padded batch gives the
+            numbers of the picture alone. Otherwise a batch is as the authors have it, where padding changes them.
+        embed_dim, num_heads, feedforward, encoder_layers, decoder_layers: of the transformer.
+        num_queries: the most objects that can be found in a picture.
+        dropout: rate in the transformer.
+        anchors: queries begin as points on a grid, and boxes are told from them (see ``Anchors``). The authors' do not.
+    """
+
+    variants = DETR
+    key_maps = key_names.DETR
+    classifier_layers = ("class_embed",)
+
+    def __init__(
+        self,
+        num_classes: int = 80,
+        backbone: str = "resnet50",
+        backbone_options: Optional[Mapping[str, Any]] = None,
+        feature_level: int = -1,
+        dilation: bool = False,
+        frozen_batch_norm: bool = True,
+        frozen_stages: int = 2,
+        mask_padding: bool = False,
+        embed_dim: int = 256,
+        num_heads: int = 8,
+        feedforward: int = 2048,
+        encoder_layers: int = 6,
+        decoder_layers: int = 6,
+        num_queries: int = 100,
+        dropout: float = 0.0,
+        anchors: bool = False,
+    ):
+        super().__init__()
+        if embed_dim % 4:
+            raise UserError(f"EMBED_DIM {embed_dim} is not a multiple of 4, which the sine embedding needs: change it")
+        if decoder_layers < 1 or num_queries < 1:
+            raise UserError(f"DETR needs a decoder layer and a query: {decoder_layers} and {num_queries} were given")
+        fixed = {"dilation": dilation, "frozen_batch_norm": frozen_batch_norm, "frozen_stages": frozen_stages}
+        options = {**fixed, "mask_padding": mask_padding, **(backbone_options or {})}
+        self.backbone = _backbone(backbone, options)
+        self.feature_level, self.mask_padding, self.in_channels = feature_level, mask_padding, 3
+        _check_level(backbone, self.backbone, feature_level)
+        self.stride = self.backbone.feature_strides[feature_level]
+        self.input_proj = _projection(self.backbone.feature_channels[feature_level], embed_dim)
+        self.transformer = Transformer(embed_dim, num_heads, feedforward, dropout, encoder_layers, decoder_layers)
+        normal = paddle.ParamAttr(initializer=nn.initializer.Normal(0.0, 1.0))
+        self.query_embed = nn.Embedding(num_queries, embed_dim, weight_attr=normal)
+        self.bbox_embed = BoxHead(embed_dim)
+        self.anchors = Anchors(self.query_embed.weight, self.transformer) if anchors else None
+        self.embed_dim = embed_dim
+        self.reset_classifier(num_classes)
+
+    @classmethod
+    def criterion(
+        cls, name: str, num_classes: int, losses: Optional[Mapping[str, Any]] = None, **options: Any
+    ) -> SetCriterion:
+        chosen = {**cls.options(), **cls.variants.get(name, {}), **options}
+        return SetCriterion(num_classes, chosen["num_queries"], chosen["decoder_layers"], **(losses or {}))
+
+    def forward(
+        self, images: paddle.Tensor, sizes: Optional[paddle.Tensor] = None, targets: Optional[Targets] = None
+    ) -> Outputs:
+        """``logits`` (N, queries, classes + 1), the last of them "no object", and ``boxes`` (N, queries, 4): centre,
+        width and height as shares of the picture without padding; ``layer_logits`` and ``layer_boxes``, (layers, ...):
+        the same of every decoder layer, the last of them included."""
+        found, _ = self.encode(images, sizes)
+        logits, boxes = self.class_embed(found), self.bbox_embed(found)
+        if self.anchors is not None:
+            boxes = self.anchors(boxes)
+        boxes = F.sigmoid(boxes)
+        return {"logits": logits[-1], "boxes": boxes[-1], "layer_logits": logits, "layer_boxes": boxes}
+
+    def encode(
+        self, images: paddle.Tensor, sizes: Optional[paddle.Tensor] = None
+    ) -> Tuple[paddle.Tensor, paddle.Tensor]:
+        """The outputs of the decoder, (layers, N, queries, embed_dim), and of the encoder, (N, cells, embed_dim)."""
+        found = self.feature_map(images, sizes)  # (N, channels, height, width)
+        cells = self.cells(images, found, sizes)
+        position = sine_embedding(cells, self.embed_dim, _precision_of(found)).astype(found.dtype)
+        bias = None
+        if sizes is not None:
+            bias = cells.padding().flatten(1).unsqueeze([1, 2]).astype(_precision_of(found)) * _MASKED
+        x = self.input_proj(found).flatten(2).transpose([0, 2, 1])  # (N, cells, embed_dim)
+        return self.transformer(x, position, self.query_embed.weight.unsqueeze(0), bias)
+
+    def feature_map(self, images: paddle.Tensor, sizes: Optional[paddle.Tensor] = None) -> paddle.Tensor:
+        """The map that the transformer sees, (N, channels, height, width)."""
+        masked = self.mask_padding and sizes is not None
+        maps = self.backbone.features(images, sizes) if masked else self.backbone.features(images)
+        return maps[self.feature_level]
+
+    def cells(self, images: paddle.Tensor, found: paddle.Tensor, sizes: Optional[paddle.Tensor]) -> Cells:
+        """Which cells of the map ``found`` hold a picture."""
+        padded, grid = tuple(images.shape[2:]), tuple(found.shape[2:])
+        return cells_of(sizes, padded, grid, self.stride if self.mask_padding else None)
+
+    def decode(self, outputs: Outputs, sizes: np.ndarray, original_sizes: np.ndarray) -> List[Detections]:
+        """As in the base class: every query with the class it prefers, even where it prefers none."""
+        probabilities = F.softmax(outputs["logits"].astype("float32"), axis=-1)[..., :-1]
+        scores, labels = probabilities.max(axis=-1), probabilities.argmax(axis=-1)
+        packed = paddle.concat(
+            [outputs["boxes"].astype("float32"), scores.unsqueeze(-1), labels.astype("float32").unsqueeze(-1)], axis=-1
+        ).numpy()  # (N, queries, 6)
+        return [_detections(found, size) for found, size in zip(packed, np.asarray(original_sizes))]
+
+    def reset_classifier(self, num_classes: int) -> None:
+        self.num_classes = num_classes
+        self.class_embed = plain_linear(self.embed_dim, num_classes + 1) if num_classes > 0 else nn.Identity()
+
+    def resize_parameter(self, name: str, value: np.ndarray) -> Optional[np.ndarray]:
+        """Rows of the authors' classifiers, which have one for each id of COCO's categories, for its 80 categories."""
+        return key_names.rows_of_categories(value, self.num_classes) if name.startswith("class_embed.") else None
+
+    def recomputed_layers(self) -> List[nn.Layer]:
+        """The blocks of the backbone that can be, and the encoder's layers."""
+        return [*self.backbone.recomputed_layers(), *self.transformer.encoder.layers]
+
+
+def _precision_of(x: paddle.Tensor) -> str:
+    """What positions are computed in: half precision counts no cells."""
+    return "float64" if x.dtype == paddle.float64 else "float32"
+
+
+def _detections(found: np.ndarray, size: np.ndarray) -> Detections:
+    """Of one picture: boxes, scores and classes (queries, 6), best first; ``size`` is height and width."""
+    found = found[np.argsort(-found[:, 4], kind="stable")]
+    height, width = size
+    centre, half = found[:, :2], found[:, 2:4] / 2
+    scale = np.array([width, height, width, height], dtype=np.float32)
+    boxes = np.concatenate([centre - half, centre + half], axis=1) * scale
+    return Detections(boxes.astype(np.float32), found[:, 4].copy(), found[:, 5].astype(np.int64), None)
+
+
+def _backbone(name: str, options: Dict[str, Any]) -> Model:
+    """The backbone, with those of ``options`` that it has."""
+    known = model_options(name).defaults
+    if options["mask_padding"] and "mask_padding" not in known:
+        raise UserError(f"MODEL.MASK_PADDING: backbone '{name}' cannot do without what is padded: use a ResNet")
+    left_out = [key for key in (*_OF_BACKBONE, "mask_padding") if key not in known]
+    if options["dilation"] and "dilation" in left_out:
+        raise UserError(f"backbone '{name}' has no dilation (DC5): use a ResNet")
+    return create_model(name, num_classes=0, **{key: value for key, value in options.items() if key not in left_out})
+
+
+def _check_level(name: str, backbone: Model, level: int) -> None:
+    number = len(backbone.feature_strides)
+    if not -number <= level < number:
+        raise UserError(f"backbone '{name}' has {number} feature maps: feature_level {level} is none of them")
+
+
+def _projection(channels: int, dim: int) -> nn.Conv2D:
+    bound = channels**-0.5
+    start = nn.initializer.Uniform(-bound, bound)
+    return nn.Conv2D(
+        channels, dim, 1, weight_attr=paddle.ParamAttr(initializer=start), bias_attr=paddle.ParamAttr(initializer=start)
+    )

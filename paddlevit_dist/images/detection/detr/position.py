@@ -1,0 +1,83 @@
+"""Where the cells of a feature map are: which of them hold a picture, and their sine embedding."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple, Optional, Tuple
+
+import numpy as np
+import paddle
+
+_EPSILON = 1e-6
+_TEMPERATURE = 10000.0
+
+
+class Cells(NamedTuple):
+    """The rows and columns of a map that hold a picture; what is padded lies at the right and the bottom.
+
+    Attributes:
+        rows: bool (N or 1, height).
+        columns: bool (N or 1, width).
+    """
+
+    rows: paddle.Tensor
+    columns: paddle.Tensor
+
+    def padding(self) -> paddle.Tensor:
+        """bool (N or 1, height, width), true where a map is padded."""
+        return paddle.logical_not(paddle.logical_and(self.rows.unsqueeze(2), self.columns.unsqueeze(1)))
+
+
+def cells_of(
+    sizes: Optional[paddle.Tensor], padded: Tuple[int, int], grid: Tuple[int, int], stride: Optional[int] = None
+) -> Cells:
+    """Which cells of a map hold a picture.
+
+    Args:
+        sizes: int64 (N, 2), height and width of each picture in pixels; None: nothing is padded.
+        padded: (height, width) of the batch in pixels.
+        grid: (height, width) of the map.
+        stride: None: a cell is the pixel that the authors' nearest resizing of the mask finds for it, which depends on
+            the batch. A number: a picture has ceil(pixels / stride) cells, as many as without the batch.
+    """
+    if sizes is None:
+        return Cells(*(paddle.ones([1, cells], dtype="bool") for cells in grid))
+    if stride is not None:
+        sizes = (sizes + (stride - 1)) // stride
+    sides = []
+    for axis, (pixels, cells) in enumerate(zip(padded, grid)):
+        source = np.arange(cells, dtype=np.int64)
+        source = source if stride is not None else source * pixels // cells
+        sides.append(paddle.to_tensor(source).unsqueeze(0) < sizes[:, axis : axis + 1].astype("int64"))
+    return Cells(*sides)
+
+
+def sine_embedding(cells: Cells, channels: int, dtype: str = "float32") -> paddle.Tensor:
+    """The sine embedding of each cell, (N or 1, height * width, channels): the first half is the row's, the rest the
+    column's.
+
+    Source: DETR, appendix A.4, with the authors' normalisation: positions count a picture's cells from 1 and end at
+    2 pi. A padded cell beside a picture has position 0 on the axis that leads away from it.
+
+    Args:
+        channels: a multiple of 4.
+        dtype: to compute in.
+    """
+    rows, columns = (side.astype(dtype) for side in cells)
+    down, across = _positions(rows), _positions(columns)  # (N, height), (N, width)
+    down = down.unsqueeze(2) * columns.unsqueeze(1)  # (N, height, width)
+    across = across.unsqueeze(1) * rows.unsqueeze(2)  # (N, height, width)
+    embedded = paddle.concat([waves(down, channels // 2), waves(across, channels // 2)], axis=-1)
+    return embedded.flatten(1, 2)
+
+
+def _positions(inside: paddle.Tensor) -> paddle.Tensor:
+    """(N, cells): numbers of the cells from 1, scaled so that a picture ends at 2 pi."""
+    return inside.cumsum(axis=1) / (inside.sum(axis=1, keepdim=True) + _EPSILON) * (2 * math.pi)
+
+
+def waves(position: paddle.Tensor, channels: int) -> paddle.Tensor:
+    """(..., channels): sine and cosine in turn of ``position`` (...) over wavelengths that grow by pairs."""
+    periods = _TEMPERATURE ** (np.arange(0, channels, 2) / channels)
+    angles = position.unsqueeze(-1) / paddle.to_tensor(periods, dtype=position.dtype)  # (..., channels / 2)
+    return paddle.stack([paddle.sin(angles), paddle.cos(angles)], axis=-1).flatten(-2)

@@ -1,0 +1,40 @@
+"""What a network says of one picture."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, NamedTuple, Optional
+
+import numpy as np
+
+
+class Detections(NamedTuple):
+    """Objects found in one picture, in any order. Equal scores keep this order when they are ranked.
+
+    Attributes:
+        boxes: float32 (n, 4), x0, y0, x1, y1 in pixels of the original picture.
+        scores: float32 (n,), higher is more certain.
+        labels: int64 (n,), classes from 0.
+        masks: None, or one COCO run length for each: {"size": [height, width], "counts": ...}, of the original picture.
+    """
+
+    boxes: np.ndarray
+    scores: np.ndarray
+    labels: np.ndarray
+    masks: Optional[List[Dict[str, Any]]] = None
+
+    @classmethod
+    def none(cls) -> Detections:
+        """Of a picture in which nothing was found."""
+        return cls(np.zeros((0, 4), np.float32), np.zeros(0, np.float32), np.zeros(0, np.int64))
+
+
+def as_written(boxes: np.ndarray) -> np.ndarray:
+    """Boxes as files of results have them, and as they are scored: float64 (n, 4) x, y, width, height.
+
+    Scores must not depend on whether detections come from the network or from the file that was written of them.
+
+    Args:
+        boxes: float (n, 4), x0, y0, x1, y1.
+    """
+    boxes = np.asarray(boxes, np.float64).reshape(-1, 4)
+    return np.concatenate([boxes[:, :2], boxes[:, 2:] - boxes[:, :2]], axis=1)

@@ -1,0 +1,252 @@
+"""Compares the detections of one picture with its annotations, by the rules of COCO's own evaluation (pycocotools).
+
+In each class and range of area, detections are taken by falling score. One finds the annotation with the largest IoU
+that no other has found, of equal ones the last; annotations that cannot count (crowds, areas out of range) come after
+those that can, and crowds may be found many times. A detection that finds such an annotation, or finds none and is
+out of range itself, counts as neither true nor false.
+
+Source: T.-Y. Lin et al., "Microsoft COCO", ECCV 2014, arXiv 1405.0312, and the behaviour of pycocotools 2.0.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Optional, Sequence
+
+import numpy as np
+
+from ....compiled import compiled
+from ....errors import UserError
+from .detections import Detections, as_written
+from .tables import AREA_RANGES, IOU_THRESHOLDS, MAX_DETECTIONS, MatchTable
+
+_MOST_CLASSES = 1 << 16
+_NEVER = 1 - 1e-10  # the highest threshold, so that rounding cannot miss an IoU of 1; pycocotools has the same
+
+
+class Truth(NamedTuple):
+    """The annotations of one picture, nothing left out; also anything else that has these attributes.
+
+    Attributes:
+        boxes: float64 (n, 4), x, y, width, height.
+        labels: int64 (n,), classes from 0.
+        areas: float64 (n,), by which they belong to a range of areas.
+        is_crowd: bool (n,).
+        ids: int64 (n,) of the file, or None. COCO's tools take id 0 for "nothing found"; so does this.
+    """
+
+    boxes: np.ndarray
+    labels: np.ndarray
+    areas: np.ndarray
+    is_crowd: np.ndarray
+    ids: Optional[np.ndarray] = None
+
+
+def match(
+    image_id: int,
+    truth: Any,
+    detections: Detections,
+    num_classes: int,
+    use_classes: bool = True,
+    max_detections: Sequence[int] = MAX_DETECTIONS,
+) -> MatchTable:
+    """The table of one picture, by the IoU of boxes.
+
+    Args:
+        image_id: of the picture; detections of equal score are ranked by it.
+        truth: as ``Truth``.
+        detections: of this picture; those whose label is not below ``num_classes`` are left out.
+        num_classes: up to 65,536.
+        use_classes: False: all classes count as one, as ``useCats = 0`` does in COCO's tools.
+        max_detections: the last is how many are looked at in each class.
+    Raises:
+        UserError: a score or a corner of a box is not a finite number.
+    """
+    boxes, scores, labels = np.asarray(detections.boxes), np.asarray(detections.scores), detections.labels
+    if not (np.isfinite(boxes).all() and np.isfinite(scores).all()):
+        raise UserError(f"picture {image_id}: a detection has a box or a score that is not a finite number")
+    boxes = as_written(boxes)
+    return match_boxes(image_id, truth, boxes, scores, labels, num_classes, use_classes, max_detections)
+
+
+def match_boxes(
+    image_id: int,
+    truth: Any,
+    boxes: np.ndarray,
+    scores: np.ndarray,
+    labels: np.ndarray,
+    num_classes: int,
+    use_classes: bool = True,
+    max_detections: Sequence[int] = MAX_DETECTIONS,
+    areas: Optional[np.ndarray] = None,
+) -> MatchTable:
+    """As ``match``, for boxes as files have them.
+
+    Args:
+        boxes: float64 (n, 4), x, y, width, height.
+        areas: float64 (n,) of the detections; None: width times height.
+    """
+    pairing = pair(truth.labels, labels, scores, num_classes, use_classes, max_detections)
+    boxes = np.asarray(boxes, np.float64).reshape(-1, 4)[pairing.rows]
+    true_boxes = np.asarray(truth.boxes, np.float64).reshape(-1, 4)[pairing.true_rows]
+    is_crowd = np.asarray(truth.is_crowd, bool)[pairing.true_rows]
+    overlaps = _box_overlaps(boxes, true_boxes, is_crowd, pairing.groups, pairing.size)
+    areas = boxes[:, 2] * boxes[:, 3] if areas is None else np.asarray(areas, np.float64)[pairing.rows]
+    return decided(image_id, truth, pairing, overlaps, areas)
+
+
+class Pairing(NamedTuple):
+    """Which detections are compared with which annotations.
+
+    Attributes:
+        rows: int64 (d,), the detections that count, by class and falling score.
+        true_rows: int64 (n,), the annotations of known classes, by class and then as they came.
+        groups: int64 (classes in the picture, 5): class, first and end of its detections, and of its annotations.
+        size: pairs of detection and annotation of one class.
+        labels: uint16 (d,), classes of the detections that count.
+        scores: (d,), their scores.
+        num_classes: that are told apart.
+    """
+
+    rows: np.ndarray
+    true_rows: np.ndarray
+    groups: np.ndarray
+    size: int
+    labels: np.ndarray
+    scores: np.ndarray
+    num_classes: int
+
+
+def pair(
+    true_labels: np.ndarray,
+    labels: np.ndarray,
+    scores: np.ndarray,
+    num_classes: int,
+    use_classes: bool,
+    max_detections: Sequence[int],
+) -> Pairing:
+    """Order detections and annotations of one picture by class."""
+    if not 0 < num_classes <= _MOST_CLASSES:
+        raise UserError(f"{num_classes:,} classes: expected 1 to {_MOST_CLASSES:,}")
+    labels, true_labels = np.asarray(labels, np.int64), np.asarray(true_labels, np.int64)
+    scores = np.asarray(scores)
+    rows, true_rows = _by_class(labels, num_classes), _by_class(true_labels, num_classes)
+    if not use_classes:
+        labels, true_labels, num_classes = np.zeros_like(labels), np.zeros_like(true_labels), 1
+    rows = rows[np.lexsort((-scores[rows].astype(np.float64), labels[rows]))]  # stable
+    limits = np.arange(num_classes + 1)
+    start = np.searchsorted(labels[rows], limits)
+    rank = np.arange(len(rows)) - start[labels[rows]]
+    rows = rows[rank < max_detections[-1]]
+    ends = np.searchsorted(labels[rows], limits)
+    true_ends = np.searchsorted(true_labels[true_rows], limits)
+    groups = np.stack([limits[:-1], ends[:-1], ends[1:], true_ends[:-1], true_ends[1:]], axis=1)
+    groups = groups[(groups[:, 1] < groups[:, 2]) | (groups[:, 3] < groups[:, 4])]
+    size = int(((groups[:, 2] - groups[:, 1]) * (groups[:, 4] - groups[:, 3])).sum())
+    return Pairing(rows, true_rows, groups, size, labels[rows].astype(np.uint16), scores[rows], num_classes)
+
+
+def _by_class(labels: np.ndarray, num_classes: int) -> np.ndarray:
+    """Positions of known classes, ordered by class and then as they came."""
+    order = np.argsort(labels, kind="stable")
+    return order[(labels[order] >= 0) & (labels[order] < num_classes)]
+
+
+def decided(image_id: int, truth: Any, pairing: Pairing, overlaps: np.ndarray, areas: np.ndarray) -> MatchTable:
+    """The table of one picture whose overlaps are known.
+
+    Args:
+        overlaps: float64 (``pairing.size``,), of each detection with each annotation of its class, group by group;
+            for a crowd the share of the detection that lies in it.
+        areas: float64 (d,), of the detections that count.
+    """
+    is_crowd = np.asarray(truth.is_crowd, bool)[pairing.true_rows]
+    true_areas = np.asarray(truth.areas, np.float64)[pairing.true_rows]
+    if truth.ids is None:
+        counts_as_found = np.ones(len(is_crowd), bool)
+    else:
+        counts_as_found = np.asarray(truth.ids)[pairing.true_rows] != 0
+    totals = np.zeros((pairing.num_classes, len(AREA_RANGES)), np.int64)
+    found, ignored = _decide(
+        pairing.groups, overlaps, areas, true_areas, is_crowd, counts_as_found, AREA_RANGES, IOU_THRESHOLDS, totals
+    )
+    return MatchTable(
+        np.array([image_id], np.int64),
+        np.array([len(found)], np.int32),
+        np.array([np.count_nonzero(~is_crowd)], np.int32),
+        pairing.labels,
+        pairing.scores,
+        found,
+        ignored,
+        totals,
+    )
+
+
+@compiled(error_model="numpy")
+def _box_overlaps(boxes, true_boxes, is_crowd, groups, size):
+    """IoU of each detection with each annotation of its class; float64 (size,)."""
+    overlaps = np.zeros(size)
+    position = 0
+    for group in range(len(groups)):
+        for row in range(groups[group, 1], groups[group, 2]):
+            x, y, width, height = boxes[row]
+            area = width * height
+            for true_row in range(groups[group, 3], groups[group, 4]):
+                left, top, true_width, true_height = true_boxes[true_row]
+                across = min(width + x, true_width + left) - max(x, left)
+                down = min(height + y, true_height + top) - max(y, top)
+                if across > 0 and down > 0:
+                    shared = across * down
+                    whole = area if is_crowd[true_row] else area + true_width * true_height - shared
+                    overlaps[position] = shared / whole
+                position += 1
+    return overlaps
+
+
+@compiled(error_model="numpy")
+def _decide(groups, overlaps, areas, true_areas, is_crowd, counts_as_found, ranges, thresholds, totals):
+    """Bits of true positives and of ignored detections, uint64 (d,) each; adds to ``totals``."""
+    found, ignored = np.zeros(len(areas), np.uint64), np.zeros(len(areas), np.uint64)
+    is_ignored = np.zeros(len(true_areas), np.bool_)
+    is_taken = np.zeros(len(true_areas), np.bool_)
+    order = np.zeros(len(true_areas), np.int64)
+    start = 0
+    for group in range(len(groups)):
+        label, first, end, true_first, true_end = groups[group]
+        number = true_end - true_first
+        for area in range(len(ranges)):
+            low, high = ranges[area]
+            place = 0
+            for later in range(2):  # those that can count, then the others
+                for true_row in range(true_first, true_end):
+                    out = is_crowd[true_row] or true_areas[true_row] < low or true_areas[true_row] > high
+                    is_ignored[true_row] = out
+                    if out == (later == 1):
+                        order[place] = true_row
+                        place += 1
+                if later == 0:
+                    totals[label, area] += place
+            for step in range(len(thresholds)):
+                bit = np.uint64(1) << np.uint64(area * len(thresholds) + step)
+                is_taken[true_first:true_end] = False
+                for row in range(first, end):
+                    best, needed = -1, min(thresholds[step], _NEVER)
+                    line = start + (row - first) * number
+                    for place in range(number):
+                        true_row = order[place]
+                        if is_taken[true_row] and not is_crowd[true_row]:
+                            continue
+                        if best >= 0 and not is_ignored[best] and is_ignored[true_row]:
+                            break
+                        overlap = overlaps[line + true_row - true_first]
+                        if not overlap < needed:
+                            best, needed = true_row, overlap
+                    if best >= 0:
+                        is_taken[best] = True
+                    if best >= 0 and is_ignored[best]:
+                        ignored[row] |= bit
+                    elif best >= 0 and counts_as_found[best]:
+                        found[row] |= bit
+                    elif areas[row] < low or areas[row] > high:
+                        ignored[row] |= bit
+        start += (end - first) * number
+    return found, ignored

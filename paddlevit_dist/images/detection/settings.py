@@ -1,0 +1,91 @@
+"""Configuration keys of object detection, apart from those of its data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from yacs.config import CfgNode
+
+from ...config.key import SHARE, Given, Key, Range, Setting, Table, optional
+from ...errors import UserError
+
+SINGLE, EQUAL_SHAPES, PADDED = "single", "equal_shapes", "padded"
+# Of ImageNet's pixels from 0 to 1, which all published backbones were trained on.
+_MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+_KEYS = (
+    Key(
+        "DETECTION.EVALUATE_AS",
+        SINGLE,
+        "text",
+        "pictures of one forward pass of an evaluation: a single one; several of equal shapes; or padded to the "
+        "largest, which changes the scores unless MODEL.MASK_PADDING keeps the padding at zero",
+        choices=(SINGLE, EQUAL_SHAPES, PADDED),
+    ),
+    Key(
+        "DETECTION.SHOWN_SCORE",
+        0.5,
+        "float",
+        "least score of a box that predict lists and draws; results.json has all",
+        SHARE,
+    ),
+    Key(
+        "MODEL.MASK_PADDING",
+        False,
+        "bool",
+        "set what is beside a picture in its batch to zero after each layer of the backbone: a picture then gives the "
+        "same boxes in any batch, which published weights were not trained for",
+    ),
+    optional(
+        "MODEL.BACKBONE_PRETRAINED",
+        "path",
+        "weights of a classifier that a training's backbone starts from: a path, an address, or a published name",
+    ),
+    Key(
+        "TRAIN.BACKBONE_LR_FACTOR",
+        1.0,
+        "float",
+        "learning rate of the backbone to that of the rest; DETR's authors: 0.1",
+        Range(low=0, high=1, low_open=True),
+    ),
+    Key(
+        "TRAIN.DECAY_ALL",
+        True,
+        "bool",
+        "weight decay of all parameters, as detection's authors have it; False: not of biases and norms",
+    ),
+    Key(
+        "TRAIN.DETECTION_NORMALISER",
+        "global",
+        "text",
+        "losses are divided by counts of all devices and micro-batches (global), or as DETR's authors do: boxes by "
+        "that of all devices, classes by that of each device (reference)",
+        choices=("global", "reference"),
+    ),
+)
+
+
+def _complete(values: CfgNode, settings: Mapping[str, Setting], _: Sequence[Setting]) -> list[str]:
+    """Pictures are normalised as ImageNet's are, unless somebody says otherwise."""
+    for name, value in (("IMAGENET_MEAN", _MEAN), ("IMAGENET_STD", _STD)):
+        if f"DATA.{name}" not in settings:
+            values.DATA[name] = list(value)
+    return []
+
+
+def _check(given: Given) -> list[str]:
+    values = given.values
+    if values.DETECTION.EVALUATE_AS == PADDED and not values.MODEL.MASK_PADDING:
+        raise UserError(
+            f"{given['DETECTION.EVALUATE_AS']}: padding changes what the model finds, so that the score would depend "
+            f"on the batches: expected {SINGLE} or {EQUAL_SHAPES}, or MODEL.MASK_PADDING true for weights trained so"
+        )
+    return []
+
+
+TABLE = Table(
+    _KEYS,
+    training=("TRAIN.",),
+    complete=_complete,
+    check=_check,
+)

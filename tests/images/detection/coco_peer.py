@@ -1,0 +1,112 @@
+"""pycocotools, and datasets and results in its form."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import io
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+import numpy as np
+from pycocotools.coco import COCO
+from pycocotools.cocoeval import COCOeval
+
+from paddlevit_dist.images.detection.evaluation import matching
+from paddlevit_dist.images.detection.evaluation.accumulation import Accumulated, accumulate
+from paddlevit_dist.images.detection.evaluation.tables import MatchTable
+
+
+def evaluated(dataset: Dict, results: List[Dict], kind: str = "bbox", **params: Any) -> COCOeval:
+    """What pycocotools makes of them, accumulated and summarised."""
+    with contextlib.redirect_stdout(io.StringIO()):
+        truth = COCO()
+        truth.dataset = copy.deepcopy(dataset)
+        truth.createIndex()
+        evaluation = COCOeval(truth, truth.loadRes(copy.deepcopy(results)), kind)
+        for name, value in params.items():
+            setattr(evaluation.params, name, value)
+        evaluation.evaluate()
+        evaluation.accumulate()
+        evaluation.summarize()
+    return evaluation
+
+
+def box_table(
+    dataset: Dict,
+    results: List[Dict],
+    image_ids: Optional[Sequence[int]] = None,
+    use_classes: bool = True,
+    max_detections: Sequence[int] = (1, 10, 100),
+) -> Tuple[MatchTable, List[int]]:
+    """The same pictures matched by ours, and the ids of the categories."""
+    category_ids = sorted(category["id"] for category in dataset["categories"])
+    label_of = {category: label for label, category in enumerate(category_ids)}
+    tables = [MatchTable.empty(len(category_ids) if use_classes else 1)]
+    for image_id in sorted(i["id"] for i in dataset["images"]) if image_ids is None else image_ids:
+        own = [a for a in dataset["annotations"] if a["image_id"] == image_id]
+        truth = matching.Truth(
+            np.array([a["bbox"] for a in own], float).reshape(-1, 4),
+            np.array([label_of[a["category_id"]] for a in own], int),
+            np.array([a["area"] for a in own], float),
+            np.array([a["iscrowd"] for a in own], bool),
+            np.array([a["id"] for a in own], int),
+        )
+        found = [r for r in results if r["image_id"] == image_id]
+        tables.append(matching.match_boxes(
+            image_id, truth,
+            np.array([r["bbox"] for r in found], float).reshape(-1, 4),
+            np.array([r["score"] for r in found], float),
+            np.array([label_of.get(r["category_id"], -1) for r in found], int),
+            len(category_ids), use_classes, max_detections,
+        ))  # fmt: skip
+    return MatchTable.joined(tables), category_ids
+
+
+def accumulated(dataset: Dict, results: List[Dict], **options: Any) -> Accumulated:
+    table, _ = box_table(dataset, results, **options)
+    return accumulate(table, options.get("max_detections", (1, 10, 100)))
+
+
+def rows_of_results(dataset: Dict, results: List[Dict]) -> np.ndarray:
+    """Row of each result in ``box_table``, -1 for those that do not count; told apart by a score of their own."""
+    marked = [dict(result, score=result["score"]) for result in results]
+    order = sorted(range(len(marked)), key=lambda i: -marked[i]["score"])  # stable
+    for rank, position in enumerate(order):
+        marked[position]["score"] = float(len(marked) - rank)
+    table, _ = box_table(dataset, marked)
+    row_of = {score: row for row, score in enumerate(table.scores.tolist())}
+    return np.array([row_of.get(result["score"], -1) for result in marked])
+
+
+def random_case(seed: int, pictures: int = 6, categories: int = 4, most: int = 12) -> Tuple[Dict, List[Dict]]:
+    """A dataset and results with whatever makes a difference: equal scores and boxes, crowds, boxes without area, areas
+    at the limits of the ranges, pictures and categories without anything, unknown categories, an annotation of id 0."""
+    rng = np.random.default_rng(seed)
+    ids = [int(i) for i in rng.permutation(100)[:pictures]]
+    names = [{"id": int(i), "name": f"c{i}"} for i in rng.permutation(50)[:categories]]
+    annotations, results = [], []
+
+    def box() -> List[float]:
+        sides = rng.choice([0.0, 8.0, 16.0, 32.0, 64.0, 96.0, 144.0, float(rng.uniform(1, 200))], 2)
+        return [float(v) for v in (*rng.choice([0.0, 4.0, 10.0, float(rng.uniform(0, 60))], 2), *sides)]
+
+    for image_id in ids:
+        for _ in range(int(rng.integers(0, most)) if rng.random() < 0.8 else 0):
+            own, category = box(), names[int(rng.integers(0, categories - 1))]["id"]
+            annotations.append({
+                "id": len(annotations) if seed % 2 else len(annotations) + 1, "image_id": image_id, "bbox": own,
+                "category_id": category, "iscrowd": int(rng.random() < 0.15),
+                "area": own[2] * own[3] * float(rng.choice([1.0, 1.0, 0.5])),
+            })  # fmt: skip
+            for _ in range(int(rng.integers(0, 3))):
+                shift = rng.choice([0.0, 0.0, 1.0, 3.0, 10.0], 4)
+                near = [float(v) for v in np.maximum(np.array(own) + shift, 0)]
+                results.append({"image_id": image_id, "category_id": category, "bbox": near})
+        for _ in range(int(rng.integers(0, most))):
+            category = int(rng.choice([*(n["id"] for n in names), 999]))
+            results.append({"image_id": image_id, "category_id": category, "bbox": box()})
+    results = [results[i] for i in rng.permutation(len(results))]
+    for result in results:
+        result["score"] = float(rng.choice([0.1, 0.5, 0.9, rng.random()]))
+    images = [{"id": i, "width": 320, "height": 320} for i in ids]
+    return {"images": images, "categories": names, "annotations": annotations}, results

@@ -1,0 +1,113 @@
+"""Samples and batches of pictures with boxes, as networks and evaluation get them."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+
+from paddlevit_dist.config import load
+from paddlevit_dist.errors import UserError
+from paddlevit_dist.images.detection.data.opening import open_samples
+from paddlevit_dist.images.detection.data.samples import DetectionSamples, collate_evaluation, collate_training
+from paddlevit_dist.images.detection.data.synthetic_shapes import SyntheticShapes
+from paddlevit_dist.images.detection.data.transforms import EvaluationTransform, TrainingTransform
+
+KEEP = TrainingTransform(shortest=(64,), flip_probability=0, crop_probability=0)
+SHAPES = SyntheticShapes(None, "train", None, num_train=40, sides=(40, 80), per_picture=(0, 3))
+
+
+def drawn(samples, indices):
+    return [samples.sample(index, np.random.default_rng(index)) for index in indices]
+
+
+def test_a_training_batch_is_padded_at_the_right_and_bottom_and_nothing_else_changes():
+    samples = DetectionSamples(SHAPES, KEEP, is_training=True, with_masks=True)
+    chosen = drawn(samples, range(12))
+    batch = collate_training(chosen)
+    number, most = batch["labels"].shape
+    assert number == 12 and most == batch["box_counts"].max() == 3
+    assert {name: (array.dtype.str[1:], array.shape[:1]) for name, array in batch.items()} == {
+        "images": ("u1", (12,)),
+        "sizes": ("i8", (12,)),
+        "boxes": ("f4", (12,)),
+        "labels": ("i8", (12,)),
+        "box_counts": ("i8", (12,)),
+        "masks": ("u1", (12,)),
+    }
+    assert batch["masks"].shape == (12, 3, *batch["images"].shape[2:])
+    for row, sample in enumerate(chosen):
+        height, width = batch["sizes"][row]
+        image = batch["images"][row]
+        assert np.array_equal(image[:, :height, :width], sample.image)
+        assert not image[:, height:].any() and not image[:, :, width:].any()
+        count = batch["box_counts"][row]
+        assert np.array_equal(batch["boxes"][row, :count], sample.boxes) and not batch["boxes"][row, count:].any()
+        assert (
+            np.array_equal(batch["labels"][row, :count], sample.labels) and (batch["labels"][row, count:] == -1).all()
+        )
+        assert np.array_equal(batch["masks"][row, :count, :height, :width], sample.masks)
+        assert batch["masks"][row].sum() == sample.masks.sum()
+    assert batch["box_counts"].min() == 0  # pictures without boxes are among them
+
+
+def test_a_batch_without_any_box_has_room_for_one():
+    nothing = SyntheticShapes(None, "train", None, num_train=2, per_picture=(0, 0))
+    batch = collate_training(drawn(DetectionSamples(nothing, KEEP, is_training=True, with_masks=True), range(2)))
+    assert batch["boxes"].shape == (2, 1, 4) and batch["labels"].tolist() == [[-1], [-1]]
+    assert batch["box_counts"].tolist() == [0, 0] and batch["masks"].shape == (2, 1, 64, 64)
+    assert not batch["masks"].any()
+
+
+def test_an_evaluation_sees_pictures_and_no_boxes():
+    samples = DetectionSamples(SHAPES, EvaluationTransform(48, 60), is_training=False, with_masks=True)
+    batch = collate_evaluation(drawn(samples, (7, 3)))
+    assert sorted(batch) == ["images", "indices", "original_sizes", "sizes"]
+    assert batch["indices"].tolist() == [7, 3]
+    assert batch["original_sizes"].tolist() == [list(SHAPES.size(7)), list(SHAPES.size(3))]
+    assert all(max(size) <= 60 for size in batch["sizes"].tolist())
+
+
+def test_samples_are_small_to_pickle_and_say_what_they_are():
+    samples = DetectionSamples(SHAPES, KEEP, is_training=True)
+    assert len(pickle.dumps(samples)) <= 1500
+    assert len(samples) == 40 and samples.labelled and "synthetic picture train_00004" in samples.describe(4)
+    assert samples.class_names == ["circle", "square", "triangle"]
+
+
+def test_masks_are_asked_of_data_that_have_them():
+    class Boxes(SyntheticShapes):
+        has_masks = False
+
+    with pytest.raises(UserError, match="boxes but no masks"):
+        DetectionSamples(Boxes(None, "train", None), KEEP, is_training=True, with_masks=True)
+    DetectionSamples(Boxes(None, "val", None), KEEP, is_training=False, with_masks=True)
+
+
+def test_the_keys_lead_to_samples_of_both_kinds(tmp_path):
+    words = ["TASK", "detection", "-dataset=synthetic_shapes", "DATA.SHAPES.TRAIN", "6", "DATA.SHAPES.SIDES", "[40,50]"]
+    words += ["DATA.SHORTEST_SIDES", "[32]", "DATA.EVAL_SHORTEST_SIDE", "48", "DATA.SHAPES.CATEGORIES", "[ring,cross]"]
+    config = load(words).values
+    train = open_samples(config, "train", tmp_path, is_training=True)
+    val = open_samples(config, "val", tmp_path, is_training=False)
+    assert len(train) == 6 and len(val) == 200 and train.class_names == ["ring", "cross"]
+    batch = collate_training(drawn(train, range(6)))
+    assert set(batch["sizes"].min(axis=1).tolist()) == {32} and batch["box_counts"].min() >= 1
+    assert collate_evaluation(drawn(val, range(3)))["sizes"].min(axis=1).tolist() == [48] * 3
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["DATA.SHAPES.SIDES", "[60,50]"], "DATA.SHAPES.SIDES [60, 50] (command line): expected the smaller"),
+        (["DATA.SHAPES.CATEGORIES", "[ring,ring]"], "expected each one once"),
+        (["DATA.SHAPES.CATEGORIES", "[hexagon]"], "expected one of circle"),
+        (["DATA.SHORTEST_SIDES", "[]"], "expected one at least"),
+        (["DATA.GROUP_BY_SHAPE", "6", "-batch_size=4"], "expected a multiple of DATA.BATCH_SIZE 4"),
+    ],
+)
+def test_keys_that_contradict_one_another_are_named(words, message):
+    with pytest.raises(UserError) as refused:
+        load(["TASK", "detection", "-dataset=synthetic_shapes", *words])
+    assert message in str(refused.value)

@@ -1,0 +1,97 @@
+"""Masks as run lengths and polygons against pycocotools."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from pycocotools import mask as peer
+
+from paddlevit_dist.images.detection.run_lengths import decode, encode, rectangle, runs_of, runs_of_mask
+
+pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning:pycocotools")
+
+
+def shapes(seed):
+    rng = np.random.default_rng(seed)
+    height, width = (int(v) for v in rng.integers(1, 90, 2))
+    return rng, height, width
+
+
+def outline(rng, height, width):
+    """A polygon with corners on pixels, between them, outside the picture, twice, or all on a line."""
+    corners = rng.uniform(-0.4, 1.4, (int(rng.integers(3, 9)), 2)) * (width, height)
+    style = rng.integers(0, 5)
+    if style == 0:
+        corners = np.round(corners)
+    elif style == 1:
+        corners = np.concatenate([corners, corners[:1], corners[:1]])
+    elif style == 2:
+        corners[:, rng.integers(0, 2)] = round(float(corners[0, 0]), 1)
+    elif style == 3:
+        corners = np.round(corners * 10) / 10
+    return corners.reshape(-1).tolist()
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_polygons_become_the_pixels_of_pycocotools(seed):
+    rng, height, width = shapes(seed)
+    polygons = [outline(rng, height, width) for _ in range(int(rng.integers(1, 4)))]
+    expected = peer.merge(peer.frPyObjects(polygons, height, width))
+    ours = runs_of(polygons, height, width)
+    assert ours.compressed() == {"size": [height, width], "counts": expected["counts"].decode()}
+    assert np.array_equal(ours.mask(), peer.decode(expected))
+    assert ours.area == peer.area(expected)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_masks_are_encoded_and_read_as_by_pycocotools(seed):
+    rng, height, width = shapes(seed)
+    mask = (rng.random((height, width)) < rng.choice([0.0, 0.1, 0.5, 1.0])).astype(np.uint8)
+    expected = peer.encode(np.asfortranarray(mask))
+    assert encode(mask) == {"size": [height, width], "counts": expected["counts"].decode()}
+    assert np.array_equal(decode(encode(mask)), mask)
+    assert np.array_equal(decode({"size": [height, width], "counts": runs_of_mask(mask).counts().tolist()}), mask)
+    assert np.array_equal(runs_of_mask(mask).box(), peer.toBbox(expected))
+
+
+def test_boxes_are_drawn_as_by_pycocotools():
+    rng = np.random.default_rng(5)
+    for _ in range(40):
+        box = np.round(rng.uniform(-10, 60, 4), 1)
+        expected = peer.frPyObjects(box[None], 40, 50)[0]
+        assert rectangle(box, 40, 50).compressed()["counts"] == expected["counts"].decode()
+
+
+def test_polygons_of_two_corners_have_no_pixels():
+    triangle, line = [3, 3, 30, 5, 12, 37], [2.5, 7, 31, 22]
+    expected = peer.merge(peer.frPyObjects([triangle, line], 40, 50))
+    assert runs_of([triangle, line], 40, 50).compressed()["counts"] == expected["counts"].decode()
+    assert runs_of([line], 40, 50).area == runs_of([line[:2]], 40, 50).area == 0
+
+
+@pytest.mark.parametrize("segmentation, message", [
+    (None, "is neither"),
+    ([], "has no polygon"),
+    ([[]], "not a list of numbers"),
+    ([[1, 2, 3, 4, 5, float("nan")]], "not a number, or far outside"),
+    ([[1, 2, 3, 4, 5, 1e12]], "far outside"),
+    ([[1, 2, 3, 4, 5, "6 px"]], "not a list of numbers"),
+    ([["a"] * 6], "not a list of numbers"),
+    ([1, 2, 3, 4, 5, 6], "not a list of numbers"),
+    ({"counts": [100]}, 'no "size"'),
+    ({"size": [10, 10]}, 'no "counts"'),
+    ({"size": [10, -10], "counts": [100]}, "10 x -10 pixels"),
+    ({"size": [10, 20], "counts": [200]}, "is of 10 x 20 pixels, the picture of 10 x 10"),
+    ({"size": [10, 10], "counts": [99]}, "99 pixels for a picture of 10 x 10"),
+    ({"size": [10, 10], "counts": [-1, 101]}, "outside the picture"),
+    ({"size": [10, 10], "counts": [1.5, 98.5]}, "whole numbers"),
+    ({"size": [10, 10], "counts": []}, "whole numbers"),
+    ({"size": [10, 10], "counts": ""}, "0 pixels"),
+    ({"size": [10, 10], "counts": "!!"}, "compressed"),
+    ({"size": [10, 10], "counts": "T"}, "compressed"),
+    ({"size": [10, 10], "counts": "o" * 30}, "compressed"),
+    ({"size": [10, 10], "counts": "é"}, "pixels"),
+])  # fmt: skip
+def test_what_is_no_mask_is_refused(segmentation, message):
+    with pytest.raises(ValueError, match=message):
+        runs_of(segmentation, 10, 10)

@@ -1,0 +1,127 @@
+"""Pictures, boxes and masks are resized, cropped and mirrored together: compared with brute force on masks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from paddlevit_dist.images.detection.data.masks import mask_array
+from paddlevit_dist.images.detection.data.synthetic_shapes import SyntheticShapes
+from paddlevit_dist.images.detection.data.transforms import EvaluationTransform, TrainingTransform
+from paddlevit_dist.images.detection.data.views import crop, fitted_size, flip, resize, whole_view
+
+SHAPES = SyntheticShapes(None, "train", None, sides=(30, 90), per_picture=(1, 5))
+FINE = TrainingTransform(
+    shortest=(40, 64, 96), longest=120, shortest_to_crop=(50, 70), crop_sides=(24, 60), colour_jitter=0.3
+)
+
+
+def view_of(index, dataset=SHAPES):
+    picture, annotations = dataset.read(index)
+    masks = [mask_array(mask, *dataset.size(index)) for mask in annotations.masks]
+    return whole_view(picture, annotations.boxes, np.arange(len(masks))), masks
+
+
+def edges(mask):
+    rows, columns = np.nonzero(mask)
+    return np.array([columns.min(), rows.min(), columns.max() + 1, rows.max() + 1]) if len(rows) else np.zeros(4)
+
+
+@pytest.mark.parametrize("index", range(12))
+def test_boxes_of_mirrored_and_cut_masks_are_the_mirrored_and_cut_boxes(index):
+    view, masks = view_of(index)
+    view = flip(view)
+    for which, box in zip(view.objects, view.boxes):
+        assert np.array_equal(edges(masks[which][:, ::-1]), box)
+        assert np.array_equal(view.mask(masks[which]), masks[which][:, ::-1])
+    part = crop(view, 5, 7, (20, 18))
+    for which in range(len(masks)):
+        cut = masks[which][:, ::-1][5:25, 7:25]
+        assert cut.any() <= (which in part.objects)  # a box may reach in where its mask does not
+        if which in part.objects:
+            assert np.array_equal(part.mask(masks[which]), cut)
+            box = part.boxes[list(part.objects).index(which)]
+            assert np.all(box[:2] <= edges(cut)[:2]) or not cut.any()
+            assert np.all(box[2:] >= edges(cut)[2:])
+    assert np.array_equal(np.asarray(part.picture), np.asarray(SHAPES.read(index)[0])[:, ::-1][5:25, 7:25])
+
+
+@pytest.mark.parametrize("index", range(20))
+def test_boxes_follow_their_masks_through_the_whole_recipe(index):
+    view, masks = view_of(index)
+    # Filled boxes in place of shapes: then the box of what is left of a mask is the box that is left.
+    for mask in masks:
+        x0, y0, x1, y1 = edges(mask)
+        mask[y0:y1, x0:x1] = 1
+    result = FINE(view, np.random.default_rng(index))
+    height, width = result.size
+    assert len(result.rows) == height and len(result.columns) == width
+    scale = max(height / 24, width / 24, 1)  # of a pixel of the smallest crop: nearest neighbours are half of one off
+    for which, box in zip(result.objects, result.boxes):
+        mask = result.mask(masks[which])
+        assert 0 <= box[0] < box[2] <= width and 0 <= box[1] < box[3] <= height
+        if mask.any():
+            assert np.abs(edges(mask) - box).max() <= scale
+        else:
+            assert min(box[2:] - box[:2]) <= scale
+    for which in set(range(len(masks))) - set(result.objects.tolist()):
+        assert result.mask(masks[which]).sum() <= scale * max(height, width)  # a sliver at an edge
+
+
+def test_masks_are_resized_as_torch_does_with_nearest_neighbours():
+    mask = np.random.default_rng(0).integers(0, 2, (7, 11)).astype(np.uint8)
+    view = whole_view(Image.fromarray(np.zeros((7, 11, 3), np.uint8)), np.zeros((0, 4)), np.zeros(0, np.int64))
+    for size in ((14, 22), (3, 5), (10, 4), (1, 1)):
+        result = resize(view, size).mask(mask)
+        rows = [int(row * 7 / size[0]) for row in range(size[0])]
+        columns = [int(column * 11 / size[1]) for column in range(size[1])]
+        assert np.array_equal(result, [[mask[row, column] for column in columns] for row in rows])
+
+
+def authors_size(width, height, size, longest):
+    """As facebookresearch/detr has it in words: the shorter side becomes ``size``; where the longer one would pass
+    ``longest``, the shorter one is rounded to what fits; a side that is right already stays."""
+    low, high = min(width, height), max(width, height)
+    if high / low * size > longest:
+        size = int(round(longest * low / high))
+    if low == size:
+        return height, width
+    return (int(size * height / width), size) if width < height else (size, int(size * width / height))
+
+
+@pytest.mark.parametrize("size", [480, 608, 800])
+def test_sizes_are_those_of_the_authors(size):
+    generator = np.random.default_rng(size)
+    for width, height in [*generator.integers(100, 1000, (200, 2)).tolist(), (480, 640), (800, 1333), (500, 500)]:
+        assert fitted_size((height, width), size, 1333) == authors_size(width, height, size, 1333)
+
+
+@pytest.mark.parametrize("size", [(1, 1), (1, 3000), (3000, 1), (2, 2)])
+def test_pictures_of_a_pixel_or_a_line_pass_both_recipes(size):
+    picture = Image.fromarray(np.zeros((*size, 3), np.uint8))
+    for transform in (FINE, TrainingTransform(shortest=(32,), longest=64), EvaluationTransform(64, 96)):
+        for seed in range(4):
+            view = whole_view(picture, np.array([[0.0, 0.0, size[1], size[0]]]), np.arange(1))
+            result = transform(view, np.random.default_rng(seed))
+            assert min(result.size) >= 1 and max(result.size) <= 121 and len(result.boxes) == 1
+
+
+def test_boxes_are_cut_off_at_the_edges_and_those_outside_or_empty_are_left_out():
+    picture = Image.fromarray(np.zeros((10, 20, 3), np.uint8))
+    boxes = np.array([[-5, -5, 10, 10], [15, 5, 50, 50], [30, 3, 4, 4], [3, 3, 0, 4], [-8, 2, 8, 2]], float)
+    view = whole_view(picture, boxes, np.arange(5))
+    assert view.boxes.tolist() == [[0, 0, 5, 5], [15, 5, 20, 10]] and view.objects.tolist() == [0, 1]
+
+
+def test_everything_random_comes_from_the_generator():
+    results = [FINE(view_of(3)[0], np.random.default_rng(seed)) for seed in (1, 1, 2, 3, 4)]
+    same, again, *others = [(result.picture.tobytes(), result.boxes.tobytes()) for result in results]
+    assert same == again and all(other != same for other in others)
+
+
+def test_an_evaluation_changes_the_size_only():
+    view, _ = view_of(0)
+    result = EvaluationTransform(60, 1000)(view, np.random.default_rng(0))
+    assert min(result.size) == 60 and len(result.boxes) == len(view.boxes)
+    assert np.allclose(result.boxes / result.picture.size[0], view.boxes / view.picture.size[0], atol=0.02)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Mapping
+from typing import Any, Dict, Mapping, Optional
+
+import numpy as np
 
 from ....contracts.model import KeyMap
 from ...models.key_names import RESNET, SWIN, renamed, without
+from ..coco_categories import COCO_CATEGORIES
 
 _BODY = "backbone.body."
+_COCO_OUTPUTS = 91  # of torchvision's heads: the background, and a class for each number up to COCO's largest id
 _CLASSIFIERS = ("fc.", "head.")  # of the classifiers that a backbone is taken from
 
 # torchvision's published files have the names of its version 1, its layers have others since.
@@ -37,3 +41,18 @@ MASK_RCNN: Dict[str, KeyMap] = {
     "torchvision": _from_torchvision,
     **{f"{owner} (backbone)": _of_the_backbone(to_ours) for owner, to_ours in {**RESNET, **SWIN}.items()},
 }
+
+
+def rows_of_categories(name: str, value: np.ndarray, num_classes: int) -> Optional[np.ndarray]:
+    """A parameter of torchvision's heads with the outputs of the background and of COCO's 80 categories, whose ids are
+    their numbers in it; None for any other.
+
+    Args:
+        value: (in, 91), (in, 91 x 4), (91,) or (91 x 4,) of dense layers, (91, in, 1, 1) of a convolution.
+    """
+    axis = 0 if value.ndim == 4 else -1
+    for_each = 4 if ".bbox_pred." in name else 1
+    if num_classes != len(COCO_CATEGORIES) or value.shape[axis] != for_each * _COCO_OUTPUTS:
+        return None
+    rows = np.array([0, *COCO_CATEGORIES])
+    return value.take((for_each * rows[:, None] + np.arange(for_each)).reshape(-1), axis=axis)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ..evaluation.detections import Detections
 
 _MULTIPLE_PX = 32  # of the sides that the network computes with, so that each map is half as large as the one before
+_BODY = "backbone.body."
 _SHORTEST_SIDE_PX = 1e-2  # of a detection
 
 
@@ -240,8 +241,17 @@ class MaskRCNN(Detector):
         self.num_classes = num_classes
         self.roi_heads.reset(num_classes + 1)
 
+    def resize_parameter(self, name: str, value: np.ndarray) -> Optional[np.ndarray]:
+        """Torchvision's heads, which have outputs for each id of COCO's categories, for its 80 categories; what the
+        backbone can resize."""
+        if name.startswith(self.classifier_layers):
+            return key_names.rows_of_categories(name, value, self.num_classes)
+        if name.startswith(_BODY):
+            return self.backbone.body.resize_parameter(name[len(_BODY) :], value)
+        return None
+
     def no_weight_decay(self) -> Tuple[str, ...]:
-        return tuple(f"backbone.body.{name}" for name in self.backbone.body.no_weight_decay())
+        return tuple(_BODY + name for name in self.backbone.body.no_weight_decay())
 
     def recomputed_layers(self) -> List[nn.Layer]:
         return self.backbone.body.recomputed_layers()

@@ -16,6 +16,7 @@ MASK_RCNN: Variants = {
     # the regions are sampled as densely as they are large, boxes learn by L1
     "mask_rcnn_swin_tiny_fpn": {
         "backbone": "swin_tiny_patch4_window7_224",
+        "backbone_options": {"any_size": True},
         "feature_norm": True,
         "rules": {
             "rounds_anchors": False,

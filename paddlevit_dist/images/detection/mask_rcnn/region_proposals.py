@@ -149,13 +149,12 @@ class ProposalNetwork(nn.Layer):
                 )
                 chosen, is_positive, is_used = sample(matches.states, rules.anchor_samples, rules.anchor_share)
                 references = paddle.gather(anchors, chosen)
-                wanted = paddle.gather(objects, paddle.gather(matches.objects, chosen))
-                wanted = paddle.where(is_positive.unsqueeze(1), wanted, references)
+                wanted = offsets(paddle.gather(objects, paddle.gather(matches.objects, chosen)), references)
                 used = is_used.astype(anchors.dtype)
                 of_picture = {
                     "anchor_positive": is_positive.astype(anchors.dtype),
                     "anchor_shares": used / paddle.clip(used.sum(), min=1.0),
-                    "anchor_offsets": offsets(wanted, references),
+                    "anchor_offsets": paddle.where(is_positive.unsqueeze(1), wanted, paddle.zeros_like(wanted)),
                 }
             of_picture["anchor_logits"] = paddle.gather(logits[picture], chosen)
             of_picture["anchor_changes"] = paddle.gather(changes[picture], chosen)

@@ -80,9 +80,11 @@ def _draw(
     boxes, of_object = paddle.gather(boxes, chosen), paddle.gather(matches.objects, chosen)
     labels = paddle.gather(targets.labels[picture].astype("int64"), of_object) + 1
     labels = paddle.where(is_positive, labels, paddle.zeros_like(labels))
-    wanted = paddle.where(is_positive.unsqueeze(1), paddle.gather(objects, of_object), boxes)
+    wanted = offsets(paddle.gather(objects, of_object), boxes, rules.box_weights)
+    # Elsewhere it may be infinite: an empty list of objects is padded with one that has no area.
+    wanted = paddle.where(is_positive.unsqueeze(1), wanted, paddle.zeros_like(wanted))
     states = paddle.stack([is_used.astype("int64"), is_positive.astype("int64"), of_object.astype("int64")], axis=1)
-    return boxes, labels, offsets(wanted, boxes, rules.box_weights), states
+    return boxes, labels, wanted, states
 
 
 def _nothing(like: paddle.Tensor) -> Lesson:

@@ -167,6 +167,9 @@ class Detection(Task):
         names = ("EVAL_SHORTEST_SIDE", "EVAL_LONGEST_SIDE", "IMAGENET_MEAN", "IMAGENET_STD", "EXIF_ROTATE")
         return {**{f"DATA.{name}": data[name] for name in names}, "interpolation": "bilinear"}
 
+    def classes_in(self, sample: DetectionSample) -> Optional[np.ndarray]:
+        return np.asarray(sample.labels, dtype=np.int64)
+
     def check_sample(self, sample: DetectionSample) -> None:
         require_finite(sample.boxes, "boxes")
         require_labels(sample.labels, self.num_classes, -1, "category")

@@ -103,6 +103,8 @@ DATASETS: Dict[str, Target] = {
     "folder": "paddlevit_dist.images.data.class_folders:ClassFolders",
     "tar": "paddlevit_dist.images.data.tar:TarImages",
     "coco": "paddlevit_dist.images.detection.data.coco:Coco",
+    "voc": "paddlevit_dist.images.detection.data.voc:Voc",
+    "yolo": "paddlevit_dist.images.detection.data.yolo:Yolo",
     "synthetic_shapes": "paddlevit_dist.images.detection.data.synthetic_shapes:SyntheticShapes",
     "landmarks": "paddlevit_dist.volumes.landmarks:Landmarks",
     "synthetic_landmarks": "paddlevit_dist.volumes.phantoms:SyntheticLandmarks",

@@ -9,7 +9,8 @@ import numpy as np
 import paddle
 
 from ...checkpoint.load import load_weights
-from ...contracts.prediction import Learned
+from ...contracts.figures import Colour
+from ...contracts.prediction import InputSamples, Learned, Row
 from ...contracts.sample_checks import require_finite, require_labels
 from ...contracts.task import EvaluationStep, Records, Step, Task, Term
 from ...errors import UserError
@@ -31,10 +32,15 @@ from .batches import (
 from .data.detection_dataset import DetectionDataset
 from .data.opening import open_samples
 from .data.samples import DetectionSample, DetectionSamples, collate
+from .data.transforms import evaluation_transform
 from .detector import Criterion, Detector, Outputs, Targets
-from .evaluation.detections import Detections
+from .drawing import CROWD, colours_of, in_cell
+from .evaluation.detections import Detections, corners_of
 from .metrics import DetectionMetrics
+from .prediction import AsEvaluated, DetectionOutputs, open_inputs, rows_of
+from .writer import DetectionWriter
 
+_MOST_NAMED = 90  # categories in a legend
 _BACKBONE = "backbone."  # what the names of a backbone's parameters begin with
 
 
@@ -43,6 +49,7 @@ class Detection(Task):
 
     best_metric = ("AP", True)
     sample_name = "pictures"
+    draws_samples = True
     of_each_rank = {
         **dict.fromkeys(("MODEL.DROPOUT", "MODEL.ATTENTION_DROPOUT", "MODEL.DROPPATH"), 0.0),
         "TRAIN.DETECTION_NORMALISER": "global",
@@ -155,6 +162,39 @@ class Detection(Task):
         number = f"{len(found):,} unreadable picture{'s' if len(found) > 1 else ''}"
         return [f"{number} so far replaced by the next readable one, listed in {file}"]
 
+    def pictures(self, samples: Any, batch: Dict[str, Any], epoch: int) -> List[Tuple[np.ndarray, str]]:
+        """A collated training batch as the model sees it, with the boxes that it learns."""
+        facts = host_facts(batch)
+        drawn = []
+        for row, ((height, width), number) in enumerate(zip(facts["sizes"].tolist(), facts["box_counts"].tolist())):
+            pixels = batch["images"][row, :, :height, :width].transpose(1, 2, 0)
+            masks = batch["masks"][row, :number, :height, :width] if "masks" in batch else None
+            boxes, labels = batch["boxes"][row, :number], batch["labels"][row, :number]
+            caption = f"{width} x {height}, {number} box{'' if number == 1 else 'es'}"
+            drawn.append((in_cell(np.ascontiguousarray(pixels), boxes, labels, self.class_names, masks), caption))
+        return drawn
+
+    def evaluation_pictures(self, samples: Any, indices: Sequence[int]) -> List[Tuple[np.ndarray, str]]:
+        """Pictures as an evaluation has them, with all that is annotated; crowds are grey."""
+        transform = AsEvaluated(evaluation_transform(self.config.DATA))
+        drawn = []
+        for index in indices:
+            picture, annotations = samples.dataset.read(index)
+            image = transform(picture, np.random.default_rng(0)).image
+            scale = np.array([image.shape[2] / picture.size[0], image.shape[1] / picture.size[1]] * 2)
+            boxes = corners_of(annotations.boxes) * scale
+            labels = np.where(annotations.is_crowd, -1, annotations.labels)
+            pixels = np.ascontiguousarray(image.transpose(1, 2, 0))
+            caption = f"{image.shape[2]} x {image.shape[1]}, {len(boxes)} annotated"
+            drawn.append((in_cell(pixels, boxes, labels, self.class_names), caption))
+        return drawn
+
+    def picture_legend(self) -> List[Tuple[str, Colour]]:
+        shown = self.class_names[:_MOST_NAMED]
+        legend = list(zip(shown, colours_of(np.arange(len(shown)), len(self.class_names))))
+        left = len(self.class_names) - len(shown)
+        return [*legend, ("a crowd", CROWD), *([(f"and {left} more", (255, 255, 255))] if left else [])]
+
     # ---- model -------------------------------------------------------------------------------------------------
 
     @property
@@ -177,7 +217,7 @@ class Detection(Task):
         model = create_model(self.config.MODEL.NAME, num_classes or self.num_classes, **self.model_options)
         source = self.config.MODEL.BACKBONE_PRETRAINED
         if source is not None and not self.config.EVAL:
-            report = load_weights(model.backbone, source)
+            report = load_weights(model.pretrained_part, source)
             self.notices.append(f"backbone from {source}: {report.summary()}")
         return model
 
@@ -236,7 +276,12 @@ class Detection(Task):
         for index, found in zip(indices, self.predict_step(model, batch)):
             image_id = self.evaluated.image_id(index)
             step.metrics.update(image_id, self.evaluated.annotations(index), found)
+            if step.writer is not None:
+                step.writer.add(index, image_id, found)
         return None
+
+    def prediction_writer(self, folder: Path) -> DetectionWriter:
+        return DetectionWriter(folder, self.category_ids)
 
     def predict_step(self, model: paddle.nn.Layer, batch: Dict[str, Any]) -> List[Detections]:
         """What is found in each picture, in its own pixels, best first."""
@@ -257,3 +302,18 @@ class Detection(Task):
             raise UserError("the weights do not say which categories they find: name them with --class_names=FILE")
         self.class_names = [*(learned.class_names or ())][: self.num_classes]
         self.class_names += map(str, range(len(self.class_names), self.num_classes))
+        ids = learned.data.get("category ids") or range(1, self.num_classes + 1)
+        self.category_ids = [int(number) for number in ids][: self.num_classes]
+
+    def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> InputSamples:
+        return open_inputs(self.config, inputs, cache_folder)
+
+    def check_input(self, sample: DetectionSample) -> None:
+        """Pictures are whole numbers: there is nothing to check."""
+
+    def prediction_rows(self, prediction: Detections) -> List[Row]:
+        return rows_of(prediction, self.class_names, self.config.DETECTION.SHOWN_SCORE)
+
+    def output_writer(self, folder: Path, samples: InputSamples) -> DetectionOutputs:
+        least = self.config.DETECTION.SHOWN_SCORE
+        return DetectionOutputs(folder, samples, self.class_names, self.category_ids, least)

@@ -63,7 +63,12 @@ def draw_boxes(
 
 
 def in_cell(
-    picture: np.ndarray, boxes: np.ndarray, labels: np.ndarray, names: Sequence[str], masks: Optional[Any] = None
+    picture: np.ndarray,
+    boxes: np.ndarray,
+    labels: np.ndarray,
+    names: Sequence[str],
+    masks: Optional[Any] = None,
+    scores: Optional[np.ndarray] = None,
 ) -> np.ndarray:
     """The same, fitted into a white square of ``CELL_PX``, so that pictures of all sizes go on one sheet.
 
@@ -77,7 +82,7 @@ def in_cell(
     if masks is not None:
         masks = [np.asarray(Image.fromarray(mask).resize((width, height), filters.NEAREST)) for mask in masks]
     square = np.full((CELL_PX, CELL_PX, 3), 255, np.uint8)
-    square[:height, :width] = draw_boxes(np.asarray(fitted), boxes * scale, labels, names, masks=masks)
+    square[:height, :width] = draw_boxes(np.asarray(fitted), boxes * scale, labels, names, scores, masks)
     return square
 
 

@@ -22,9 +22,10 @@ from .data.samples import DetectionSample
 from .data.transforms import EvaluationTransform, evaluation_transform
 from .data.views import whole_view
 from .drawing import draw_boxes
+from .evaluation.annotation_file import BOXES, MASKS
 from .evaluation.detections import Detections, as_written
 from .metrics import only
-from .writer import RESULTS, ResultLines, join_results, results_of
+from .writer import MASK_RESULTS, RESULTS, ResultLines, join_results, lines_of
 
 PICTURES = "pictures"  # folder
 _UNFINISHED = "unfinished"  # what is needed until a prediction ends; the journal removes it
@@ -104,7 +105,8 @@ class DetectionOutputs(OutputWriter):
         self.class_names, self.category_ids = list(class_names), list(category_ids)
         self._ids: Optional[List[int]] = None
         self._names: Dict[int, str] = {}
-        self._lines = ResultLines(folder / _UNFINISHED / f"boxes-{_this_process()}.part")
+        self._process = _this_process()
+        self._lines: Dict[str, ResultLines] = {}
 
     def write(self, index: int, prediction: Detections) -> Row:
         if not isinstance(self.samples, (PictureInputs, GivenPictures)):  # a program's own
@@ -122,21 +124,28 @@ class DetectionOutputs(OutputWriter):
         Image.fromarray(pixels).save(content, "JPEG", quality=_QUALITY, subsampling=0)
         with atomic_file(self.folder / name) as file:
             file.write(content.getvalue())
-        self._lines.add(index, results_of(self._ids[index], prediction, self.category_ids))
+        for kind in (BOXES, *((MASKS,) if prediction.masks is not None else ())):
+            if kind not in self._lines:
+                self._lines[kind] = ResultLines(self.folder / _UNFINISHED / f"{kind}-{self._process}.part")
+            self._lines[kind].add(index, lines_of(self._ids[index], prediction, self.category_ids, kind))
         return {"picture": name}
 
     def finish(self, rows: Iterable[Row]) -> List[str]:
-        parts = sorted((self.folder / _UNFINISHED).glob("boxes-*.part"))
-        if not len(self.samples) or not parts:
+        written = []
+        for kind, name in ((BOXES, RESULTS), (MASKS, MASK_RESULTS)):
+            parts = sorted((self.folder / _UNFINISHED).glob(f"{kind}-*.part"))
+            if parts:
+                join_results(parts, self.folder / name)
+                written.append(str(self.folder / name))
+        if not written:
             return []
-        join_results(parts, self.folder / RESULTS)
         running = list(range(1, len(self.samples) + 1))
         is_running = image_ids_of(self.samples.names) == running
         ids = "1, 2, 3 in the order of the inputs" if is_running else "the numbers that their files are called by"
         return [
             f"boxes with a score of at least {self.least_score:g} (DETECTION.SHOWN_SCORE) are in the tables and drawn "
             f"on the pictures in {self.folder / PICTURES}",
-            f"all boxes are in {self.folder / RESULTS}, in COCO's format; the pictures' ids are {ids}",
+            f"all of them are in {' and '.join(written)}, in COCO's format; the pictures' ids are {ids}",
         ]
 
 

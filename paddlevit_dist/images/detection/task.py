@@ -9,7 +9,7 @@ import numpy as np
 import paddle
 
 from ...checkpoint.load import load_weights
-from ...contracts.figures import Colour
+from ...contracts.figures import Colour, Figure
 from ...contracts.prediction import InputSamples, Learned, Row
 from ...contracts.sample_checks import require_finite, require_labels
 from ...contracts.task import EvaluationStep, Records, Step, Task, Term
@@ -17,6 +17,7 @@ from ...errors import UserError
 from ...models import create_model, model_options
 from ...parallel import all_gather, is_main
 from ...registry import resolve
+from ..data.inspection import Inspection
 from ..data.left_out import printable
 from ..data.quarantine import QUARANTINE_FILE, Replacements, write_quarantine
 from ..models.options import configured_options
@@ -36,10 +37,16 @@ from .data.transforms import evaluation_transform
 from .detector import Criterion, Detector, Outputs, Targets
 from .drawing import CROWD, colours_of, in_cell
 from .evaluation.detections import Detections, corners_of
-from .metrics import DetectionMetrics
+from .figures import DetectionRecord, detection_figures
+from .metrics import DetectionMetrics, finite
 from .prediction import AsEvaluated, DetectionOutputs, open_inputs, rows_of
 from .writer import DetectionWriter
 
+_DIVIDED_BY = {
+    "global": "by the counts of all devices and micro-batches (TRAIN.DETECTION_NORMALISER global)",
+    "reference": "as DETR's authors do: boxes by the count of all devices, classes by that of each device "
+    "(TRAIN.DETECTION_NORMALISER reference)",
+}
 _MOST_NAMED = 90  # categories in a legend
 _BACKBONE = "backbone."  # what the names of a backbone's parameters begin with
 
@@ -50,6 +57,7 @@ class Detection(Task):
     best_metric = ("AP", True)
     sample_name = "pictures"
     draws_samples = True
+    makes_figures = True
     of_each_rank = {
         **dict.fromkeys(("MODEL.DROPOUT", "MODEL.ATTENTION_DROPOUT", "MODEL.DROPPATH"), 0.0),
         "TRAIN.DETECTION_NORMALISER": "global",
@@ -64,10 +72,13 @@ class Detection(Task):
         self.replacements: Optional[Replacements] = None
         self.normaliser = Normaliser(config.DATA.IMAGENET_MEAN, config.DATA.IMAGENET_STD)
         self._criterion: Optional[Criterion] = None
+        self._inspection: Optional[Inspection] = Inspection(config.EVAL, config.DATA.ON_BAD_SAMPLE == "skip")
         self.model_options, notices = configured_options(config.MODEL)
         self.model_options.update(self._own_options())
         self.notices += notices
-        self.notices.append(f"evaluated with {EVALUATED_AS[config.DETECTION.EVALUATE_AS]}")
+
+    def __getstate__(self) -> Dict[str, Any]:
+        return {**self.__dict__, "_inspection": None}
 
     @property
     def _family(self) -> Any:
@@ -98,11 +109,16 @@ class Detection(Task):
 
     def build_dataset(self, split: str, cache_folder: Path) -> DetectionSamples:
         is_training = self.trains_on(split)
-        samples = open_samples(self.config, split, cache_folder, is_training, self._family.learns_masks)
+        samples = open_samples(
+            self.config, split, cache_folder, is_training, self._family.learns_masks, inspection=self._inspection
+        )
         self._check_classes(samples.dataset)
         if not is_training:
             self.evaluated = samples.dataset
-        elif self.config.DATA.ON_BAD_SAMPLE == "skip":
+            samples.notices.append(f"{split} is evaluated with {EVALUATED_AS[self.config.DETECTION.EVALUATE_AS]}")
+            return samples
+        samples.notices.append(f"losses are divided {_DIVIDED_BY[self.config.TRAIN.DETECTION_NORMALISER]}")
+        if self.config.DATA.ON_BAD_SAMPLE == "skip":
             samples.replacements = self.replacements = Replacements(Path(self.config.SAVE).absolute())
         return samples
 
@@ -216,7 +232,7 @@ class Detection(Task):
     def build_model(self, num_classes: Optional[int] = None) -> paddle.nn.Layer:
         model = create_model(self.config.MODEL.NAME, num_classes or self.num_classes, **self.model_options)
         source = self.config.MODEL.BACKBONE_PRETRAINED
-        if source is not None and not self.config.EVAL:
+        if source is not None and not self.config.EVAL and self.config.MODEL.PRETRAINED is None:
             report = load_weights(model.pretrained_part, source)
             self.notices.append(f"backbone from {source}: {report.summary()}")
         return model
@@ -266,19 +282,37 @@ class Detection(Task):
     # ---- evaluation --------------------------------------------------------------------------------------------
 
     def build_metrics(self) -> DetectionMetrics:
-        pictures = None if self.evaluated is None else len(self.evaluated)
-        return DetectionMetrics(self.class_names, pictures)
+        if self.evaluated is None:
+            return DetectionMetrics(self.class_names)
+        with_masks = self._family.learns_masks and self.evaluated.has_masks
+        return DetectionMetrics(self.class_names, len(self.evaluated), with_masks)
 
     def eval_step(self, model: paddle.nn.Layer, batch: Dict[str, Any], step: EvaluationStep) -> Optional[Records]:
         if self.evaluated is None:
             raise UserError("detection is evaluated on the data that its configuration names")
-        indices = host_facts(batch)["indices"].tolist()
-        for index, found in zip(indices, self.predict_step(model, batch)):
-            image_id = self.evaluated.image_id(index)
-            step.metrics.update(image_id, self.evaluated.annotations(index), found)
+        facts, records = host_facts(batch), []
+        least = self.config.DETECTION.SHOWN_SCORE
+        sizes = [tuple(size) for size in facts["original_sizes"].tolist()]
+        for index, size, found in zip(facts["indices"].tolist(), sizes, self.predict_step(model, batch)):
+            image_id, truth = self.evaluated.image_id(index), self.evaluated.annotations(index)
+            table = step.metrics.update(image_id, truth, found, size)
             if step.writer is not None:
                 step.writer.add(index, image_id, found)
-        return None
+            if step.keeps_records:
+                records.append(DetectionRecord.of(table, truth, finite(found), least))
+        return (lambda: records) if step.keeps_records else None
+
+    def figures(self, samples: Any, records: Sequence[Tuple[int, Any]], model: paddle.nn.Layer) -> List[Figure]:
+        if not records or not isinstance(samples, DetectionSamples):
+            return []
+
+        def predict(index: int) -> Detections:
+            batch = self.collate([samples.sample(index, np.random.default_rng(0))])
+            images = {"images": paddle.to_tensor(batch["images"])}
+            return finite(self.predict_step(model, {**batch, **images})[0])
+
+        least = self.config.DETECTION.SHOWN_SCORE
+        return detection_figures(samples, records, self.class_names, least, predict)
 
     def prediction_writer(self, folder: Path) -> DetectionWriter:
         return DetectionWriter(folder, self.category_ids)

@@ -10,33 +10,32 @@ import contextlib
 import heapq
 import json
 from pathlib import Path
-from typing import Any, BinaryIO, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import BinaryIO, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from ...contracts.task import PredictionWriter
 from ...errors import UserError
 from ...files import atomic_file, why_not_written
 from ...parallel import all_gather, is_main, rank
-from .evaluation.detections import Detections, as_written
+from .evaluation.annotation_file import BOXES, MASKS
+from .evaluation.detections import Detections
+from .evaluation.result_writer import results_of
+from .metrics import finite, only
 
 RESULTS = "results.json"
+MASK_RESULTS = "results_masks.json"  # apart: COCO's tools take the boxes' areas where a result has both
 
 
-def results_of(image_id: int, found: Detections, category_ids: Sequence[int]) -> List[Dict[str, Any]]:
-    """What COCO's format says of one picture, in the order of ``found``; without labels that stand for no category.
+def lines_of(image_id: int, found: Detections, category_ids: Sequence[int], kind: str) -> str:
+    """What COCO's format says of one picture: results with commas between them, on one line. What is not finite, and
+    labels that stand for no category, are left out.
 
     Args:
         category_ids: of the labels from 0.
+        kind: ``BOXES`` or ``MASKS``.
     """
-    entries = []
-    boxes = as_written(found.boxes).tolist()
-    for place, (box, score, label) in enumerate(zip(boxes, found.scores.tolist(), found.labels.tolist())):
-        if label >= len(category_ids):
-            continue
-        entry = {"image_id": image_id, "category_id": category_ids[label], "bbox": box, "score": score}
-        if found.masks is not None:
-            entry["segmentation"] = found.masks[place]
-        entries.append(entry)
-    return entries
+    found = finite(found)
+    found = only(found, found.labels < len(category_ids))
+    return ",".join(json.dumps(result) for result in results_of(image_id, found, category_ids, kind))
 
 
 class ResultLines:
@@ -44,11 +43,10 @@ class ResultLines:
 
     def __init__(self, file: Path) -> None:
         self.file = file
-        self.results = 0
         self._stream: Optional[BinaryIO] = None
 
-    def add(self, index: int, entries: Sequence[Dict[str, Any]]) -> None:
-        """Append a picture, in ascending order of the index; it outlives this process.
+    def add(self, index: int, results: str) -> None:
+        """Append a picture and what ``lines_of`` says of it, in ascending order of the index; it outlives the process.
 
         Raises:
             UserError: the file system refuses.
@@ -56,10 +54,8 @@ class ResultLines:
         with _told(self.file):
             if self._stream is None:
                 self._stream = open(self.file, "wb")  # noqa: SIM115 - closed by ``close``
-            text = ",".join(json.dumps(entry) for entry in entries)
-            self._stream.write(f"{index}\t{text}\n".encode())
+            self._stream.write(f"{index}\t{results}\n".encode())
             self._stream.flush()
-        self.results += len(entries)
 
     def close(self) -> None:
         """Nothing is added any more."""
@@ -106,7 +102,7 @@ def _told(where: Path) -> Iterator[None]:
 
 
 class DetectionWriter(PredictionWriter):
-    """Writes ``results.json`` of an evaluated split.
+    """Writes ``results.json`` of an evaluated split, and beside it ``results_masks.json`` where there are masks.
 
     Args:
         folder: exists once there is something to write.
@@ -116,21 +112,30 @@ class DetectionWriter(PredictionWriter):
     def __init__(self, folder: Path, category_ids: Sequence[int]) -> None:
         self.folder = folder
         self.category_ids = list(category_ids)
-        self._lines = ResultLines(folder / f".results-{rank():04d}.part")
+        self._number = 0
+        self._lines: Dict[str, ResultLines] = {}
 
     def add(self, index: int, image_id: int, found: Detections) -> None:
         """Keep what was found in picture ``index`` of the split."""
-        self._lines.add(index, results_of(image_id, found, self.category_ids))
+        self._number += len(found.scores)
+        for kind in (BOXES, *((MASKS,) if found.masks is not None else ())):
+            if kind not in self._lines:
+                self._lines[kind] = ResultLines(self.folder / f".results-{kind}-{rank():04d}.part")
+            self._lines[kind].add(index, lines_of(image_id, found, self.category_ids, kind))
 
     def finish(self) -> List[str]:
         """Join the files of all ranks. Every rank must call this."""
-        self._lines.close()
-        parts = all_gather((self._lines.file.name, self._lines.results))
+        for lines in self._lines.values():
+            lines.close()
+        parts = all_gather(({kind: lines.file.name for kind, lines in self._lines.items()}, self._number))
         if not is_main():
             return []
-        files = [self.folder / name for name, _ in parts if (self.folder / name).exists()]
-        join_results(files, self.folder / RESULTS)
-        for file in files:
-            file.unlink()
-        number = sum(results for _, results in parts)
-        return [f"{number:,} detections in {self.folder / RESULTS}, in COCO's format"]
+        said = []
+        for kind, name in ((BOXES, RESULTS), (MASKS, MASK_RESULTS)):
+            files = [self.folder / names[kind] for names, _ in parts if kind in names]
+            if files or kind == BOXES:
+                join_results(files, self.folder / name)
+                said.append(str(self.folder / name))
+            for file in files:
+                file.unlink()
+        return [f"{sum(number for _, number in parts):,} detections in {' and '.join(said)}, in COCO's format"]

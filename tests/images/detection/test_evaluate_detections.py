@@ -126,7 +126,7 @@ def test_random_masks_score_as_pycocotools_says(evaluate, seed):
         result["segmentation"] = mask(result.pop("bbox"), 2)
     said, _ = evaluate(dataset, results, "-iou_type=segm")
     assert said["stats"] == coco_peer.evaluated(dataset, results, "segm").stats.tolist()
-    assert max(said["stats"]) > 0.1
+    assert max(said["stats"]) > 0
 
 
 def test_boxes_are_compared_as_masks_where_results_have_no_others(evaluate):

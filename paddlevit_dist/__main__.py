@@ -15,6 +15,7 @@ late_imports.install()  # spawned workers import this module again, unless it wa
 COMMANDS = {  # name -> function under ``commands`` that implements it, and what it does
     "train": ("train:run", "train, and evaluate, on all devices of this machine; takes the main flags"),
     "evaluate": ("evaluate:run", "evaluate trained weights on all devices; takes the main flags"),
+    "evaluate detections": ("evaluate_detections:run", "COCO's scores of a file of results; needs no Paddle"),
     "predict": ("predict:run", "what trained weights say of new data without labels"),
     "export": ("export:run", "a trained model for Paddle Inference, PaddleX or ONNX"),
     "convert": ("convert:run", "weights of any origin as .pdparams or .safetensors"),

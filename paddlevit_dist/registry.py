@@ -102,6 +102,7 @@ DATASETS: Dict[str, Target] = {
     "imagenet2012": "paddlevit_dist.images.data.imagenet:ImageNet2012",
     "folder": "paddlevit_dist.images.data.class_folders:ClassFolders",
     "tar": "paddlevit_dist.images.data.tar:TarImages",
+    "coco": "paddlevit_dist.images.detection.data.coco:Coco",
     "synthetic_shapes": "paddlevit_dist.images.detection.data.synthetic_shapes:SyntheticShapes",
     "landmarks": "paddlevit_dist.volumes.landmarks:Landmarks",
     "synthetic_landmarks": "paddlevit_dist.volumes.phantoms:SyntheticLandmarks",

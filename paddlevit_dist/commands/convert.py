@@ -11,6 +11,7 @@ import numpy as np
 
 from ..checkpoint.load import layout_of_owner
 from ..checkpoint.safetensors_files import write_safetensors
+from ..checkpoint.torch_names import to_torch_names
 from ..checkpoint.weights import EXTENSION, Weights, evaluated_weights, read_weights
 from ..errors import UserError
 from ..models import create_model
@@ -83,7 +84,7 @@ def convert(source: str, target: str, part: Optional[str] = None) -> Converted:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.suffix == _SAFETENSORS:
             turned = {name: value.T if name in converted.linear else value for name, value in converted.state.items()}
-            write_safetensors(path, turned, {"format": "pt"})
+            write_safetensors(path, to_torch_names(turned), {"format": "pt"})
         else:
             _write_pdparams(path, converted.state)
     except OSError as error:

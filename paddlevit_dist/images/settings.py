@@ -14,10 +14,12 @@ from ..config.key import (
     ABOVE_0,
     AT_LEAST_1,
     COMMAND_LINE,
+    SEEDS,
     SHARE,
     SHARE_BELOW_1,
     Given,
     Key,
+    Range,
     Setting,
     Table,
     optional,
@@ -34,6 +36,15 @@ _DATA = (
     Key("DATA.IMAGENET_MEAN", [0.5] * 3, "float", "mean per channel, of pixels from 0 to 1", SHARE, many=True),
     Key("DATA.IMAGENET_STD", [0.5] * 3, "float", "standard deviation per channel", ABOVE_0, many=True),
     Key("DATA.HORIZONTAL_FLIP", 0.5, "float", "training: probability of a mirrored image", SHARE),
+    optional(
+        "DATA.VAL_FRACTION",
+        "float",
+        "hold out this share of each training class, or of pictures with boxes, for validation",
+        Range(low=0, high=1, low_open=True, high_open=True),
+    ),
+    Key(
+        "DATA.VAL_SEED", 0, "int", "seed of what VAL_FRACTION holds out: not SEED, so that runs can be compared", SEEDS
+    ),
     Key(
         "DATA.ON_BAD_SAMPLE",
         "stop",

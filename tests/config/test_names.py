@@ -20,6 +20,9 @@ from paddlevit_dist.registry import known_name, list_names
         ("model", "facebook/convnext-tiny-224", "convnext_tiny"),
         ("model", "SwinTransformer_tiny_patch4_window7_224", "swin_tiny_patch4_window7_224"),
         ("model", "PVT_V2_B2", "pvt_v2_b2"),
+        ("model", "ResNet-50", "resnet50"),
+        ("model", "microsoft/resnet-101", "resnet101"),
+        ("model", "resnet18.tv_in1k", "resnet18"),
         ("model", "MinkUNet34C", "minkunet34c"),
         ("dataset", "ImageFolder", "folder"),
         ("dataset", "imagenet-1k", "imagenet2012"),
@@ -44,7 +47,7 @@ def test_the_configuration_holds_our_name_and_says_so():
 
 def test_an_unknown_model_names_three():
     with pytest.raises(UserError) as refusal:
-        known_name("model", "resnet50")
+        known_name("model", "efficientnet_b0")
     assert str(refusal.value).count("'") == 8
 
 

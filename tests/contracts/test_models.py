@@ -69,6 +69,10 @@ LAYERS = {
             "head",
         ],
     ),
+    "resnet18": (
+        {"depths": (2, 1), "dims": (4, 8)},
+        ["conv1 bn1", "layer1.0", "layer1.1", "layer2.0", "fc"],
+    ),
     "unet3d": (
         {"width": 2, "depth": 2},
         [

@@ -17,6 +17,7 @@ REDUCED = {
     "pvt_v2_b2_li": {"depths": (1, 2, 1, 1), "embed_dims": (8, 16, 40, 64), "image_size": 64},
     "mixer_s16_224": {"depth": 2, "embed_dim": 32, "image_size": 64},
     "convnext_tiny": {"depths": (1, 2, 1, 1), "dims": (8, 16, 24, 32), "image_size": 64},
+    "resnet50": {"depths": (1, 2, 1, 1), "dims": (8, 16, 24, 32), "image_size": 64},
 }
 
 
@@ -24,8 +25,9 @@ def small(name, seed, **options):
     paddle.seed(seed)
     model = create_model(name, num_classes=options.pop("num_classes", 5), **{**REDUCED[name], **options})
     rng = np.random.default_rng(seed)
-    for parameter in model.parameters():
-        parameter.set_value((0.1 + 0.2 * rng.standard_normal(parameter.shape)).astype("float32"))
+    for key, parameter in model.named_parameters():
+        value = (0.1 + 0.2 * rng.standard_normal(parameter.shape)).astype("float32")
+        parameter.set_value(np.abs(value) if key.endswith("._variance") else value)
     model.eval()
     return model
 
@@ -42,7 +44,8 @@ def arrays(model):
 
 def in_torch_layout(model):
     linear = {f"{name}.weight" for name, layer in model.named_sublayers() if isinstance(layer, paddle.nn.Linear)}
-    return {name: value.T if name in linear else value for name, value in arrays(model).items()}
+    state = {name: value.T if name in linear else value for name, value in arrays(model).items()}
+    return replaced(state, (r"\._mean$", ".running_mean"), (r"\._variance$", ".running_var"))
 
 
 def replaced(state, *pairs):
@@ -99,6 +102,27 @@ def of_convnexts_authors(model):
         (r"\.mlp\.fc", ".pwconv"),
         (r"^head\.norm\.", "norm."),
         (r"^head\.fc\.", "head."),
+    )
+
+
+def of_torchvisions_resnet(model):
+    state = in_torch_layout(model)
+    counts = [name.replace("running_mean", "num_batches_tracked") for name in state if name.endswith("running_mean")]
+    return {**state, **{name: np.int64(7).reshape([]) for name in counts}}
+
+
+def of_transformers_resnet(model):
+    """Of ResNetForImageClassification: counted from 0, each convolution with its norm, the classifier in a list."""
+    kinds = {"conv": "convolution", "bn": "normalization"}
+    return replaced(
+        of_torchvisions_resnet(model),
+        (r"^(conv|bn)1\.", lambda m: f"embedder.embedder.{kinds[m[1]]}."),
+        (r"^layer(\d)\.", lambda m: f"encoder.stages.{int(m[1]) - 1}.layers."),
+        (r"\.(conv|bn)(\d)\.(?=\w+$)", lambda m: f".layer.{int(m[2]) - 1}.{kinds[m[1]]}."),
+        (r"\.downsample\.0\.", ".shortcut.convolution."),
+        (r"\.downsample\.1\.", ".shortcut.normalization."),
+        (r"^(embedder|encoder)\.", r"resnet.\1."),
+        (r"^fc\.", "classifier.1."),
     )
 
 

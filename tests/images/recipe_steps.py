@@ -24,7 +24,7 @@ def reduced(name: str) -> List[str]:
         return [*size, "MODEL.EMBED_DIM", "96", "MODEL.DEPTHS", "[1, 1, 1, 1]"]
     if name.startswith("pvt"):
         return [*size, "MODEL.EMBED_DIM", "[8, 16, 40, 64]", "MODEL.DEPTHS", "[1, 1, 1, 1]"]
-    if name.startswith("convnext"):
+    if name.startswith(("convnext", "resnet")):
         return [*size, "MODEL.DIMS", "[8, 16, 24, 32]", "MODEL.DEPTHS", "[1, 1, 1, 1]"]
     return [*size, "MODEL.EMBED_DIM", "96", "MODEL.DEPTH", "2"]
 

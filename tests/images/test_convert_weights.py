@@ -25,6 +25,7 @@ from .other_names import (
     of_paddlevits_swin,
     of_pvts_authors,
     of_swins_authors,
+    of_transformers_resnet,
     small,
 )
 
@@ -67,6 +68,7 @@ def test_there_and_back_is_bit_equal_with_timms_layout_between(name, tmp_path):
         ("swin_tiny_patch4_window7_224", of_paddlevits_swin, "in.pdparams", "swin, PaddleViT names"),
         ("pvt_v2_b2_li", of_pvts_authors, "in.safetensors", "pvt_v2, the authors' names"),
         ("convnext_tiny", of_convnexts_authors, "in.safetensors", "convnext, the authors' names"),
+        ("resnet50", of_transformers_resnet, "in.safetensors", "resnet, Hugging Face names"),
     ],
 )
 def test_weights_of_other_people_become_timms(name, rename, file, origin, tmp_path):

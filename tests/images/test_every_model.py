@@ -188,7 +188,6 @@ ONE_OF_EACH_FAMILY = [
     "pvt_v2_b2_li",
     "mixer_s16_224",
     "convnext_tiny",
-    "resnet18",
     "resnet50",
 ]
 

@@ -24,6 +24,8 @@ from .other_names import (
     of_paddlevits_swin,
     of_pvts_authors,
     of_swins_authors,
+    of_torchvisions_resnet,
+    of_transformers_resnet,
     small,
 )
 
@@ -38,6 +40,8 @@ from .other_names import (
         ("swin_tiny_patch4_window7_224", of_paddlevits_swin, "PaddleViT names, Linear weights (in, out)"),
         ("pvt_v2_b2_li", of_pvts_authors, "the authors' names, Linear weights (out, in)"),
         ("convnext_tiny", of_convnexts_authors, "the authors' names, Linear weights (out, in)"),
+        ("resnet50", of_torchvisions_resnet, "torchvision names, Linear weights (out, in)"),
+        ("resnet50", of_transformers_resnet, "Hugging Face names, Linear weights (out, in)"),
         ("cait_xxs24_224", in_torch_layout, "timm names, Linear weights (out, in)"),
     ],
 )

@@ -16,6 +16,7 @@ PUBLISHED = {
     "MLP_RATIO [8,8,4,4] SR_RATIO [8,4,2,1] QKV_BIAS True LINEAR True",
     "mixer_base_patch16_224": "PATCH_SIZE 16 EMBED_DIM 768 DEPTH 12",
     "convnext_small": "DEPTHS [3,3,27,3] DIMS [96,192,384,768]",
+    "resnet101": "DEPTHS [3,4,23,3] DIMS [64,128,256,512]",
 }
 
 

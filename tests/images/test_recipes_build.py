@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 
 import paddle
 import pytest
 
 from paddlevit_dist import config
+from paddlevit_dist.images.models.counting import count_parameters
 from paddlevit_dist.images.models.deit import DistilledDeiT
 from paddlevit_dist.images.models.vit import VisionTransformer
 from paddlevit_dist.registry import resolve
@@ -47,7 +47,7 @@ def test_a_recipes_model_has_the_parameters_of_its_dimensions(path):
     task = resolve("task", values.TASK)(values)
     with paddle.LazyGuard():  # the huge one would take gigabytes
         model = task.build_model()
-    count = sum(math.prod(parameter.shape) for parameter in model.parameters())
+    count = count_parameters(model)
     name, data = values.MODEL.NAME, values.DATA
     if not isinstance(model, VisionTransformer) or isinstance(model, DistilledDeiT):
         published = PUBLISHED[name]

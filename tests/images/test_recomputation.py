@@ -20,13 +20,14 @@ FAMILIES = {
     "pvt_v2_b0": {"depths": (2, 1, 1, 1)},
     "mixer_s16_224": {"depth": 2, "embed_dim": 32},
     "convnext_tiny": {"depths": (2, 1, 1, 1), "dims": (8, 16, 24, 32)},
+    "resnet18": {"depths": (2, 1, 1, 1), "dims": (8, 16, 24, 32), "frozen_batch_norm": True},
 }
 IMAGES = np.random.default_rng(0).standard_normal((4, 3, 64, 64)).astype("float32")
 
 
-def build(name):
+def build(name, **options):
     paddle.seed(1)
-    model = create_model(name, num_classes=5, image_size=64, drop_path=0.5, **FAMILIES[name])
+    model = create_model(name, num_classes=5, image_size=64, drop_path=0.5, **{**FAMILIES[name], **options})
     model.train()
     return model
 
@@ -102,3 +103,5 @@ def test_an_evaluation_and_the_state_are_as_before():
 def test_a_model_without_blocks_is_refused_by_name():
     with pytest.raises(UserError, match="convnext_tiny has no LayerList named 'blocks'"):
         blocks_of("convnext_tiny", paddle.nn.Linear(2, 2))
+    with pytest.raises(UserError, match="RECOMPUTE: resnet18 has batch norms, which would count each batch twice"):
+        blocks_of("resnet18", build("resnet18", frozen_batch_norm=False))

@@ -10,7 +10,6 @@ from ...config.key import (
     ABOVE_0,
     AT_LEAST_0,
     AT_LEAST_1,
-    SEEDS,
     SHARE,
     SHARE_ABOVE_0,
     SHARE_BELOW_1,
@@ -48,15 +47,11 @@ _DATA = (
         "training on signs: strength of the small affine maps, 0 for none",
         SHARE,
     ),
-    optional("DATA.VAL_FRACTION", "float", "hold out this share of each training class for validation", _INSIDE),
     optional(
         "DATA.VAL_FRACTION_IF_MISSING",
         "float",
         "the same, for class folders without a folder of validation pictures only",
         _INSIDE,
-    ),
-    Key(
-        "DATA.VAL_SEED", 0, "int", "seed of what VAL_FRACTION holds out: not SEED, so that runs can be compared", SEEDS
     ),
     Key("DATA.CLASS_BALANCED", False, "bool", "training reads all classes equally often"),
 )

@@ -20,7 +20,7 @@ from ...contracts.task import EvaluationStep, ExportParts, Records, Step, Task, 
 from ...contracts.user_models import contract_of
 from ...errors import UserError
 from ...models import create_model
-from ...parallel import all_gather, is_main, rank
+from ...parallel import all_gather, has_batch_norm, is_main, rank
 from ..data.class_balance import class_weights, draw_balanced_order, tell_imbalance, weighted_cross_entropy
 from ..data.held_out import open_pictures
 from ..data.image_dataset import ImageDataset
@@ -298,6 +298,11 @@ class Classification(Task):
 
     def recomputed_layers(self, model: paddle.nn.Layer) -> List[paddle.nn.Layer]:
         blocks = contract_of(model).recomputed_layers()
+        if not blocks and has_batch_norm(model):
+            raise UserError(
+                f"TRAIN.RECOMPUTE: {self.config.MODEL.NAME} has batch norms, which would count each batch twice; leave "
+                "it out"
+            )
         if not blocks:
             raise UserError(
                 f"TRAIN.RECOMPUTE: {self.config.MODEL.NAME} has no LayerList named 'blocks'; leave it out or rename"

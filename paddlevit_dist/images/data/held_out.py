@@ -101,10 +101,15 @@ def hold_out(dataset: Any, split: str, fraction: float, seed: int, cache_folder:
         raise UserError(f"DATA.VAL_FRACTION {fraction} holds nothing out: no class has two pictures")
     rows = np.flatnonzero(held_out if split == "val" else ~held_out)
     key = hashlib.sha256(labels.tobytes() + f"{labels.dtype} {fraction!r} {seed}".encode()).hexdigest()[:16]
-    file = Path(cache_folder, f"held-out-{split}-{key}.npy")
+    return Part(dataset, write_rows(cache_folder, f"held-out-{split}-{key}", rows))
+
+
+def write_rows(cache_folder: Path, name: str, rows: np.ndarray) -> Path:
+    """The file of the ``rows`` of a part, int64, whose ``name`` carries the key of their content."""
+    file = Path(cache_folder, f"{name}.npy")
     with atomic_file(file) as out:
         np.save(out, rows, allow_pickle=False)
-    return Part(dataset, file)
+    return file
 
 
 def choose_held_out(labels: np.ndarray, fraction: float, seed: int) -> np.ndarray:

@@ -11,6 +11,7 @@ from typing import Any, Callable, Dict, Mapping, Sequence, Tuple, Union
 
 import numpy as np
 
+from ...checkpoint.torch_names import from_torch_names
 from ...contracts.model import KeyMap
 
 Rule = Tuple[str, Union[str, Callable[["re.Match[str]"], str]]]
@@ -308,12 +309,7 @@ CONVNEXT: Dict[str, KeyMap] = {
     "the authors'": partial(renamed, rules=_CONVNEXT_AUTHORS),
 }
 
-# ResNet: torchvision's and timm's names, in which PyTorch's batch norms call their statistics differently
-
-_TORCHVISION_STATISTICS = (
-    (r"\.running_mean$", "._mean"),
-    (r"\.running_var$", "._variance"),
-)
+# ResNet: torchvision's and timm's names are ours, apart from the batch norms' statistics
 
 _OF_RESNET = r"^(?:resnet\.)?"
 
@@ -338,16 +334,12 @@ _RESNET_HUGGINGFACE = (
 )
 
 
-def _resnet_from_torchvision(state: Mapping[str, Any]) -> Dict[str, Any]:
-    return renamed(without(state, ("num_batches_tracked",)), _TORCHVISION_STATISTICS)
-
-
 def _resnet_from_huggingface(state: Mapping[str, Any]) -> Dict[str, Any]:
     """Of ``ResNetForImageClassification`` of transformers, also without the classifier."""
-    return renamed(_resnet_from_torchvision(state), _RESNET_HUGGINGFACE)
+    return renamed(from_torch_names(state), _RESNET_HUGGINGFACE)
 
 
 RESNET: Dict[str, KeyMap] = {
-    "torchvision": _resnet_from_torchvision,
+    "torchvision": from_torch_names,
     "Hugging Face": _resnet_from_huggingface,
 }

@@ -26,6 +26,17 @@ Size = Tuple[int, int]
 _MASKED = -100.0  # the value of the authors' code: exp(-100) is 3.7e-44
 
 
+def padded_to_multiples(x, window: Size, grid: Optional[Size] = None):
+    """(batch, height, width, channels) with zeros at the bottom and right, so that ``window`` divides each side.
+
+    Args:
+        grid: (height, width) of x, where its shape does not tell.
+    """
+    height, width = grid or (x.shape[1], x.shape[2])
+    down, across = -height % window[0], -width % window[1]
+    return F.pad(x, [0, across, 0, down], data_format="NHWC") if down or across else x
+
+
 def split_into_windows(x, grid: Size, window: Size):
     """Split an image into windows, zero-padded at the bottom and right where they do not divide it.
 
@@ -35,11 +46,9 @@ def split_into_windows(x, grid: Size, window: Size):
     Returns:
         (batch * windows, window height * window width, channels) and the padded (height, width).
     """
-    missing = tuple(-side % part for side, part in zip(grid, window))
-    if any(missing):
-        x = F.pad(x, [0, missing[1], 0, missing[0]], data_format="NHWC")
-    padded = (grid[0] + missing[0], grid[1] + missing[1])
+    padded = (grid[0] + -grid[0] % window[0], grid[1] + -grid[1] % window[1])
     rows, columns, channels = padded[0] // window[0], padded[1] // window[1], x.shape[-1]
+    x = padded_to_multiples(x, window, grid)
     x = x.reshape([-1, rows, window[0], columns, window[1], channels]).transpose([0, 1, 3, 2, 4, 5])
     return x.reshape([-1, window[0] * window[1], channels]), padded
 
@@ -79,6 +88,13 @@ def attention_mask(grid: Size, window: Size, shift: Size) -> np.ndarray:
     Source: section 3.2, "Efficient batch computation for shifted configuration"; padded positions belong to the last
     region, as in timm.
     """
+    region = window_regions(grid, window, shift)
+    return np.where(region[:, :, None] == region[:, None, :], 0.0, _MASKED).astype(np.float32)
+
+
+@functools.lru_cache(maxsize=256)
+def window_regions(grid: Size, window: Size, shift: Size) -> np.ndarray:
+    """int64 (windows, tokens): a number for each part of a shifted image that was in one piece before."""
     sides = []
     for length, part, moved in zip(grid, window, shift):
         padded = length + -length % part
@@ -89,8 +105,7 @@ def attention_mask(grid: Size, window: Size, shift: Size) -> np.ndarray:
         sides.append(regions.reshape(-1, part))
     down, across = sides
     region = 3 * down[:, None, :, None] + across[None, :, None, :]  # (rows, columns, window height, window width)
-    region = region.reshape(-1, window[0] * window[1])
-    return np.where(region[:, :, None] == region[:, None, :], 0.0, _MASKED).astype(np.float32)
+    return region.reshape(-1, window[0] * window[1])
 
 
 _EPSILON = 1e-5
@@ -138,7 +153,8 @@ class WindowAttention(nn.Layer):
     def position_bias(self):
         """The learnt bias of each pair of a window's tokens, (heads, tokens, tokens)."""
         tokens = self.window[0] * self.window[1]
-        bias = paddle.gather(self.relative_position_bias_table, self.relative_position_index)  # (tokens ** 2, heads)
+        index = self.relative_position_index.astype("int64")  # Layer.to(dtype=...) changes it too
+        bias = paddle.gather(self.relative_position_bias_table, index)  # (tokens ** 2, heads)
         return bias.transpose([1, 0]).reshape([self.num_heads, tokens, tokens])
 
 
@@ -147,23 +163,35 @@ class SwinBlock(nn.Layer):
 
     Args:
         grid: height and width of its input in tokens. A side that is not longer than the window's gets one window of
-            its own length, without a shift.
+            its own length, without a shift. None: any size; windows are never smaller and always shifted, and the
+            image is padded before it is.
         is_shifted: whether the windows are shifted by half their size.
     """
 
     def __init__(
-        self, dim: int, grid: Size, window_size: int, is_shifted: bool, mlp_ratio: float, drop_path: float, **attention
+        self,
+        dim: int,
+        grid: Optional[Size],
+        window_size: int,
+        is_shifted: bool,
+        mlp_ratio: float,
+        drop_path: float,
+        **attention,
     ):
         super().__init__()
-        window = tuple(min(side, window_size) for side in grid)
-        shift = tuple(window_size // 2 if is_shifted and side > window_size else 0 for side in grid)
+        window, shift = (window_size,) * 2, (window_size // 2 if is_shifted else 0,) * 2
+        if grid is not None:
+            window = tuple(min(side, window_size) for side in grid)
+            shift = tuple(moved if side > window_size else 0 for side, moved in zip(grid, shift))
         self.grid, self.window, self.shift = grid, window, shift
         self.norm1 = LayerNorm(dim, epsilon=_EPSILON)
         self.attn = WindowAttention(dim, window, **attention)
         self.norm2 = LayerNorm(dim, epsilon=_EPSILON)
         self.mlp = Mlp(dim, int(dim * mlp_ratio), attention["dropout"])
         self.drop_path = DropPath(drop_path)
-        mask = paddle.to_tensor(attention_mask(grid, window, shift)) if any(shift) else None
+        mask = None
+        if grid is not None and any(shift):
+            mask = paddle.to_tensor(attention_mask(grid, window, shift))
         self.register_buffer("attention_mask", mask, persistable=False)
 
     def forward(self, x):
@@ -174,8 +202,8 @@ class SwinBlock(nn.Layer):
 
     @property
     def divides(self) -> bool:
-        """Whether windows divide the grid, so that none is padded."""
-        return not any(side % part for side, part in zip(self.grid, self.window))
+        """Whether windows divide the grid, so that none is padded; it must be known."""
+        return self.grid is not None and not any(side % part for side, part in zip(self.grid, self.window))
 
     def _fast(self, x):
         """The same, with attention reading and writing each window's tokens where they are."""
@@ -189,6 +217,8 @@ class SwinBlock(nn.Layer):
         return fast.mlp(x, self.norm2, self.mlp.fc1, self.mlp.fc2, keep)
 
     def _attend(self, x):
+        if self.grid is None:
+            return self._attend_at_any_size(x)
         down, across = self.shift
         if any(self.shift):
             x = paddle.roll(x, shifts=(-down, -across), axis=(1, 2))
@@ -197,11 +227,26 @@ class SwinBlock(nn.Layer):
         x = merge_windows(windows, self.grid, padded, self.window)
         return paddle.roll(x, shifts=(down, across), axis=(1, 2)) if any(self.shift) else x
 
+    def _attend_at_any_size(self, x):
+        """Padded, then shifted, as in the authors' networks for detection and segmentation; what is padded is not
+        masked."""
+        grid, (down, across) = (x.shape[1], x.shape[2]), self.shift
+        x = padded_to_multiples(x, self.window)
+        padded, mask = (x.shape[1], x.shape[2]), None
+        if any(self.shift):
+            x = paddle.roll(x, shifts=(-down, -across), axis=(1, 2))
+            region = paddle.to_tensor(window_regions(padded, self.window, self.shift))  # (windows, tokens)
+            mask = _MASKED * (region.unsqueeze(2) != region.unsqueeze(1)).astype(x.dtype)  # (windows, tokens, tokens)
+        windows, _ = split_into_windows(x, padded, self.window)
+        x = merge_windows(self.attn(windows, mask), padded, padded, self.window)
+        x = paddle.roll(x, shifts=(down, across), axis=(1, 2)) if any(self.shift) else x
+        return x if padded == grid else x[:, : grid[0], : grid[1]]
+
 
 class PatchMerging(nn.Layer):
     """Four neighbouring tokens become one of twice the width; a missing row or column is filled with zeros."""
 
-    def __init__(self, dim: int, grid: Size):
+    def __init__(self, dim: int, grid: Optional[Size]):
         super().__init__()
         self.dim = dim
         self.grid = grid
@@ -209,7 +254,7 @@ class PatchMerging(nn.Layer):
         self.reduction = linear(4 * dim, 2 * dim, bias=False)
 
     def forward(self, x):
-        height, width = self.grid
+        height, width = self.grid or (x.shape[1], x.shape[2])
         if height % 2 or width % 2:
             x = nn.functional.pad(x, [0, width % 2, 0, height % 2], data_format="NHWC")
         rows, columns = (height + 1) // 2, (width + 1) // 2
@@ -221,12 +266,12 @@ class PatchMerging(nn.Layer):
 class Stage(nn.Layer):
     """Blocks at one resolution, every other one shifted, after patch merging in all stages but the first."""
 
-    def __init__(self, dim: int, grid: Size, merges: bool, drop_path: Sequence[float], **block: Any):
+    def __init__(self, dim: int, grid: Optional[Size], merges: bool, drop_path: Sequence[float], **block: Any):
         super().__init__()
         self.downsample = nn.Identity()
         if merges:
             self.downsample = PatchMerging(dim // 2, grid)
-            grid = ((grid[0] + 1) // 2, (grid[1] + 1) // 2)
+            grid = None if grid is None else ((grid[0] + 1) // 2, (grid[1] + 1) // 2)
         self.grid = grid
         self.blocks = nn.LayerList(
             [
@@ -243,14 +288,24 @@ class Stage(nn.Layer):
 
 
 class NormalisedPatches(PatchEmbedding):
-    """Patches as a normalised image of vectors."""
+    """Patches as a normalised image of vectors.
 
-    def __init__(self, image_size: Union[int, Size], patch_size: int, in_channels: int, embed_dim: int):
+    Args:
+        any_size: pictures of other sizes are taken too, with zeros at the bottom and right where a patch is not full.
+    """
+
+    def __init__(
+        self, image_size: Union[int, Size], patch_size: int, in_channels: int, embed_dim: int, any_size: bool = False
+    ):
         super().__init__(image_size, patch_size, in_channels, embed_dim)
-        self.embed_dim = embed_dim
+        self.embed_dim, self.any_size = embed_dim, any_size
         self.norm = LayerNorm(embed_dim, epsilon=_EPSILON)
 
     def forward(self, x):
+        if self.any_size:
+            down, across = (-side % self.patch_size for side in x.shape[2:])
+            x = F.pad(x, [0, across, 0, down]) if down or across else x
+            return self.norm(self.proj(x).transpose([0, 2, 3, 1]))
         # Not super().forward(): Paddle 2.6 cannot export it.
         return self.norm(PatchEmbedding.forward(self, x)).reshape(
             [-1, *self.grid, self.embed_dim]
@@ -267,6 +322,9 @@ class SwinTransformer(Model):
         embed_dim: width of a token in the first stage; it doubles from stage to stage.
         depths, num_heads: blocks and attention heads of each stage.
         window_size: side of a window in tokens.
+        any_size: for pictures of any size, as the authors' networks for detection and segmentation: windows are never
+            smaller than ``window_size`` and shifted in every second block, and what they do not divide is padded with
+            zeros. With False windows are fitted to ``image_size``.
         mlp_ratio, qkv_bias: hidden width of an MLP to that of a token; whether queries, keys and values have a bias.
         in_channels: channels of the images.
         dropout: rate after the patch embedding, the attention's output and both layers of the MLP.
@@ -288,6 +346,7 @@ class SwinTransformer(Model):
         depths: Sequence[int] = (2, 2, 6, 2),
         num_heads: Sequence[int] = (3, 6, 12, 24),
         window_size: int = 7,
+        any_size: bool = False,
         mlp_ratio: float = 4.0,
         qkv_bias: bool = True,
         in_channels: int = 3,
@@ -296,11 +355,11 @@ class SwinTransformer(Model):
         drop_path: float = 0.0,
     ):
         super().__init__()
-        self.patch_embed = NormalisedPatches(image_size, patch_size, in_channels, embed_dim)
+        self.patch_embed = NormalisedPatches(image_size, patch_size, in_channels, embed_dim, any_size)
         self.image_size, self.in_channels = self.patch_embed.image_size, in_channels
         self.pos_drop = nn.Dropout(dropout)
         self.layers = nn.LayerList()
-        grid = self.patch_embed.grid
+        grid = None if any_size else self.patch_embed.grid
         for index, (rates, heads) in enumerate(zip(rates_of_stages(drop_path, tuple(depths)), num_heads)):
             stage = Stage(
                 embed_dim * 2**index,

@@ -12,6 +12,7 @@ import numpy as np
 import paddle
 from paddle import nn
 
+from ...checkpoint.torch_names import from_torch_names
 from ...parallel import zero_of
 from ..sparse.layers import (
     BatchNorm,
@@ -21,7 +22,6 @@ from ..sparse.layers import (
     SparseNetwork,
     StridedConv3D,
     SubmanifoldConv3D,
-    from_torch_names,
 )
 from ..sparse.tensor import SparseTensor, cat
 from .batches import pool_to_voxels

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, List, Optional, Tuple
 
 import paddle
 from paddle import nn
@@ -201,19 +201,6 @@ class Dropout(nn.Layer):
 
     def extra_repr(self) -> str:
         return f"rate={self.rate:g}"
-
-
-_STATISTICS = {"running_mean": "_mean", "running_var": "_variance"}
-
-
-def from_torch_names(state: Mapping[str, Any]) -> Dict[str, Any]:
-    """Rename a MinkowskiEngine or spconv state dict to our names, which differ only in the batch statistics."""
-    renamed = {}
-    for name, value in state.items():
-        prefix, dot, last = name.rpartition(".")
-        if last != "num_batches_tracked":
-            renamed[prefix + dot + _STATISTICS.get(last, last)] = value
-    return renamed
 
 
 class SparseNetwork(Model):

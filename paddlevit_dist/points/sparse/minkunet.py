@@ -12,7 +12,8 @@ from typing import Sequence
 import paddle
 from paddle import nn
 
-from .layers import Convolution, NestedBatchNorm, ReLU, SparseNetwork, TransposedConvolution, from_torch_names
+from ...checkpoint.torch_names import from_torch_names
+from .layers import Convolution, NestedBatchNorm, ReLU, SparseNetwork, TransposedConvolution
 from .tensor import SparseTensor, cat
 from .variants import MINKUNET, TUTORIAL
 

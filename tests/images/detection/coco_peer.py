@@ -11,9 +11,10 @@ import numpy as np
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 
-from paddlevit_dist.images.detection.evaluation import matching
+from paddlevit_dist.images.detection.evaluation import mask_matching, matching
 from paddlevit_dist.images.detection.evaluation.accumulation import Accumulated, accumulate
 from paddlevit_dist.images.detection.evaluation.tables import MatchTable
+from paddlevit_dist.images.detection.run_lengths import runs_of
 
 
 def evaluated(dataset: Dict, results: List[Dict], kind: str = "bbox", **params: Any) -> COCOeval:
@@ -31,49 +32,55 @@ def evaluated(dataset: Dict, results: List[Dict], kind: str = "bbox", **params: 
     return evaluation
 
 
-def box_table(
+def table_of(
     dataset: Dict,
     results: List[Dict],
     image_ids: Optional[Sequence[int]] = None,
     use_classes: bool = True,
     max_detections: Sequence[int] = (1, 10, 100),
+    kind: str = "bbox",
 ) -> Tuple[MatchTable, List[int]]:
     """The same pictures matched by ours, and the ids of the categories."""
     category_ids = sorted(category["id"] for category in dataset["categories"])
+    sizes = {image["id"]: (image["height"], image["width"]) for image in dataset["images"]}
     label_of = {category: label for label, category in enumerate(category_ids)}
     tables = [MatchTable.empty(len(category_ids) if use_classes else 1)]
     for image_id in sorted(i["id"] for i in dataset["images"]) if image_ids is None else image_ids:
         own = [a for a in dataset["annotations"] if a["image_id"] == image_id]
         truth = matching.Truth(
-            np.array([a["bbox"] for a in own], float).reshape(-1, 4),
+            np.array([a.get("bbox", [0] * 4) for a in own], float).reshape(-1, 4),
             np.array([label_of[a["category_id"]] for a in own], int),
             np.array([a["area"] for a in own], float),
             np.array([a["iscrowd"] for a in own], bool),
             np.array([a["id"] for a in own], int),
         )
         found = [r for r in results if r["image_id"] == image_id]
-        tables.append(matching.match_boxes(
-            image_id, truth,
-            np.array([r["bbox"] for r in found], float).reshape(-1, 4),
-            np.array([r["score"] for r in found], float),
-            np.array([label_of.get(r["category_id"], -1) for r in found], int),
-            len(category_ids), use_classes, max_detections,
-        ))  # fmt: skip
+        scores = np.array([r["score"] for r in found], float)
+        labels = np.array([label_of.get(r["category_id"], -1) for r in found], int)
+        options = (scores, labels, len(category_ids), use_classes, max_detections)
+        if kind == "bbox":
+            boxes = np.array([r["bbox"] for r in found], float).reshape(-1, 4)
+            tables.append(matching.match_boxes(image_id, truth, boxes, *options))
+        else:
+            height, width = sizes[image_id]
+            true_runs = [runs_of(a["segmentation"], height, width) for a in own]
+            runs = [runs_of(r["segmentation"], height, width) for r in found]
+            tables.append(mask_matching.match_runs(image_id, truth, true_runs, runs, *options))
     return MatchTable.joined(tables), category_ids
 
 
 def accumulated(dataset: Dict, results: List[Dict], **options: Any) -> Accumulated:
-    table, _ = box_table(dataset, results, **options)
+    table, _ = table_of(dataset, results, **options)
     return accumulate(table, options.get("max_detections", (1, 10, 100)))
 
 
-def rows_of_results(dataset: Dict, results: List[Dict]) -> np.ndarray:
-    """Row of each result in ``box_table``, -1 for those that do not count; told apart by a score of their own."""
+def rows_of_results(dataset: Dict, results: List[Dict], kind: str) -> np.ndarray:
+    """Row of each result in ``table_of``, -1 for those that do not count; told apart by a score of their own."""
     marked = [dict(result, score=result["score"]) for result in results]
     order = sorted(range(len(marked)), key=lambda i: -marked[i]["score"])  # stable
     for rank, position in enumerate(order):
         marked[position]["score"] = float(len(marked) - rank)
-    table, _ = box_table(dataset, marked)
+    table, _ = table_of(dataset, marked, kind=kind)
     row_of = {score: row for row, score in enumerate(table.scores.tolist())}
     return np.array([row_of.get(result["score"], -1) for result in marked])
 

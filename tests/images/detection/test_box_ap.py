@@ -41,15 +41,15 @@ def test_more_detections_than_are_looked_at():
 
 def test_tables_of_ranks_join_to_the_same_in_any_order():
     dataset, results = coco_peer.random_case(8, pictures=9)
-    whole, _ = coco_peer.box_table(dataset, results)
-    parts = [coco_peer.box_table(dataset, results, whole.image_ids[rank::3].tolist())[0] for rank in (2, 0, 1)]
+    whole, _ = coco_peer.table_of(dataset, results)
+    parts = [coco_peer.table_of(dataset, results, whole.image_ids[rank::3].tolist())[0] for rank in (2, 0, 1)]
     sent = [MatchTable.unpacked(pickle.loads(pickle.dumps(part.packed()))) for part in parts]
     for ours, expected in zip(MatchTable.joined(sent), whole):
         assert np.array_equal(ours, expected) and ours.dtype == expected.dtype
 
 
 def test_a_picture_in_two_tables_is_refused():
-    table, _ = coco_peer.box_table(*coco_peer.random_case(8))
+    table, _ = coco_peer.table_of(*coco_peer.random_case(8))
     with pytest.raises(UserError, match="evaluated twice"):
         MatchTable.joined([table, table])
 

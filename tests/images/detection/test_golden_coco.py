@@ -64,11 +64,14 @@ def test_golden_box_precision_of_every_recall(boxes, box_arrays):
 
 
 def test_golden_box_matches_of_every_result(boxes, box_arrays):
-    dataset, results = boxes
-    rows = coco_peer.rows_of_results(dataset, results)  # result -> its row in the table, -1 if it was not looked at
-    table, _ = coco_peer.box_table(dataset, results)
+    assert_matches_as_stored(*boxes, box_arrays, "bbox")
+
+
+def assert_matches_as_stored(dataset, results, stored, kind):
+    rows = coco_peer.rows_of_results(dataset, results, kind)  # result -> its row, -1 if it was not looked at
+    table, _ = coco_peer.table_of(dataset, results, kind=kind)
     for which, bit in enumerate((0, 5)):  # IoU 0.5 and 0.75 in all areas
-        matched, ignored = box_arrays["default/result_match"][which], box_arrays["default/result_ignored"][which] == 1
+        matched, ignored = stored["default/result_match"][which], stored["default/result_ignored"][which] == 1
         assert np.array_equal(rows >= 0, matched >= 0)
         seen = rows >= 0
         found = (table.found[rows[seen]] >> np.uint64(bit)) & np.uint64(1)
@@ -105,3 +108,19 @@ def test_golden_pixels_and_boxes_of_every_result(masks, mask_arrays):
     runs = [runs_of(result["segmentation"]) for result in masks[1]]
     assert [one.area for one in runs] == mask_arrays["result_pixels"].tolist()
     assert [list(one.box()) for one in runs] == mask_arrays["result_boxes"].tolist()
+
+
+@pytest.mark.parametrize("case", MASK["cases"])
+def test_golden_mask_ap_in_all_numbers(case, masks, mask_arrays):
+    params = MASK["cases"][case]["params"]
+    ours = coco_peer.accumulated(*masks, kind="segm", **options_of(params))
+    assert_as_stored(ours, mask_arrays, case, MASK["cases"][case]["precision"])
+
+
+def test_golden_mask_precision_of_every_recall(masks, mask_arrays):
+    ours = coco_peer.accumulated(*masks, kind="segm")
+    np.testing.assert_allclose(ours.precision[:, :, :, 0, -1], mask_arrays["default/precision_all_areas"], atol=1e-9)
+
+
+def test_golden_mask_matches_of_every_result(masks, mask_arrays):
+    assert_matches_as_stored(*masks, mask_arrays, "segm")

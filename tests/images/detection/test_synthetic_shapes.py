@@ -10,9 +10,9 @@ import pytest
 
 from paddlevit_dist.errors import UserError
 from paddlevit_dist.images.detection.data.drawn_shapes import draw_shapes, paint
-from paddlevit_dist.images.detection.data.masks import mask_array
 from paddlevit_dist.images.detection.data.shape_names import CATEGORIES
 from paddlevit_dist.images.detection.data.synthetic_shapes import SyntheticShapes, run_lengths
+from paddlevit_dist.images.detection.run_lengths import decode
 
 
 def shapes(split="train", **options):
@@ -34,7 +34,7 @@ def test_boxes_areas_and_masks_are_those_of_the_visible_pixels():
     for index in range(30):
         picture, annotations = dataset.read(index)
         assert (picture.size[1], picture.size[0]) == dataset.size(index)
-        masks = np.array([mask_array(mask, *dataset.size(index)) for mask in annotations.masks])
+        masks = np.array([decode(mask, *dataset.size(index)) for mask in annotations.masks])
         assert masks.sum(axis=0).max() <= 1  # one shape in front at each pixel
         for mask, box, area in zip(masks, annotations.boxes, annotations.areas):
             rows, columns = np.nonzero(mask)
@@ -76,7 +76,7 @@ def test_every_category_occurs_and_labels_follow_the_order_of_the_names():
     found = {}
     for index in range(20):
         annotations = dataset.annotations(index)
-        mask = mask_array(annotations.masks[0], *dataset.size(index))
+        mask = decode(annotations.masks[0], *dataset.size(index))
         x, y, width, height = annotations.boxes[0].astype(int)
         found.setdefault(int(annotations.labels[0]), []).append(mask[y + height // 2, x + width // 2])
     assert set(found[0]) == {0} and set(found[1]) == {1}  # a ring has a hole in its middle
@@ -95,6 +95,6 @@ def test_its_pickle_is_small_and_reads_the_same():
 def test_run_lengths_of_any_mask_lead_back_to_it(first):
     mask = np.random.default_rng(0).random((5, 7)) < 0.5
     mask[0, 0] = first
-    assert np.array_equal(mask_array(run_lengths(mask), 5, 7), mask)
+    assert np.array_equal(decode(run_lengths(mask), 5, 7), mask)
     for value in (False, True):
-        assert np.array_equal(mask_array(run_lengths(np.full((3, 2), value)), 3, 2), np.full((3, 2), value))
+        assert np.array_equal(decode(run_lengths(np.full((3, 2), value)), 3, 2), np.full((3, 2), value))

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from paddlevit_dist.images.detection.data.masks import mask_array
 from paddlevit_dist.images.detection.data.synthetic_shapes import SyntheticShapes
 from paddlevit_dist.images.detection.data.transforms import EvaluationTransform, TrainingTransform
 from paddlevit_dist.images.detection.data.views import crop, fitted_size, flip, resize, whole_view
+from paddlevit_dist.images.detection.run_lengths import decode
 
 SHAPES = SyntheticShapes(None, "train", None, sides=(30, 90), per_picture=(1, 5))
 FINE = TrainingTransform(
@@ -19,7 +19,7 @@ FINE = TrainingTransform(
 
 def view_of(index, dataset=SHAPES):
     picture, annotations = dataset.read(index)
-    masks = [mask_array(mask, *dataset.size(index)) for mask in annotations.masks]
+    masks = [decode(mask, *dataset.size(index)) for mask in annotations.masks]
     return whole_view(picture, annotations.boxes, np.arange(len(masks))), masks
 
 

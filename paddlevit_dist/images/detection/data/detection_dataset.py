@@ -7,6 +7,7 @@ from typing import Any, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 import numpy as np
 from PIL import Image
 
+from ....errors import UserError
 from ...data.image_dataset import ImageDataset
 
 
@@ -77,9 +78,23 @@ class DetectionDataset(ImageDataset):
         """int64 (samples, 2), height and width of every picture."""
         return np.array([self.size(index) for index in range(len(self))], dtype=np.int64).reshape(-1, 2)
 
-    def summary(self) -> str:
-        """What a split holds in words: pictures, boxes, how many of each category, crowds, pictures without boxes."""
-        return summary(self.class_names or (), (self.annotations(index) for index in range(len(self))))
+    def learnable(self) -> np.ndarray:
+        """bool (samples,): there is something to learn in the picture."""
+        return np.array([self.annotations(index).is_learnable.any() for index in range(len(self))], dtype=bool)
+
+    def check_size(self, index: int) -> Optional[UserError]:
+        """What is wrong with the size of the file of picture ``index``, compared with its annotations; None: nothing
+        that is known without decoding it."""
+        return None
+
+    def summary(self, chosen: Optional[np.ndarray] = None) -> str:
+        """What it holds in words: pictures, boxes, how many of each category, crowds, pictures without boxes.
+
+        Args:
+            chosen: int64, of these pictures only.
+        """
+        rows = range(len(self)) if chosen is None else chosen.tolist()
+        return summary(self.class_names or (), (self.annotations(index) for index in rows))
 
 
 def summary(class_names: Sequence[str], annotations: Iterator[Annotations]) -> str:

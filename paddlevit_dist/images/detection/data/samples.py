@@ -7,10 +7,11 @@ from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 import numpy as np
 
 from ....contracts.dataset import Samples
+from ....contracts.sample_checks import BadSample
 from ....errors import UserError
 from ...data.quarantine import Replacements
+from ..run_lengths import decode
 from .detection_dataset import Annotations, DetectionDataset
-from .masks import mask_array
 from .views import View, whole_view
 
 
@@ -107,7 +108,12 @@ class DetectionSamples(Samples):
         masks = np.zeros((len(view.objects), *view.size), np.uint8)
         if annotations.masks is not None:
             for row, which in enumerate(view.objects.tolist()):
-                masks[row] = view.mask(mask_array(annotations.masks[which], *stored_size))
+                try:
+                    masks[row] = view.mask(decode(annotations.masks[which], *stored_size))
+                except ValueError as error:
+                    raise BadSample(
+                        f"its object {annotations.ids[which]} cannot be used: its segmentation {error}"
+                    ) from error
         return masks
 
 

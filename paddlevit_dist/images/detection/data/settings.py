@@ -119,6 +119,8 @@ def _unused(given: Given) -> Iterator[Unused]:
     if dataset != "coco":
         names = tuple(key.name for key in _FILES[:4])
         yield Unused(names, "DATA.DATASET", "it is for coco, and {}")
+    if given.values.DATA.VAL_FRACTION is None:
+        yield Unused(("DATA.VAL_SEED",), "DATA.VAL_FRACTION", "nothing is held out: {}")
     if not given.values.DATA.CROP_PROBABILITY:
         yield Unused(
             ("DATA.CROP_SHORTEST_SIDES", "DATA.CROP_SIDES"), "DATA.CROP_PROBABILITY", "no picture is cropped: {}"

@@ -9,6 +9,7 @@ import numpy as np
 from PIL import Image
 
 from ....contracts.dataset import require_split
+from ..run_lengths import runs_of_mask
 from .detection_dataset import Annotations, DetectionDataset
 from .drawn_shapes import VERSION, Drawn, draw_shapes, paint
 from .shape_names import CATEGORIES
@@ -86,11 +87,12 @@ class SyntheticShapes(DetectionDataset):
     def image_id(self, index: int) -> int:
         return index + 1
 
-    def summary(self) -> str:
+    def summary(self, chosen: Optional[np.ndarray] = None) -> str:
         """How many pictures, and of what: counting the shapes would take drawing all of them."""
         fewest, most = self._per_picture
         shapes = f"{fewest}" if fewest == most else f"{fewest} to {most}"
-        return f"{self._number:,} drawn pictures of {shapes} shapes each: {', '.join(self.class_names)}"
+        number = self._number if chosen is None else len(chosen)
+        return f"{number:,} drawn pictures of {shapes} shapes each: {', '.join(self.class_names)}"
 
     def _draw(self, index: int) -> Drawn:
         if not 0 <= index < self._number:
@@ -117,8 +119,5 @@ def _box(mask: np.ndarray) -> Tuple[int, int, int, int]:
 
 
 def run_lengths(mask: np.ndarray) -> Dict[str, Any]:
-    """A mask, bool (height, width), as COCO's JSON has it where it is not compressed: column by column, the numbers of
-    pixels outside, inside, outside, ..."""
-    flat = mask.ravel(order="F")
-    changes = np.flatnonzero(np.diff(flat, prepend=False))
-    return {"size": [*map(int, mask.shape)], "counts": np.diff([0, *changes.tolist(), flat.size]).tolist()}
+    """A mask, bool (height, width), as COCO's JSON has it where it is not compressed."""
+    return {"size": [*map(int, mask.shape)], "counts": runs_of_mask(mask).counts().tolist()}

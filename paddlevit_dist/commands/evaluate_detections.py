@@ -1,0 +1,114 @@
+"""``python -m paddlevit_dist evaluate detections ANNOTATIONS.json RESULTS.json``: COCO's twelve numbers of any results.
+
+Needs no Paddle and no pictures.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from argparse import Namespace
+from typing import Any, Callable, List
+
+from ..errors import UserError
+from ..observe.progress import Progress
+from ..printing import one_line
+from .parser import CommandParser, path
+
+_MOST_SHOWN = 100  # categories; -json has all
+
+
+def run(words: List[str]) -> None:
+    """Read both files, match, and print."""
+    from ..images.detection.evaluation import annotation_file, result_file, scoring
+    from ..images.detection.evaluation.accumulation import accumulate
+
+    options = _options(words)
+    kind = options.iou_type
+    annotations = _reading(
+        options.annotations, lambda progress: annotation_file.read_annotations(options.annotations, kind, progress)
+    )
+    results = _reading(
+        options.results, lambda progress: result_file.read_results(options.results, annotations, kind, progress)
+    )
+    for notice in annotations.notices + results.notices:
+        print(one_line(f"note: {notice}"), file=sys.stderr)
+    bar = Progress(len(annotations.image_ids), "matching", shown=True)
+    try:
+        table = scoring.table_of(annotations, results, kind, bar.step)
+    finally:
+        bar.close()
+    accumulated = accumulate(table)
+    if options.json:
+        per_class = dict(zip(annotations.names, accumulated.class_ap()[:, 0].tolist()))
+        print(json.dumps({"stats": accumulated.stats().tolist(), "per_category": per_class}))
+        return
+    counts = f"{len(annotations.image_ids):,} pictures, {len(annotations.truth.labels):,} annotations"
+    print(
+        one_line(f"{counts} of {len(annotations.names):,} categories, {len(results.labels):,} results; IoU of {kind}")
+    )
+    for line in summary(accumulated) + _per_category(annotations, accumulated):
+        print(line)
+
+
+def _options(words: List[str]) -> Namespace:
+    parser = CommandParser(
+        "evaluate detections",
+        "COCO's twelve numbers and the AP of each category for a file of results, equal to those of pycocotools. Needs "
+        "neither Paddle nor the pictures.",
+    )
+    parser.add_argument("annotations", metavar="ANNOTATIONS.json", type=path, help="COCO's annotations of the pictures")
+    parser.add_argument("results", metavar="RESULTS.json", type=path, help="list of results in COCO's format")
+    parser.option("iou_type", "bbox", "what is compared, boxes or masks", choices=("bbox", "segm"))
+    parser.add_argument(
+        "--json", "-json", action="store_true", help="print one line of JSON: stats, and AP per_category; -1: undefined"
+    )
+    return parser.parse_intermixed_args(words)
+
+
+def _reading(file: str, read: Callable[[Callable[[int], None]], Any]) -> Any:
+    """Read a file with a bar of its megabytes."""
+    try:
+        total = os.path.getsize(file) >> 20
+    except OSError as error:
+        raise UserError(f"{file}: cannot be read: {error.strerror or error}") from None
+    bar = Progress(total, f"reading {os.path.basename(file)}", shown=True)
+
+    def progress(place: int) -> None:
+        passed = total - bar.left
+        if place >> 20 > passed:
+            bar.step((place >> 20) - passed)
+
+    try:
+        return read(progress)
+    finally:
+        bar.close()
+
+
+def summary(accumulated: Any) -> List[str]:
+    """The twelve lines, as COCO's tools print them."""
+    last = accumulated.max_detections[-1]
+    rows = [("Precision", "AP", "0.50:0.95", "all", last), ("Precision", "AP", "0.50", "all", last)]
+    rows += [("Precision", "AP", "0.75", "all", last)]
+    rows += [("Precision", "AP", "0.50:0.95", area, last) for area in ("small", "medium", "large")]
+    rows += [("Recall", "AR", "0.50:0.95", "all", most) for most in accumulated.max_detections]
+    rows += [("Recall", "AR", "0.50:0.95", area, last) for area in ("small", "medium", "large")]
+    lines = []
+    for (what, short, iou, area, most), value in zip(rows, accumulated.stats().tolist()):
+        name = f"Average {what}"
+        lines.append(f" {name:<18} ({short}) @[ IoU={iou:<9} | area={area:>6s} | maxDets={most:>3d} ] = {value:0.3f}")
+    return lines
+
+
+def _per_category(annotations: Any, accumulated: Any) -> List[str]:
+    """AP and AP50 of each category, or where they are found."""
+    if len(annotations.names) > _MOST_SHOWN:
+        return [f"{len(annotations.names):,} categories: -json prints the AP of each"]
+    names = [one_line(name) for name in annotations.names]
+    width = max([len(name) for name in names] + [len("category")])
+    lines = [f"{'category':{width}}     AP   AP50"]
+    for name, (ap, ap50, _) in zip(names, accumulated.class_ap().tolist()):
+        shown = [f"{value:6.3f}" if value >= 0 else "     -" for value in (ap, ap50)]
+        lines.append(f"{name:{width}} {shown[0]} {shown[1]}")
+    return lines

@@ -1,0 +1,260 @@
+"""Pictures and boxes of a dataset in memory-mapped files of the cache folder, so that a process receives a file's name
+and not a million of them.
+
+Four files whose names carry the key of their source: paths (``loading.path_index``), one row for each picture, one row
+for each object, ordered by picture, and the categories with what was found while reading.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+
+from ....errors import UserError
+from ....files import map_array
+from ....loading.checked_files import Damaged, checked_file, map_verified, read_checked, write_array
+from ....loading.path_index import PathIndex, ensure_path_index, make_batch
+from .detection_dataset import Annotations, told
+
+VERSION = 1
+PICTURE = np.dtype([("id", "<i8"), ("height", "<i4"), ("width", "<i4"), ("first", "<i8")])
+OBJECT = np.dtype(
+    [
+        ("box", "<f8", (4,)),  # x, y, width, height
+        ("area", "<f8"),
+        ("id", "<i8"),
+        ("label", "<i4"),
+        ("is_crowd", "u1"),
+        ("bytes", "<i4"),  # of its text in the source, and where that begins; 0: it has no mask
+        ("start", "<i8"),
+    ]
+)
+
+
+class About(NamedTuple):
+    """What is known of a source as a whole.
+
+    Attributes:
+        class_names, category_ids: of the categories, by ascending number.
+        has_masks: whether any object has a mask.
+        labelled: whether the source says what is in the pictures at all.
+        notices: what was odd, one line each.
+    """
+
+    class_names: Sequence[str]
+    category_ids: Sequence[int]
+    has_masks: bool
+    labelled: bool
+    notices: Sequence[str]
+
+
+class Source(NamedTuple):
+    """What a source holds, ready to be written.
+
+    Attributes:
+        paths: of P pictures, as the file system spells them, relative to their folder.
+        pictures: P rows of PICTURE, ``first`` not yet set.
+        owners: int64 (objects,), the position of each object's picture.
+        objects: rows of OBJECT, in the source's order.
+    """
+
+    about: About
+    paths: List[bytes]
+    pictures: np.ndarray
+    owners: np.ndarray
+    objects: np.ndarray
+
+
+class AnnotationIndex:
+    """What ``ensure_annotation_index`` has opened. Its pickle is the beginning of the files' names."""
+
+    def __init__(self, stem: str) -> None:
+        self._stem = stem
+        self._paths: Optional[PathIndex] = None
+        self._pictures: Optional[np.ndarray] = None
+        self._objects: Optional[np.ndarray] = None
+        self._about: Optional[About] = None
+
+    def __getstate__(self) -> Any:
+        return self._stem
+
+    def __setstate__(self, state: Any) -> None:
+        self.__init__(state)  # type: ignore[misc]
+
+    def __len__(self) -> int:
+        return len(self.pictures) - 1
+
+    @property
+    def paths(self) -> PathIndex:
+        """The file of each picture."""
+        if self._paths is None:
+            self._paths = PathIndex(f"{self._stem}.index")
+        return self._paths
+
+    @property
+    def pictures(self) -> np.ndarray:
+        """A row of PICTURE for each, and one more whose ``first`` is the number of objects."""
+        if self._pictures is None:
+            self._pictures = map_array(f"{self._stem}-pictures.npy")
+        return self._pictures
+
+    @property
+    def objects(self) -> np.ndarray:
+        """Rows of OBJECT, those of a picture in the source's order."""
+        if self._objects is None:
+            self._objects = map_array(f"{self._stem}-objects.npy")
+        return self._objects
+
+    @property
+    def about(self) -> About:
+        """Categories and notices."""
+        if self._about is None:
+            self._about = About(**json.loads(read_checked(f"{self._stem}-about.json")))
+        return self._about
+
+    def objects_of(self, index: int) -> np.ndarray:
+        """The rows of picture ``index``."""
+        if not 0 <= index < len(self):
+            raise IndexError(f"picture {index} is outside 0..{len(self) - 1}")
+        first, end = self.pictures["first"][index : index + 2].tolist()
+        return self.objects[first:end]
+
+    def annotations(self, index: int, masks: Optional[List[Any]] = None) -> Annotations:
+        """What is annotated in picture ``index``, with the ``masks`` that were found elsewhere."""
+        rows = self.objects_of(index)
+        return Annotations(
+            boxes=np.array(rows["box"], dtype=np.float64),
+            labels=rows["label"].astype(np.int64),
+            areas=np.array(rows["area"], dtype=np.float64),
+            is_crowd=rows["is_crowd"].astype(bool),
+            ids=np.array(rows["id"], dtype=np.int64),
+            masks=masks,
+        )
+
+    def learnable(self) -> np.ndarray:
+        """bool (pictures,): at least one object is no crowd and has a box with an area."""
+        objects = self.objects
+        is_learnable = (objects["is_crowd"] == 0) & (objects["box"][:, 2] > 0) & (objects["box"][:, 3] > 0)
+        before = np.concatenate([[0], np.cumsum(is_learnable)])
+        first = self.pictures["first"]
+        return before[first[1:]] > before[first[:-1]]
+
+    def summary(self, chosen: Optional[np.ndarray] = None) -> str:
+        """What ``told`` says of all pictures, or of the ``chosen`` ones, int64."""
+        first = self.pictures["first"]
+        numbers = np.diff(first)  # of objects in each picture
+        weights = np.ones(len(self), bool) if chosen is None else np.isin(np.arange(len(self)), chosen)
+        is_counted = np.repeat(weights, numbers)
+        labels = self.objects["label"][is_counted]
+        return told(
+            self.about.class_names,
+            int(weights.sum()),
+            np.bincount(labels, minlength=len(self.about.class_names)),
+            int(self.objects["is_crowd"][is_counted].sum()),
+            int((numbers[weights] == 0).sum()),
+        )
+
+
+def ensure_annotation_index(folder: Path, name: str, key: bytes, read_source: Callable[[], Source]) -> AnnotationIndex:
+    """Open the index of a source, and build it first if ``folder`` has none or a damaged one.
+
+    Args:
+        name: beginning of the files' names.
+        key: SHA-256 of all that decides the content.
+        read_source: reads the source; called only to build.
+    Raises:
+        UserError: of ``read_source``; or the folder cannot be written.
+    """
+    stem = str(Path(folder, f"{name}-{key.hex()[:16]}"))
+    try:
+        return _opened(stem, key)
+    except (Damaged, UserError, OSError):  # absent, of another version, or damaged
+        _build(stem, Path(folder), name, key, read_source())
+        return _opened(stem, key)
+
+
+def _opened(stem: str, key: bytes) -> AnnotationIndex:
+    for part in ("pictures", "objects"):
+        map_verified(f"{stem}-{part}.npy")
+    read_checked(f"{stem}-about.json")
+    PathIndex(f"{stem}.index", key)
+    return AnnotationIndex(stem)
+
+
+def _build(stem: str, folder: Path, name: str, key: bytes, source: Source) -> None:
+    order = np.argsort(source.owners, kind="stable")
+    numbers = np.bincount(source.owners, minlength=len(source.pictures))
+    pictures = np.zeros(len(source.pictures) + 1, PICTURE)
+    pictures[:-1] = source.pictures
+    pictures["first"][1:] = np.cumsum(numbers)
+    write_array(Path(f"{stem}-pictures.npy"), pictures)
+    write_array(Path(f"{stem}-objects.npy"), source.objects[order])
+    with checked_file(Path(f"{stem}-about.json")) as out:
+        out.write(json.dumps(source.about._asdict()).encode("ascii"))
+    ensure_path_index(folder, name, key, lambda: [make_batch(source.paths, 0)])
+
+
+class Columns:
+    """Objects while a source is read: columns of plain arrays, 80 bytes each."""
+
+    def __init__(self) -> None:
+        from array import array
+
+        self._columns: Dict[str, Any] = {
+            name: array(code)
+            for name, code in (("box", "d"), ("area", "d"), ("id", "q"), ("crowd", "b"), ("bytes", "q"), ("start", "q"))
+        }
+        self.pictures, self.categories = array("q"), array("q")  # of each object, by the source's numbers
+
+    def __len__(self) -> int:
+        return len(self.pictures)
+
+    def add(
+        self,
+        picture: int,
+        category: int,
+        box: Sequence[float],
+        area: float,
+        number: int,
+        is_crowd: bool = False,
+        text: Tuple[int, int] = (0, 0),
+    ) -> None:
+        """One more object; ``text``: where it begins in the source, and how many bytes it takes."""
+        columns = self._columns
+        self.pictures.append(picture)
+        self.categories.append(category)
+        columns["box"].extend(box)
+        columns["area"].append(area)
+        columns["id"].append(number)
+        columns["crowd"].append(is_crowd)
+        columns["start"].append(text[0])
+        columns["bytes"].append(text[1])
+
+    def rows(self, labels: np.ndarray) -> np.ndarray:
+        """Rows of OBJECT; ``labels`` int (objects,)."""
+        rows = np.zeros(len(self), OBJECT)
+        rows["box"] = np.frombuffer(self._columns["box"], np.float64).reshape(-1, 4)
+        rows["label"] = labels
+        for field, column, dtype in (
+            ("area", "area", np.float64),
+            ("id", "id", np.int64),
+            ("is_crowd", "crowd", np.int8),
+            ("bytes", "bytes", np.int64),
+            ("start", "start", np.int64),
+        ):
+            rows[field] = np.frombuffer(self._columns[column], dtype)
+        return rows
+
+
+def positions_of(wanted: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """The position of each of ``wanted`` in ``known``, both int64, -1 where it is not there; ``known`` are all
+    different."""
+    if not len(known):
+        return np.full(len(wanted), -1, np.int64)
+    order = np.argsort(known, kind="stable")
+    places = np.minimum(np.searchsorted(known[order], wanted), len(known) - 1)
+    found = order[places]
+    return np.where(known[found] == wanted, found, -1)

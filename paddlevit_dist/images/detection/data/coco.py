@@ -1,0 +1,249 @@
+"""Pictures with boxes in COCO's layout, or in any other with files of annotations in COCO's format."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any, Iterator, List, NamedTuple, Optional, Sequence
+
+from ....contracts.dataset import require_split
+from ....errors import UserError
+from ....files import open_regular
+from ...data.reading import existing_folder
+from ..json_stream import elements
+from .annotation_index import VERSION, ensure_annotation_index
+from .coco_json import read_coco
+from .indexed_pictures import IndexedPictures
+
+_LAYOUT = (
+    "with annotations/instances_train2017.json, annotations/instances_val2017.json, train2017/ and val2017/, or with "
+    "one such file and folder for each split (DATA.TRAIN_ANNOTATIONS and so on name them)"
+)
+SPLIT_WORDS = {"train": ("train", "training"), "val": ("val", "valid", "validation")}
+_LOOKED_AT = 40  # pictures, to find their folder
+
+
+class Files(NamedTuple):
+    """Where a split is.
+
+    Attributes:
+        annotations: the file.
+        folder: of the pictures that it names.
+    """
+
+    annotations: str
+    folder: str
+
+
+class Coco(IndexedPictures):
+    """Pictures whose boxes, and perhaps masks, are in a file in COCO's format.
+
+    Its index, in the cache folder, belongs to the file's content; masks are read from the file itself when they are
+    needed.
+    """
+
+    layout = _LAYOUT
+
+    def __init__(
+        self,
+        data_path: Optional[str],
+        split: str,
+        cache_folder: Path,
+        annotations: Optional[str] = None,
+        pictures: Optional[str] = None,
+    ) -> None:
+        """Serve ``split``, "train", "val" or another that files are named after.
+
+        Args:
+            annotations: its file, absolute or below ``data_path``; None: the one whose name says the split.
+            pictures: folder of its pictures, likewise; None: the one that has them.
+        Raises:
+            UserError: they are not found, or there are several; or the file is not as COCO describes it.
+        """
+        self.split = split
+        root = existing_folder(data_path, "coco", _LAYOUT)
+        files = find_files(root, split, annotations, pictures)
+        self._file = files.annotations
+        key = _digest(files.annotations)
+        index = ensure_annotation_index(
+            cache_folder, f"coco-{split}", key, lambda: read_coco(files.annotations, files.folder)
+        )
+        super().__init__(files.folder, index, os.path.basename(files.annotations))
+        self.notices = [f"{split}: {files.annotations}, pictures in {files.folder}", *self.notices]
+        self._stream: Any = None
+
+    @classmethod
+    def open(cls, config: Any, split: str, cache_folder: Path) -> Coco:
+        data = config.DATA
+        own = {
+            "train": (data.TRAIN_ANNOTATIONS, data.TRAIN_PICTURES),
+            "val": (data.VAL_ANNOTATIONS, data.VAL_PICTURES),
+        }
+        return cls(data.DATA_PATH, split, cache_folder, *own.get(split, (None, None)))
+
+    @staticmethod
+    def has_validation(data_path: str) -> bool:
+        """Whether a file's name says that it is for validation."""
+        return bool(_named_after(_json_files(data_path), "val"))
+
+    def __getstate__(self) -> Any:
+        return {**super().__getstate__(), "_stream": None}
+
+    def masks(self, index: int) -> List[Any]:
+        return [self._mask(row) for row in self._index.objects_of(index)]
+
+    def _mask(self, row: Any) -> Any:
+        if not row["bytes"]:
+            return _as_polygon(row["box"].tolist())
+        if self._stream is None:
+            self._stream = open_regular(self._file, "rb")
+        text = os.pread(self._stream.fileno(), int(row["bytes"]), int(row["start"]))
+        try:
+            entry = json.loads(text)
+            is_same = int(float(entry.get("id", row["id"]))) == row["id"]
+        except (ValueError, AttributeError, TypeError):
+            is_same = False
+        if not is_same:
+            raise UserError(f"{self._file} has changed since this run began: start it again")
+        return entry["segmentation"]
+
+
+def find_files(root: str, split: str, annotations: Optional[str], pictures: Optional[str]) -> Files:
+    """Where a split is.
+
+    Raises:
+        UserError: nothing, or more than one thing, fits.
+    """
+    file = _named(root, annotations, _annotations_key(split), os.path.isfile, "file")
+    file = file or _find_annotations(root, split)
+    folder = _named(root, pictures, f"DATA.{split.upper()}_PICTURES", os.path.isdir, "folder")
+    return Files(file, folder or _find_folder(root, split, file))
+
+
+def _annotations_key(split: str) -> str:
+    return f"DATA.{split.upper()}_ANNOTATIONS"
+
+
+def _named(root: str, name: Optional[str], key: str, is_there: Any, kind: str) -> Optional[str]:
+    if name is None:
+        return None
+    path = os.path.join(root, name)
+    if not is_there(path):
+        raise UserError(f"{key} {name}: there is no {kind} {path}")
+    return path
+
+
+def _find_annotations(root: str, split: str) -> str:
+    files = _json_files(root)
+    fitting = _named_after(files, split)
+    preferred = [file for file in fitting if os.path.basename(file).startswith("instances")] or fitting
+    if len(preferred) == 1:
+        return preferred[0]
+    if preferred:
+        names = ", ".join(os.path.relpath(file, root) for file in preferred[:4])
+        raise UserError(
+            f"{root} has {len(preferred)} files of annotations for {split}: {names}; name one with "
+            f"{_annotations_key(split) if split in SPLIT_WORDS else 'DATA.VAL_ANNOTATIONS'}"
+        )
+    if split not in SPLIT_WORDS:
+        require_split(split, [name for name in SPLIT_WORDS if _named_after(files, name)], root)
+    found = f"; there is {', '.join(os.path.relpath(file, root) for file in files[:4])}" if files else ""
+    raise UserError(
+        f"{root} has no file of {split} annotations{found}; expected a folder {_LAYOUT}, or "
+        f"{_annotations_key(split)}" + ("" if split == "train" else ", or DATA.VAL_FRACTION to divide the training set")
+    )
+
+
+def _json_files(root: str) -> List[str]:
+    """JSON files in the folder, its ``annotations`` and its other sub-folders."""
+    found = []
+    folders = [root, *(os.path.join(root, name) for name in _names(root) if os.path.isdir(os.path.join(root, name)))]
+    for folder in folders:
+        found += [os.path.join(folder, name) for name in _names(folder) if name.lower().endswith(".json")]
+    return found
+
+
+def _names(folder: str) -> List[str]:
+    try:
+        return sorted(name for name in os.listdir(folder) if not name.startswith("."))
+    except OSError:
+        return []
+
+
+def _named_after(files: Sequence[str], split: str) -> List[str]:
+    """Those whose name, or else whose folder's name, has the split's word in it: instances_val2017.json,
+    valid/_annotations.coco.json."""
+    for part in (0, 1):
+        found = [file for file in files if _says(Path(file).parts[-1 - part], split)]
+        found = [file for file in found if not part or not any(_says(Path(file).name, one) for one in SPLIT_WORDS)]
+        if found:
+            return found
+    return []
+
+
+def _says(name: str, split: str) -> bool:
+    words = re.findall(r"[a-z]+", os.path.splitext(name)[0].lower())
+    return any(word in words for word in SPLIT_WORDS.get(split, (split.lower(),)))
+
+
+def _find_folder(root: str, split: str, file: str) -> str:
+    """The folder that has the pictures which a file of annotations names."""
+    names = list(_first_names(file))
+    words = SPLIT_WORDS.get(split, (split,))
+    folders = [
+        os.path.join(root, parent, name)
+        for parent in ("", "images")
+        for name in _names(os.path.join(root, parent))
+        if _says(name, split) or name in words
+    ]
+    folders += [os.path.dirname(file), os.path.join(root, "images"), os.path.join(root, "JPEGImages"), root]
+    folders = [folder for folder in dict.fromkeys(map(os.path.normpath, folders)) if os.path.isdir(folder)]
+    hits = [sum(os.path.isfile(os.path.join(folder, name)) for name in names) for folder in folders]
+    if not names:
+        return folders[0]
+    if not any(hits):
+        key = f"DATA.{split.upper()}_PICTURES" if split in SPLIT_WORDS else "DATA.VAL_PICTURES"
+        looked = ", ".join(os.path.relpath(folder, root) for folder in folders[:4])
+        raise UserError(
+            f"the pictures of {file}, such as {names[0]}, are not below {root} (looked in {looked}): name their folder "
+            f"with {key}"
+        )
+    return folders[hits.index(max(hits))]
+
+
+def _first_names(file: str) -> Iterator[str]:
+    """The names of some pictures, from the file's beginning where the pictures are listed there."""
+    number = 0
+    try:
+        for element in elements(file):
+            if element.name == "images" and isinstance(element.value, dict):
+                name = element.value.get("file_name")
+                if isinstance(name, str) and "\0" not in name:
+                    yield name
+                number += 1
+                if number >= _LOOKED_AT:
+                    return
+            elif number:
+                return
+    except (OSError, ValueError):  # told by whoever reads the whole file
+        return
+
+
+def _digest(file: str) -> bytes:
+    key = hashlib.sha256(f"coco {VERSION}\n".encode())
+    try:
+        with open_regular(file, "rb") as stream:
+            for chunk in iter(lambda: stream.read(1 << 20), b""):
+                key.update(chunk)
+    except OSError as error:
+        raise UserError(f"{file} cannot be read: {error.strerror}") from error
+    return key.digest()
+
+
+def _as_polygon(box: Sequence[float]) -> List[List[float]]:
+    """The mask of an object that has none: its box, x, y, width, height."""
+    x, y, width, height = box
+    return [[x, y, x + width, y, x + width, y + height, x, y + height]]

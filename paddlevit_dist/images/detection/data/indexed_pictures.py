@@ -1,0 +1,179 @@
+"""Datasets of picture files whose annotations are in an index: COCO's, Pascal VOC's and YOLO's."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, List, Optional, Tuple
+
+import numpy as np
+from PIL import Image
+
+from ....errors import UserError
+from ...data.opening import in_threads
+from ...data.reading import Reading, UnreadablePicture, decode_image, open_image, orientation, read_file
+from .annotation_index import AnnotationIndex
+from .detection_dataset import Annotations, DetectionDataset
+from .views import Size
+
+_CHECKED = 1000  # pictures whose size is compared with their annotations' before a run
+_SECONDS = 10.0
+
+
+class WrongSize(UnreadablePicture):
+    """A picture of another size than its annotations say."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        UserError.__init__(self, f"{path} {reason}")
+        self.path, self.reason = path, reason
+
+    def __reduce__(self) -> Any:
+        return WrongSize, (self.path, self.reason)
+
+
+class IndexedPictures(DetectionDataset):
+    """Pictures in a folder, and their annotations in an index.
+
+    Args:
+        root: folder that the index's paths begin in.
+        index: of the annotations.
+        source: the file or folder that says what is in the pictures, for messages.
+    """
+
+    reading = Reading()
+
+    def __init__(self, root: str, index: AnnotationIndex, source: str) -> None:
+        self.root, self.source = root, source
+        self._index = index
+        self.notices = list(index.about.notices)
+
+    def __getstate__(self) -> Any:
+        return {**self.__dict__, "notices": ()}
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    @property
+    def class_names(self) -> List[str]:  # type: ignore[override] # they are in the index
+        return list(self._index.about.class_names)
+
+    @property
+    def num_classes(self) -> int:  # type: ignore[override]
+        return len(self._index.about.class_names)
+
+    @property
+    def category_ids(self) -> Tuple[int, ...]:  # type: ignore[override]
+        return tuple(self._index.about.category_ids)
+
+    @property
+    def has_masks(self) -> bool:  # type: ignore[override]
+        return self._index.about.has_masks
+
+    @property
+    def labelled(self) -> bool:  # type: ignore[override]
+        return self._index.about.labelled
+
+    @property
+    def image_ids(self) -> np.ndarray:
+        return np.asarray(self._index.pictures["id"][:-1], dtype=np.int64)
+
+    def image_id(self, index: int) -> int:
+        return int(self._index.pictures["id"][index])
+
+    @property
+    def sizes(self) -> np.ndarray:
+        pictures = self._index.pictures[:-1]
+        return np.stack([pictures["height"], pictures["width"]], axis=1).astype(np.int64)
+
+    def size(self, index: int) -> Size:
+        picture = self._index.pictures[index]
+        return int(picture["height"]), int(picture["width"])
+
+    def annotations(self, index: int) -> Annotations:
+        return self._index.annotations(index, self.masks(index) if self.has_masks else None)
+
+    def masks(self, index: int) -> List[Any]:
+        """The masks of picture ``index``, where the dataset has them."""
+        raise NotImplementedError
+
+    def read(self, index: int) -> Tuple[Image.Image, Annotations]:  # type: ignore[override]
+        path = self.describe(index)
+        picture = decode_image(read_file(path), path, self.image_mode, self.reading)
+        self._require_size(index, (picture.size[1], picture.size[0]))
+        return picture, self.annotations(index)
+
+    def encoded(self, index: int) -> bytes:
+        return read_file(self.describe(index))
+
+    def describe(self, index: int) -> str:
+        """The file of picture ``index``."""
+        return os.path.join(self.root, self._index.paths.path(index))
+
+    def num_bytes(self, index: int) -> int:
+        try:
+            return os.stat(self.describe(index)).st_size
+        except (OSError, ValueError):
+            return -1
+
+    def learnable(self) -> np.ndarray:
+        """bool (samples,): there is something to learn in the picture."""
+        return self._index.learnable()
+
+    def summary(self, chosen: Optional[np.ndarray] = None) -> str:
+        return self._index.summary(chosen)
+
+    def _require_size(self, index: int, size: Size) -> None:
+        height, width = self.size(index)
+        if size == (height, width):
+            return
+        turned = size == (width, height)
+        remedy = (
+            "the picture was turned after it was annotated, or before: try DATA.EXIF_ROTATE "
+            f"{'false' if self.reading.exif_rotate else 'true'}, or save it again as it was"
+            if turned
+            else "boxes would be in wrong places: put the annotated file there, or correct the annotations"
+        )
+        raise WrongSize(
+            self.describe(index),
+            f"has {size[1]} x {size[0]} pixels (width x height), but {self.source} says {width} x {height}; {remedy}",
+        )
+
+    def check_size(self, index: int) -> Optional[WrongSize]:
+        """Compare the size that the picture's file announces; None: it is right, or the file cannot be read."""
+        path = self.describe(index)
+        try:
+            self._require_size(index, announced_size(path, self.reading))
+        except WrongSize as error:
+            return error
+        except UnreadablePicture:  # told by those who decode it
+            return None
+        return None
+
+
+def announced_size(path: str, reading: Reading) -> Size:
+    """Height and width that a picture will have once it is decoded.
+
+    Raises:
+        UnreadablePicture: it is missing, or no picture.
+    """
+    with open_image(read_file(path), path, reading) as image:
+        width, height = image.size
+        is_turned = reading.exif_rotate and orientation(image) in (5, 6, 7, 8)
+    return (width, height) if is_turned else (height, width)
+
+
+def check_sizes(dataset: Any, split: str, is_replaced: bool) -> List[str]:
+    """Compare the sizes of some pictures with their annotations'; lines about those that are wrong and replaced.
+
+    Raises:
+        UserError: one is wrong, and is not replaced.
+    """
+    order = np.random.default_rng(1).permutation(len(dataset))[:_CHECKED].tolist()
+    looks = in_threads(lambda data, index: data.check_size(index), dataset, order, f"sizes of {split}", None, _SECONDS)
+    wrong = [error for error in looks if error is not None]
+    if not wrong:
+        return []
+    scope = f"{len(wrong):,} of {len(order):,} compared pictures of {split}"
+    first = min(wrong, key=lambda error: error.path)
+    if not is_replaced or len(wrong) == len(order):
+        raise UserError(f"{first}" + (f" (with it {scope})" if len(wrong) > 1 else ""))
+    return [f"{scope} have another size than their annotations say and the next one takes their place: {first}"]

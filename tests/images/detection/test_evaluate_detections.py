@@ -1,0 +1,302 @@
+"""``evaluate detections``: files of annotations and results against pycocotools, and files that are none."""
+
+from __future__ import annotations
+
+import copy
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from images.detection import coco_peer
+
+from paddlevit_dist.commands import evaluate_detections
+from paddlevit_dist.errors import UserError
+from paddlevit_dist.images.detection.evaluation.detections import Detections
+from paddlevit_dist.images.detection.evaluation.result_writer import write_results
+from paddlevit_dist.images.detection.run_lengths import encode, rectangle
+
+ANNOTATIONS = {
+    "images": [{"id": 7, "width": 100, "height": 80}, {"id": 3, "width": 60, "height": 90}],
+    "categories": [{"id": 5, "name": "cup"}, {"id": 2, "name": "hat"}],
+    "annotations": [
+        {"id": 1, "image_id": 7, "category_id": 5, "bbox": [10, 10, 40, 40], "area": 1600, "iscrowd": 0},
+        {"id": 2, "image_id": 7, "category_id": 2, "bbox": [50, 20, 20, 30], "area": 600, "iscrowd": 0},
+        {"id": 3, "image_id": 3, "category_id": 5, "bbox": [5, 5, 50, 80], "area": 4000, "iscrowd": 1},
+    ],
+}
+RESULTS = [
+    {"image_id": 7, "category_id": 5, "bbox": [12, 11, 40, 41], "score": 0.9},
+    {"image_id": 3, "category_id": 5, "bbox": [5, 5, 20, 20], "score": 0.8},
+    {"image_id": 7, "category_id": 2, "bbox": [50, 25, 22, 30], "score": 0.3},
+    {"image_id": 7, "category_id": 2, "bbox": [5, 25, 22, 30], "score": 0.7},
+]
+
+
+@pytest.fixture
+def evaluate(tmp_path, capsys):
+    """Evaluates files of these contents, or texts; what stands on stdout as JSON, and stderr."""
+
+    def run(annotations, results, *options):
+        for name, content in (("annotations.json", annotations), ("results.json", results)):
+            text = content if isinstance(content, str) else json.dumps(content)
+            (tmp_path / name).write_text(text, encoding="utf-8")
+        words = [str(tmp_path / "annotations.json"), str(tmp_path / "results.json"), "-json", *options]
+        evaluate_detections.run(words)
+        captured = capsys.readouterr()
+        assert captured.out.count("\n") == 1
+        return json.loads(captured.out), captured.err
+
+    return run
+
+
+def changed(content, path, value):
+    """A copy in which one value is another, or gone (``del``)."""
+    content = copy.deepcopy(content)
+    inner = content
+    for step in path[:-1]:
+        inner = inner[step]
+    if value is del_:
+        del inner[path[-1]]
+    else:
+        inner[path[-1]] = value
+    return content
+
+
+del_ = object()
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_files_score_as_pycocotools_says(evaluate, seed):
+    dataset, results = coco_peer.random_case(seed)
+    said, _ = evaluate(dataset, results)
+    theirs = coco_peer.evaluated(dataset, results)
+    assert said["stats"] == theirs.stats.tolist()
+    by_id = {category["id"]: category["name"] for category in dataset["categories"]}
+    for place, own in enumerate(theirs.params.catIds):
+        precision = theirs.eval["precision"][:, :, place, 0, 2]
+        expected = precision[precision > -1].mean() if (precision > -1).any() else -1
+        assert np.isclose(said["per_category"][by_id[own]], expected, atol=1e-12)
+
+
+def with_masks(boxes_too):
+    rng = np.random.default_rng(0)
+    dataset, results = copy.deepcopy(ANNOTATIONS), copy.deepcopy(RESULTS)
+    sizes = {image["id"]: (image["height"], image["width"]) for image in dataset["images"]}
+    for number, annotation in enumerate(dataset["annotations"]):
+        x, y, width, height = annotation["bbox"]
+        annotation["segmentation"] = [[x, y, x + width, y + 3, x + width / 2, y + height]]
+        if number == 2:
+            runs = rectangle(annotation["bbox"], *sizes[annotation["image_id"]])
+            annotation["segmentation"] = {"size": [runs.height, runs.width], "counts": runs.counts().tolist()}
+    for result in results:
+        mask = rectangle(result["bbox"], *sizes[result["image_id"]]).mask()
+        result["segmentation"] = encode(mask & (rng.random(mask.shape) < 0.9))
+        if not boxes_too:
+            del result["bbox"]
+    return dataset, results
+
+
+@pytest.mark.parametrize("kind, boxes_too", [("segm", False), ("segm", True), ("bbox", False), ("bbox", True)])
+def test_masks_and_boxes_of_results_score_as_pycocotools_says(evaluate, kind, boxes_too):
+    dataset, results = with_masks(boxes_too)
+    said, told = evaluate(dataset, results, f"-iou_type={kind}")
+    assert said["stats"] == coco_peer.evaluated(dataset, results, kind).stats.tolist()
+    assert ("areas are those of the boxes" in told) == (kind == "segm" and boxes_too)
+
+
+def test_boxes_are_compared_as_masks_where_results_have_no_others(evaluate):
+    dataset, _ = with_masks(True)
+    said, _ = evaluate(dataset, RESULTS, "-iou_type=segm")
+    assert said["stats"] == coco_peer.evaluated(dataset, RESULTS, "segm").stats.tolist()
+
+
+def test_lists_in_any_order_of_the_file(evaluate):
+    dataset, results = with_masks(False)
+    said, _ = evaluate(dataset, results, "-iou_type=segm")
+    turned = {name: dataset[name] for name in ("annotations", "categories", "images")}
+    assert evaluate({"info": {"year": 2020}, **turned, "licenses": []}, results, "-iou_type=segm")[0] == said
+
+
+def test_what_is_left_out_is_counted(evaluate):
+    expected, told = evaluate(ANNOTATIONS, RESULTS)
+    assert told == ""
+    annotations, results = copy.deepcopy(ANNOTATIONS), copy.deepcopy(RESULTS)
+    first = annotations["annotations"][0]
+    annotations["annotations"] += [dict(first, id=8, image_id=99), dict(first, id=9, category_id=99)]
+    annotations["images"].append(dict(annotations["images"][0]))
+    results.append(dict(results[0], category_id=4))
+    said, told = evaluate(annotations, results)
+    assert said == expected
+    for part in ("1 pictures are listed twice", "1 annotations belong to pictures", "1 annotations are of categories",
+                 "1 results are of categories"):  # fmt: skip
+        assert part in told
+
+
+def test_what_has_no_area_and_no_crowd_flag(evaluate):
+    plain = {"image_id": 7, "category_id": 5, "bbox": [10, 10, 40, 40]}
+    whole = changed(ANNOTATIONS, ["annotations"], [{**plain, "id": 1, "area": 1600, "iscrowd": 0}])
+    said, told = evaluate(changed(ANNOTATIONS, ["annotations"], [{**plain, "id": 1}]), RESULTS)
+    assert said == evaluate(whole, RESULTS)[0] and "1 annotations have no area" in told
+
+
+def test_an_annotation_of_id_0_counts_as_pycocotools_counts_it(evaluate):
+    annotations = changed(ANNOTATIONS, ["annotations", 0, "id"], 0)
+    said, told = evaluate(annotations, RESULTS)
+    assert said["stats"] == coco_peer.evaluated(annotations, RESULTS).stats.tolist()
+    assert said["per_category"]["cup"] == 0 < evaluate(ANNOTATIONS, RESULTS)[0]["per_category"]["cup"]
+    assert "id 0" in told and "number annotations from 1" in told
+
+
+def test_no_results_and_no_annotations(evaluate):
+    said, told = evaluate(ANNOTATIONS, [])
+    assert said["stats"][0] == 0 and said["per_category"] == {"hat": 0.0, "cup": 0.0} and "no results in it" in told
+    said, told = evaluate(changed(ANNOTATIONS, ["annotations"], []), RESULTS)
+    assert said["stats"] == [-1] * 12 and "no annotations in it" in told
+
+
+def test_ids_may_be_texts_or_numbers_with_a_point(evaluate):
+    def named(entries):
+        return [{**entry, **{key: f"p{entry[key]}" for key in ("image_id",)}} for entry in entries]
+
+    expected, _ = evaluate(ANNOTATIONS, RESULTS)
+    texts = changed(ANNOTATIONS, ["annotations"], named(ANNOTATIONS["annotations"]))
+    texts["images"] = [dict(image, id=f"p{image['id']}") for image in texts["images"]]
+    assert evaluate(texts, named(RESULTS))[0] == expected
+    assert (
+        evaluate(ANNOTATIONS, [dict(result, image_id=float(result["image_id"])) for result in RESULTS])[0] == expected
+    )
+
+
+def test_categories_of_one_name_are_told_apart(evaluate):
+    annotations = changed(ANNOTATIONS, ["categories", 0, "name"], "hat")
+    expected = evaluate(ANNOTATIONS, RESULTS)[0]["per_category"]
+    said = evaluate(annotations, RESULTS)[0]["per_category"]
+    assert said == {"hat (id 5)": expected["cup"], "hat (id 2)": expected["hat"]}
+    annotations["categories"].append({"id": 9, "name": "hat (id 5)"})
+    annotations["categories"].append({"id": 10})
+    assert set(evaluate(annotations, RESULTS)[0]["per_category"]) == {
+        "hat (id 5)'", "hat (id 2)", "hat (id 5)", "category 10",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("path, value, message", [
+    (["images"], del_, "no images in it, only annotations, categories"),
+    (["categories"], del_, "no categories in it"),
+    (["categories"], [], "no categories in it"),
+    (["images"], {"a": 1}, "expected a list of images, found {'a': 1}"),
+    (["images", 0, "id"], "7", "ids of images are numbers and texts, such as 3 and '7'"),
+    (["images", 0], 7, "images[0]: expected an object, found 7"),
+    (["images", 1, "id"], None, "images[1]: id must be a whole number or a text, found null"),
+    (["images", 1, "id"], 1.5, "images[1]: id must be a whole number or a text, found 1.5"),
+    (["annotations", 1, "id"], del_, "annotations[1] has no id"),
+    (["annotations", 1, "id"], 1, "annotations[0] and annotations[1] have the same id 1"),
+    (["annotations", 1, "bbox"], del_, "annotations[1] has no bbox"),
+    (["annotations", 1, "bbox"], [1, 2, 3], "annotations[1]: bbox must be [x, y, width, height], found [1, 2, 3]"),
+    (["annotations", 1, "bbox", 2], float("nan"), "annotations[1]: bbox must be of finite numbers, found nan"),
+    (["annotations", 1, "bbox", 2], "20", "annotations[1]: bbox must be of finite numbers, found '20'"),
+    (["annotations", 1, "area"], float("inf"), "annotations[1]: area must be of finite numbers"),
+    (["annotations", 1, "iscrowd"], "0", "annotations[1]: iscrowd must be 0 or 1"),
+])  # fmt: skip
+def test_annotations_that_cannot_be_used_are_refused(evaluate, path, value, message):
+    with pytest.raises(UserError) as caught:
+        evaluate(changed(ANNOTATIONS, path, value), RESULTS)
+    assert "annotations.json: " in str(caught.value) and message in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("path, value, message", [
+    ([0, "image_id"], 4, "1 pictures are not in"),
+    ([1, "image_id"], "3", "image_id '3' (result 1); it is a text, and ids of pictures are numbers there, such as 3"),
+    ([1, "image_id"], [3], "result 1: image_id must be a whole number or a text"),
+    ([1, "category_id"], del_, "result 1 has no category_id"),
+    ([1, "score"], del_, "result 1 has no score"),
+    ([1, "score"], float("nan"), "result 1: score must be of finite numbers"),
+    ([1, "bbox"], del_, "result 1 has no bbox"),
+    ([0, "bbox"], del_, "result 0 has neither bbox nor segmentation"),
+    ([1, "bbox", 0], float("-inf"), "result 1: bbox must be of finite numbers"),
+    ([1, "bbox", 0], None, "result 1: bbox must be of finite numbers, found null"),
+    ([1, "bbox", 0], 10**400, "result 1: bbox must be of finite numbers"),
+    ([1], [7, 5], "result 1: expected an object"),
+])  # fmt: skip
+def test_results_that_cannot_be_used_are_refused(evaluate, path, value, message):
+    with pytest.raises(UserError) as caught:
+        evaluate(ANNOTATIONS, changed(RESULTS, path, value))
+    assert "results.json: " in str(caught.value) and message in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("annotations, results, message", [
+    (ANNOTATIONS, {"results": RESULTS}, "results.json: expected a list of results, found an object"),
+    (RESULTS, ANNOTATIONS, "annotations come first, then results"),
+    ("", RESULTS, "annotations.json: not JSON"),
+    (json.dumps(ANNOTATIONS)[:-20], RESULTS, "annotations.json: not JSON"),
+    (ANNOTATIONS, json.dumps(RESULTS)[:-20], "results.json: not JSON"),
+    (ANNOTATIONS, "[1, 2", "results.json: result 0: expected an object"),
+    (ANNOTATIONS, "12", "results.json: not JSON"),
+    ("{}", RESULTS, "no images in it, only nothing"),
+])  # fmt: skip
+def test_files_of_something_else_are_refused(evaluate, annotations, results, message):
+    with pytest.raises(UserError) as caught:
+        evaluate(annotations, results)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("segmentation, message", [
+    (del_, "annotations[1]: its segmentation is neither"),
+    ([], "annotations[1]: its segmentation has no polygon"),
+    ({"size": [5, 5], "counts": [25]}, "is of 5 x 5 pixels, the picture of 80 x 100"),
+])  # fmt: skip
+def test_masks_that_cannot_be_used_are_refused(evaluate, segmentation, message):
+    dataset, results = with_masks(False)
+    with pytest.raises(UserError) as caught:
+        evaluate(changed(dataset, ["annotations", 1, "segmentation"], segmentation), results, "-iou_type=segm")
+    assert message in str(caught.value)
+    with pytest.raises(UserError, match="picture 7 has no height and width"):
+        evaluate(changed(dataset, ["images", 0, "height"], del_), results, "-iou_type=segm")
+
+
+def test_detections_written_by_us_are_read_by_both(evaluate, tmp_path):
+    rng = np.random.default_rng(3)
+    found = {
+        image_id: Detections(
+            np.sort(rng.uniform(0, 80, (6, 2, 2)), axis=1).reshape(6, 4).astype(np.float32),
+            rng.random(6).astype(np.float32),
+            rng.integers(0, 2, 6),
+            [encode(rng.random(size) < 0.5) for _ in range(6)],
+        )
+        for image_id, size in ((7, (80, 100)), (3, (90, 60)))
+    }
+    dataset, _ = with_masks(False)
+    for kind in ("bbox", "segm"):
+        assert write_results(tmp_path / "own.json", found.items(), [2, 5], kind) == 12
+        results = json.loads((tmp_path / "own.json").read_text())
+        assert {result["category_id"] for result in results} == {2, 5}
+        said, _ = evaluate(dataset, results, f"-iou_type={kind}")
+        assert said["stats"] == coco_peer.evaluated(dataset, results, kind).stats.tolist()
+    assert write_results(tmp_path / "none.json", [(7, Detections.none())], [2, 5]) == 0
+    assert json.loads((tmp_path / "none.json").read_text()) == []
+
+
+def test_the_command_needs_no_paddle_and_ends_with_code_2(tmp_path):
+    (tmp_path / "a.json").write_text(json.dumps(ANNOTATIONS))
+    (tmp_path / "r.json").write_text(json.dumps(RESULTS))
+    (tmp_path / "u.json").write_text(json.dumps([dict(RESULTS[0], image_id=1)]))
+    program = (
+        "import sys; sys.modules['paddle'] = None\n"  # any import of paddle fails
+        "from paddlevit_dist.__main__ import main; sys.exit(main(['evaluate', 'detections', *sys.argv[1:]]))"
+    )
+
+    def evaluate(*words):
+        command = [sys.executable, "-c", program, str(tmp_path / "a.json"), *words]
+        return subprocess.run(command, capture_output=True, text=True, timeout=120)
+
+    ended = evaluate(str(tmp_path / "r.json"))
+    assert ended.returncode == 0 and ended.stderr == ""
+    theirs = coco_peer.evaluated(ANNOTATIONS, RESULTS)
+    assert [line.split()[-1] for line in ended.stdout.splitlines()[1:13]] == [f"{v:0.3f}" for v in theirs.stats]
+    assert "maxDets=100" in ended.stdout and "cup" in ended.stdout
+    ended = evaluate(str(tmp_path / "u.json"), "-json")
+    assert ended.returncode == 2 and ended.stdout == ""
+    assert ended.stderr.startswith("error: ") and ended.stderr.count("\n") == 1
+    ended = evaluate(str(tmp_path / "missing.json"))
+    assert ended.returncode == 2 and "missing.json: cannot be read: No such file" in ended.stderr

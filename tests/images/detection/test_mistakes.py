@@ -1,0 +1,87 @@
+"""Curves, confused classes and the pictures that went worst."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from images.detection import coco_peer
+
+from paddlevit_dist.images.detection.evaluation import mistakes
+from paddlevit_dist.images.detection.evaluation.accumulation import accumulate
+from paddlevit_dist.images.detection.evaluation.detections import Detections
+from paddlevit_dist.images.detection.evaluation.matching import Truth, match
+from paddlevit_dist.images.detection.evaluation.tables import MatchTable
+
+NOTHING = 3  # of three classes
+
+
+def truth(*rows):
+    """Rows x, y, width, height, class, crowd."""
+    table = np.array(rows, float).reshape(-1, 6)
+    return Truth(table[:, :4], table[:, 4].astype(int), table[:, 2] * table[:, 3], table[:, 5] > 0)
+
+
+def found(*rows):
+    """Rows x, y, width, height, class, score."""
+    table = np.array(rows, np.float32).reshape(-1, 6)
+    corners = np.concatenate([table[:, :2], table[:, :2] + table[:, 2:4]], axis=1)
+    return Detections(corners, table[:, 5], table[:, 4].astype(int))
+
+
+def test_what_is_taken_for_what():
+    picture = truth((0, 0, 10, 10, 0, 0), (50, 50, 10, 10, 1, 0), (100, 0, 40, 40, 2, 1), (0, 100, 10, 10, 2, 0))
+    detections = found(
+        (1, 0, 10, 10, 1, 0.9),  # overlaps the first annotation, of another class
+        (0, 0, 10, 10, 0, 0.6),  # the same exactly
+        (50, 52, 10, 10, 2, 0.8),  # confused
+        (110, 10, 10, 10, 2, 0.8),  # in a crowd
+        (0, 100, 10, 10, 2, 0.4),  # too uncertain
+        (0, 0, 0, 0, 1, 0.9),  # no area
+    )
+    pairs = mistakes.pairs(picture, detections, 3, 0.5)
+    assert sorted(map(tuple, pairs.tolist())) == [(0, 0), (1, 2), (2, NOTHING), (NOTHING, 1), (NOTHING, 1)]
+    matrix = mistakes.confusion([pairs, pairs], 3)
+    assert matrix.sum() == 10 and matrix[NOTHING, 1] == 4 and matrix[0, 0] == 2 and matrix[1, 2] == 2
+    assert mistakes.pairs(truth(), Detections.none(), 3, 0.5).shape == (0, 2)
+
+
+def test_the_hardest_pictures():
+    one = truth((0, 0, 10, 10, 0, 0), (50, 50, 10, 10, 1, 0))
+    right = found((0, 0, 10, 10, 0, 0.9), (50, 50, 10, 10, 1, 0.9))
+    half = found((0, 0, 10, 10, 0, 0.9), (50, 50, 10, 10, 1, 0.1))
+    tables = [
+        match(4, one, right, 3),
+        match(5, one, half, 3),
+        match(6, one, Detections.none(), 3),
+        match(7, truth(), Detections.none(), 3),
+        match(8, truth(), right, 3),
+        match(9, truth((0, 0, 10, 10, 0, 1)), right, 3),  # one lies in the crowd
+    ]
+    quality = mistakes.quality(MatchTable.joined(tables), 0.5)
+    assert quality.right.tolist() == [2, 1, 0, 0, 0, 0]
+    assert quality.wrong.tolist() == [0, 0, 0, 0, 2, 1]
+    assert quality.missed.tolist() == [0, 1, 2, 0, 0, 0]
+    assert np.allclose(quality.f1, [1, 2 / 3, 0, 1, 0, 0])
+    assert quality.hardest(10).tolist() == [2, 4, 5, 1] and quality.hardest(2).tolist() == [2, 4]
+
+
+def test_curves_are_those_of_pycocotools():
+    dataset, results = coco_peer.random_case(2, pictures=20)
+    ours, theirs = coco_peer.accumulated(dataset, results), coco_peer.evaluated(dataset, results)
+    defined = [k for k in range(4) if theirs.eval["recall"][5, k, 0, 2] > -1]
+    for label in defined:
+        drawn = mistakes.curve(ours, label, 0.75)
+        assert np.array_equal(drawn.precision, theirs.eval["precision"][5, :, label, 0, 2])
+        assert np.array_equal(drawn.scores, theirs.eval["scores"][5, :, label, 0, 2])
+    mean = mistakes.mean_curve(ours)
+    assert np.allclose(mean.precision, theirs.eval["precision"][0][:, defined, 0, 2].mean(axis=1))
+    with pytest.raises(ValueError, match="IoU 0.33"):
+        mistakes.curve(ours, defined[0], 0.33)
+
+
+def test_what_is_not_annotated_has_no_curve():
+    nothing = accumulate(MatchTable.empty(3))
+    with pytest.raises(ValueError, match="nothing of class 1"):
+        mistakes.curve(nothing, 1)
+    with pytest.raises(ValueError, match="nothing is annotated"):
+        mistakes.mean_curve(nothing)

@@ -32,6 +32,8 @@ _FAMILIES = {
     "paddlevit_dist.images.models.convnext:ConvNeXt": "CONVNEXT",
     "paddlevit_dist.images.models.resnet:ResNet": "RESNET",
     "paddlevit_dist.images.detection.detr.network:Detr": "DETR",
+    "paddlevit_dist.images.detection.mask_rcnn.network:MaskRCNN": "MASK_RCNN",
+    "paddlevit_dist.images.detection.mask_rcnn.network:FasterRCNN": "FASTER_RCNN",
     "paddlevit_dist.points.sparse.minkunet:MinkUNet": "MINKUNET",
     "paddlevit_dist.points.sparse.minkunet:TutorialNetwork": "TUTORIAL",
 }

@@ -40,6 +40,7 @@ from .evaluation.detections import Detections, corners_of
 from .figures import DetectionRecord, detection_figures
 from .metrics import DetectionMetrics, finite
 from .prediction import AsEvaluated, DetectionOutputs, open_inputs, rows_of
+from .settings import EQUAL_SHAPES
 from .writer import DetectionWriter
 
 _DIVIDED_BY = {
@@ -110,7 +111,13 @@ class Detection(Task):
     def build_dataset(self, split: str, cache_folder: Path) -> DetectionSamples:
         is_training = self.trains_on(split)
         samples = open_samples(
-            self.config, split, cache_folder, is_training, self._family.learns_masks, inspection=self._inspection
+            self.config,
+            split,
+            cache_folder,
+            is_training,
+            self._family.learns_masks,
+            inspection=self._inspection,
+            by_shape=not is_training and self.config.DETECTION.EVALUATE_AS == EQUAL_SHAPES,
         )
         self._check_classes(samples.dataset)
         if not is_training:
@@ -233,8 +240,7 @@ class Detection(Task):
         model = create_model(self.config.MODEL.NAME, num_classes or self.num_classes, **self.model_options)
         source = self.config.MODEL.BACKBONE_PRETRAINED
         if source is not None and not self.config.EVAL and self.config.MODEL.PRETRAINED is None:
-            report = load_weights(model.pretrained_part, source)
-            self.notices.append(f"backbone from {source}: {report.summary()}")
+            load_weights(model.pretrained_part, source)
         return model
 
     def check_model(self) -> List[str]:

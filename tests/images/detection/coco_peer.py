@@ -8,8 +8,6 @@ import io
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
-from pycocotools.coco import COCO
-from pycocotools.cocoeval import COCOeval
 
 from paddlevit_dist.images.detection.evaluation import mask_matching, matching
 from paddlevit_dist.images.detection.evaluation.accumulation import Accumulated, accumulate
@@ -17,8 +15,11 @@ from paddlevit_dist.images.detection.evaluation.tables import MatchTable
 from paddlevit_dist.images.detection.run_lengths import runs_of
 
 
-def evaluated(dataset: Dict, results: List[Dict], kind: str = "bbox", **params: Any) -> COCOeval:
+def evaluated(dataset: Dict, results: List[Dict], kind: str = "bbox", **params: Any) -> Any:
     """What pycocotools makes of them, accumulated and summarised."""
+    from pycocotools.coco import COCO  # only here: what is compared with stored numbers needs no pycocotools
+    from pycocotools.cocoeval import COCOeval
+
     with contextlib.redirect_stdout(io.StringIO()):
         truth = COCO()
         truth.dataset = copy.deepcopy(dataset)

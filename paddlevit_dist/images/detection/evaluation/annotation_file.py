@@ -133,8 +133,8 @@ class _Reader:
         own = self._id(place, image, "id")
         self.repeated["images"] += own in self.sizes
         height, width = (image.get(side) for side in ("height", "width"))
-        known = all(type(side) is int and 0 < side < 1 << 31 for side in (height, width))
-        self.sizes[own] = (height, width) if known else (-1, -1)
+        known = all(type(side) in (int, float) and 0 < side < 1 << 31 and side % 1 == 0 for side in (height, width))
+        self.sizes[own] = (int(height), int(width)) if known else (-1, -1)
 
     def category(self, number: int, category: Any) -> None:
         own = self._id(f"categories[{number}]", category, "id")

@@ -12,7 +12,7 @@ import numpy as np
 from paddlevit_dist.images.detection.evaluation import mask_matching, matching
 from paddlevit_dist.images.detection.evaluation.accumulation import Accumulated, accumulate
 from paddlevit_dist.images.detection.evaluation.tables import MatchTable
-from paddlevit_dist.images.detection.run_lengths import runs_of
+from paddlevit_dist.images.detection.run_lengths import text_of
 
 
 def evaluated(dataset: Dict, results: List[Dict], kind: str = "bbox", **params: Any) -> Any:
@@ -64,9 +64,9 @@ def table_of(
             tables.append(matching.match_boxes(image_id, truth, boxes, *options))
         else:
             height, width = sizes[image_id]
-            true_runs = [runs_of(a["segmentation"], height, width) for a in own]
-            runs = [runs_of(r["segmentation"], height, width) for r in found]
-            tables.append(mask_matching.match_runs(image_id, truth, true_runs, runs, *options))
+            true_masks = [text_of(a["segmentation"], height, width) for a in own]
+            masks = [text_of(r["segmentation"], height, width) for r in found]
+            tables.append(mask_matching.match_texts(image_id, truth, true_masks, masks, height, *options))
     return MatchTable.joined(tables), category_ids
 
 

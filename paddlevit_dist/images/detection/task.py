@@ -34,6 +34,7 @@ from .data.samples import DetectionSample, DetectionSamples, collate
 from .detector import Criterion, Detector, Outputs, Targets
 from .evaluation.detections import Detections
 from .metrics import DetectionMetrics
+from .settings import OPTIONS
 
 _BACKBONE = "backbone."  # what the names of a backbone's parameters begin with
 
@@ -81,6 +82,12 @@ class Detection(Task):
             )
         known = model_options(model.NAME).defaults
         options = {"dropout": model.DROPOUT} if "dropout" in known else {}  # also where 0 is not the variant's
+        for key, option in OPTIONS.items():
+            if model[key] is None:
+                continue
+            if option not in known:
+                raise UserError(f"MODEL.{key} {model[key]}: {model.NAME} has no such option; leave it out")
+            options[option] = model[key]
         if model.MASK_PADDING:
             if "mask_padding" not in known:
                 raise UserError(f"MODEL.MASK_PADDING true: {model.NAME} cannot do that; leave it out")

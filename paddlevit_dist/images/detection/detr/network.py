@@ -105,6 +105,14 @@ class Detr(Detector):
         self.reset_classifier(num_classes)
 
     @classmethod
+    def build(cls, name: str, num_classes: int, image_size: Optional[Any] = None, **options: Any) -> Model:
+        """As in the base class; another backbone than the variant's has none of the options that are for that."""
+        usual = cls.variants.get(name, {}).get("backbone")
+        if options.get("backbone", usual) != usual:
+            options = {"backbone_options": None, "feature_level": -1, **options}
+        return super().build(name, num_classes, image_size, **options)
+
+    @classmethod
     def criterion(
         cls, name: str, num_classes: int, losses: Optional[Mapping[str, Any]] = None, **options: Any
     ) -> SetCriterion:
@@ -214,6 +222,8 @@ def _backbone(name: str, options: Dict[str, Any]) -> Model:
 
 def _check_level(name: str, backbone: Model, level: int) -> None:
     number = len(backbone.feature_strides)
+    if not number:
+        raise UserError(f"backbone '{name}' has no feature maps: take a ResNet, a Swin, a PVTv2 or a ConvNeXt")
     if not -number <= level < number:
         raise UserError(f"backbone '{name}' has {number} feature maps: feature_level {level} is none of them")
 

@@ -26,7 +26,7 @@ _LARGEST_SIDE = 2**31 - 1
 _TICK_BYTES = 1 << 22
 
 
-def read_coco(file: str, folder: str, is_measured: bool = True) -> Source:
+def read_coco(file: str, folder: str) -> Source:
     """The pictures, objects and categories of a file.
 
     Args:

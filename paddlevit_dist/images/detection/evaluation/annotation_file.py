@@ -10,7 +10,7 @@ import numpy as np
 
 from ....errors import UserError
 from ..json_stream import elements
-from ..run_lengths import Runs, runs_of
+from ..run_lengths import area_of, text_of
 from .matching import Truth
 
 BOXES, MASKS = "bbox", "segm"
@@ -29,7 +29,7 @@ class AnnotationFile(NamedTuple):
         category_ids: ascending; label k stands for the k-th.
         names: of the categories, each different.
         truth: of all pictures.
-        masks: of the annotations, where an evaluation compares masks.
+        masks: of the annotations, as ``run_lengths.text_of`` returns them, where masks are compared.
         first: int64 (pictures + 1,), first annotation of each picture.
         notices: what in the file differs from what COCO's tools write.
     """
@@ -40,7 +40,7 @@ class AnnotationFile(NamedTuple):
     category_ids: List[Id]
     names: List[str]
     truth: Truth
-    masks: Optional[List[Dict[str, Any]]]
+    masks: Optional[List[bytes]]
     first: np.ndarray
     notices: List[str]
 
@@ -49,9 +49,9 @@ class AnnotationFile(NamedTuple):
         chosen = slice(self.first[picture], self.first[picture + 1])
         return Truth(*(column[chosen] for column in self.truth))
 
-    def true_runs_of(self, picture: int) -> List[Runs]:
+    def masks_of(self, picture: int) -> List[bytes]:
         """The masks of a picture's annotations."""
-        return [runs_of(mask) for mask in self.masks[self.first[picture] : self.first[picture + 1]]]
+        return (self.masks or [])[self.first[picture] : self.first[picture + 1]]
 
     def size_of(self, picture: int) -> Tuple[int, int]:
         """Height and width of a picture.
@@ -133,8 +133,8 @@ class _Reader:
         own = self._id(place, image, "id")
         self.repeated["images"] += own in self.sizes
         height, width = (image.get(side) for side in ("height", "width"))
-        known = all(type(side) is int and 0 < side < 1 << 31 for side in (height, width))
-        self.sizes[own] = (height, width) if known else (-1, -1)
+        known = all(type(side) in (int, float) and 0 < side < 1 << 31 and side % 1 == 0 for side in (height, width))
+        self.sizes[own] = (int(height), int(width)) if known else (-1, -1)
 
     def category(self, number: int, category: Any) -> None:
         own = self._id(f"categories[{number}]", category, "id")
@@ -172,13 +172,13 @@ class _Reader:
             self.masks.append(self._mask(number, annotation.get("segmentation"), self.sizes.get(image_id, (-1, -1))))
 
     def _mask(self, number: int, segmentation: Any, size: Tuple[int, int]) -> Any:
-        """Compressed run lengths; or as it is, where the size of the picture is not known yet."""
+        """Compressed run lengths as bytes; or as it is, where the size of the picture is not known yet."""
         if segmentation is None:
             raise UserError(f"{self.path}: annotations[{number}] has no segmentation, and masks are to be compared")
         if size[0] < 0:
             return segmentation
         try:
-            return runs_of(segmentation, *size).compressed()
+            return text_of(segmentation, *size)
         except ValueError as error:
             raise UserError(f"{self.path}: annotations[{number}]: its segmentation {error}") from None
 
@@ -198,9 +198,9 @@ class _Reader:
         masks = None
         areas = np.array(self.areas)
         if self.kind == MASKS:
-            masks = [self._late_mask(row, image_ids) for row in order.tolist()]
+            masks = [self._late_mask(row) for row in order.tolist()]
             missing = np.isnan(areas[order])
-            areas[order[missing]] = [runs_of(masks[row]).area for row in np.flatnonzero(missing)]
+            areas[order[missing]] = [area_of(masks[row]) for row in np.flatnonzero(missing)]
         truth = Truth(
             np.array(self.boxes).reshape(-1, 4)[order],
             labels[order],
@@ -220,8 +220,10 @@ class _Reader:
             self.notices,
         )
 
-    def _late_mask(self, row: int, image_ids: Sequence[Id]) -> Dict[str, Any]:
+    def _late_mask(self, row: int) -> bytes:
         """The mask of an annotation that may stand before its picture in the file."""
+        if isinstance(self.masks[row], bytes):
+            return self.masks[row]
         size = self.sizes[self.image_of[row]]
         if size[0] < 0:
             raise UserError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Callable, List
 
 from .annotation_file import MASKS, AnnotationFile
-from .mask_matching import match_runs
+from .mask_matching import match_texts
 from .matching import match_boxes
 from .result_file import ResultFile
 from .tables import MatchTable
@@ -28,8 +28,8 @@ def table_of(
         truth, rows = annotations.truth_of(picture), results.rows_of(picture)
         scores, labels, areas = results.scores[rows], results.labels[rows], results.areas[rows]
         if kind == MASKS:
-            true_runs, runs = annotations.true_runs_of(picture), results.runs_of(picture)
-            table = match_runs(picture, truth, true_runs, runs, scores, labels, num_classes, areas=areas)
+            masks = (annotations.masks_of(picture), results.masks_of(picture), int(annotations.sizes[picture, 0]))
+            table = match_texts(picture, truth, *masks, scores, labels, num_classes, areas=areas)
         else:
             table = match_boxes(picture, truth, results.boxes[rows], scores, labels, num_classes, areas=areas)
         tables.append(table)

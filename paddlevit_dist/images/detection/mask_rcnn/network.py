@@ -277,7 +277,7 @@ def _choose(scores: paddle.Tensor, boxes: paddle.Tensor, rules: Rules) -> Found:
     scores, boxes = scores[:, 1:], boxes[:, 1:]  # without the background
     sides = boxes[:, :, 2:] - boxes[:, :, :2]
     fits = paddle.logical_and(scores > rules.least_score, (sides >= _SHORTEST_SIDE_PX).all(axis=2))
-    places = paddle.nonzero(fits.flatten()).reshape([-1])
+    places = paddle.nonzero(fits.reshape([-1])).reshape([-1])  # Paddle 2.6 cannot flatten bools without views
     if places.shape[0] == 0:
         return _none_found(boxes)
     boxes, labels = paddle.gather(boxes.reshape([-1, 4]), places), places % scores.shape[1]

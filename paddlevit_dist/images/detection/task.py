@@ -30,6 +30,7 @@ from .batches import (
     with_host_facts,
     zero_padding,
 )
+from .coco_categories import COCO_CATEGORIES
 from .data.detection_dataset import DetectionDataset
 from .data.opening import open_samples
 from .data.samples import DetectionSample, DetectionSamples, collate
@@ -74,6 +75,7 @@ class Detection(Task):
         self.evaluated: Optional[DetectionDataset] = None
         self.replacements: Optional[Replacements] = None
         self.normaliser = Normaliser(config.DATA.IMAGENET_MEAN, config.DATA.IMAGENET_STD)
+        self._learned: Optional[Learned] = None
         self._criterion: Optional[Criterion] = None
         self._inspection: Optional[Inspection] = Inspection(config.EVAL, config.DATA.ON_BAD_SAMPLE == "skip")
         self.model_options, notices = configured_options(config.MODEL)
@@ -171,7 +173,8 @@ class Detection(Task):
     def about_input(self) -> Dict[str, Any]:
         data = self.config.DATA
         names = ("EVAL_SHORTEST_SIDE", "EVAL_LONGEST_SIDE", "IMAGENET_MEAN", "IMAGENET_STD", "EXIF_ROTATE")
-        return {**{f"DATA.{name}": data[name] for name in names}, "interpolation": "bilinear"}
+        shown = {f"DATA.{name}": data[name] for name in names}
+        return {**shown, "interpolation": "bilinear", "MODEL.MASK_PADDING": self.config.MODEL.MASK_PADDING}
 
     def classes_in(self, sample: DetectionSample) -> Optional[np.ndarray]:
         return np.asarray(sample.labels, dtype=np.int64)
@@ -248,6 +251,8 @@ class Detection(Task):
         return dict(self.criterion.counts(batch))
 
     def build_model(self, num_classes: Optional[int] = None) -> paddle.nn.Layer:
+        if self._learned is not None and self._learned.num_classes is None and num_classes is not None:
+            self._name_classes(num_classes, self._learned)  # as many as the weights have
         model = create_model(self.config.MODEL.NAME, num_classes or self.num_classes, **self.model_options)
         source = self.config.MODEL.BACKBONE_PRETRAINED
         if source is not None and not self.config.EVAL and self.config.MODEL.PRETRAINED is None:
@@ -348,13 +353,18 @@ class Detection(Task):
         return found
 
     def recall(self, learned: Learned) -> None:
-        self.num_classes = learned.num_classes or len(learned.class_names or ()) or None
-        if self.num_classes is None:
-            raise UserError("the weights do not say which categories they find: name them with --class_names=FILE")
-        self.class_names = [*(learned.class_names or ())][: self.num_classes]
-        self.class_names += map(str, range(len(self.class_names), self.num_classes))
-        ids = learned.data.get("category ids") or range(1, self.num_classes + 1)
-        self.category_ids = [int(number) for number in ids][: self.num_classes]
+        self._learned = learned
+        if learned.num_classes is not None:
+            self._name_classes(learned.num_classes, learned)
+
+    def _name_classes(self, number: int, learned: Learned) -> None:
+        """Take names and ids from the weights; of those that say nothing, 80 categories are COCO's."""
+        names, ids = [*(learned.class_names or ())], learned.data.get("category ids")
+        if not names and number == len(COCO_CATEGORIES):
+            names, ids = list(COCO_CATEGORIES.values()), list(COCO_CATEGORIES)
+        self.num_classes = number
+        self.class_names = [*names[:number], *map(str, range(len(names), number))]
+        self.category_ids = [int(one) for one in ids or range(1, number + 1)][:number]
 
     def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> InputSamples:
         return open_inputs(self.config, inputs, cache_folder)

@@ -96,8 +96,8 @@ class SetCriterion(Criterion):
         return matched + self.no_object_weight * (len(objects) * self.queries - matched)
 
     def terms(self, outputs: Outputs, targets: Targets) -> Dict[str, Term]:
-        logits, boxes = _in_full(outputs["layer_logits"]), _in_full(outputs["layer_boxes"])
-        losses = self.layer_losses(logits, boxes, targets)
+        logits = outputs["layer_logits"]
+        losses = self.layer_losses(logits, outputs["layer_boxes"], targets)
         sums = {"class": losses.label, "box": losses.box, "giou": losses.giou}
         objects = losses.matches.counts
         label_count, box_count = self.class_count(objects), float(objects.sum())
@@ -157,8 +157,3 @@ class SetCriterion(Criterion):
         places = matches.query_of + np.arange(layers * pictures).reshape(layers, pictures, 1) * queries
         flat = paddle.gather(boxes.reshape([-1, 4]), paddle.to_tensor(places.ravel()))
         return flat.reshape([*places.shape, 4])
-
-
-def _in_full(outputs: paddle.Tensor) -> paddle.Tensor:
-    """Outputs of mixed precision in float32; others as they are."""
-    return outputs if outputs.dtype == paddle.float64 else outputs.astype("float32")

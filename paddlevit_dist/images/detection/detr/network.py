@@ -60,6 +60,7 @@ class Detr(Detector):
         anchors: queries begin at points on a grid, and boxes are told from them (see ``Anchors``). The authors' do not.
     """
 
+    is_exportable = True
     variants = DETR
     key_maps = key_names.DETR
     classifier_layers = ("class_embed",)
@@ -140,7 +141,8 @@ class Detr(Detector):
         position = sine_embedding(cells, self.embed_dim, _precision_of(found)).astype(found.dtype)
         bias = None
         if sizes is not None:
-            bias = cells.padding().flatten(1).unsqueeze([1, 2]).astype(_precision_of(found)) * _MASKED
+            padding = cells.padding().astype(_precision_of(found))  # Paddle 2.6 cannot flatten bools without views
+            bias = _MASKED * padding.flatten(1).unsqueeze([1, 2])  # (N or 1, 1, 1, cells)
         x = self.input_proj(found).flatten(2).transpose([0, 2, 1])  # (N, cells, embed_dim)
         memory = self.transformer.encoder(x, position, bias)
         queries = self.query_embed.weight.unsqueeze(0)  # (1, queries, embed_dim)

@@ -15,11 +15,10 @@ from ...contracts.sample_checks import require_finite, require_labels
 from ...contracts.task import EvaluationStep, ExportParts, Records, Step, Task, Term
 from ...errors import UserError
 from ...models import create_model, model_options
-from ...parallel import all_gather, is_main
 from ...registry import resolve
 from ..data.inspection import Inspection
 from ..data.left_out import printable
-from ..data.quarantine import QUARANTINE_FILE, Replacements, write_quarantine
+from ..data.quarantine import Replacements, merge_quarantine
 from ..models.options import configured_options
 from ..transforms.normalising import Normaliser
 from .batches import (
@@ -189,17 +188,7 @@ class Detection(Task):
     def finish_epoch(self) -> List[str]:
         """What the losses say of the epoch; and merge the unreadable pictures found by all ranks into one list. Every
         rank must call this."""
-        said = self.criterion.epoch_lines()
-        if self.replacements is None:
-            return said
-        found = sorted({line for lines in all_gather(self.replacements.collect()) for line in lines})
-        if not found:
-            return said
-        file = Path(self.config.SAVE, QUARANTINE_FILE)
-        if is_main():
-            write_quarantine(file, found)
-        number = f"{len(found):,} unreadable picture{'s' if len(found) > 1 else ''}"
-        return [*said, f"{number} so far replaced by the next readable one, listed in {file}"]
+        return [*self.criterion.epoch_lines(), *merge_quarantine(self.replacements, Path(self.config.SAVE))]
 
     def pictures(self, samples: Any, batch: Dict[str, Any], epoch: int) -> List[Tuple[np.ndarray, str]]:
         """A collated training batch as the model sees it, with the boxes that it learns."""

@@ -25,6 +25,8 @@ from .batches import (
     EVALUATED_AS,
     chosen_pictures,
     host_facts,
+    largest_side,
+    padded_to,
     passes,
     with_host_facts,
     zero_padding,
@@ -64,6 +66,7 @@ class Detection(Task):
     of_each_rank = {
         **dict.fromkeys(("MODEL.DROPOUT", "MODEL.ATTENTION_DROPOUT", "MODEL.DROPPATH"), 0.0),
         "TRAIN.DETECTION_NORMALISER": "global",
+        "DETECTION.TIGHT_PADDING": False,
     }
 
     def __init__(self, config: Any) -> None:
@@ -74,6 +77,7 @@ class Detection(Task):
         self.evaluated: Optional[DetectionDataset] = None
         self.replacements: Optional[Replacements] = None
         self.normaliser = Normaliser(config.DATA.IMAGENET_MEAN, config.DATA.IMAGENET_STD)
+        self._padded_side: Optional[int] = None  # of training pictures; None: that of the largest in a batch
         self._learned: Optional[Learned] = None
         self._criterion: Optional[Criterion] = None
         self._inspection: Optional[Inspection] = Inspection(config.EVAL, config.DATA.ON_BAD_SAMPLE == "skip")
@@ -133,6 +137,8 @@ class Detection(Task):
             self.evaluated = samples.dataset
             samples.notices.append(f"{split} is evaluated with {EVALUATED_AS[self.config.DETECTION.EVALUATE_AS]}")
             return samples
+        if not self.config.DETECTION.TIGHT_PADDING:
+            self._padded_side = largest_side(self.config.DATA, samples.dataset.sizes)
         samples.notices.append(f"losses are divided {_DIVIDED_BY[self.config.TRAIN.DETECTION_NORMALISER]}")
         if self.config.DATA.ON_BAD_SAMPLE == "skip":
             samples.replacements = self.replacements = Replacements(Path(self.config.SAVE).absolute())
@@ -183,7 +189,10 @@ class Detection(Task):
         require_labels(sample.labels, self.num_classes, -1, "category")
 
     def collate(self, samples: Sequence[DetectionSample]) -> Dict[str, Any]:
-        return with_host_facts(collate(samples))
+        batch = collate(samples)
+        if self._padded_side is not None and samples[0].is_training:
+            batch = padded_to(batch, self._padded_side)
+        return with_host_facts(batch)
 
     def finish_epoch(self) -> List[str]:
         """What the losses say of the epoch; and merge the unreadable pictures found by all ranks into one list. Every

@@ -15,7 +15,7 @@ from paddlevit_dist.contracts.prediction import Learned
 from paddlevit_dist.contracts.sample_checks import BadSample
 from paddlevit_dist.contracts.task import EvaluationStep, Step, make_task
 from paddlevit_dist.engine.optimizer import accumulators, build_optimizer
-from paddlevit_dist.images.detection.batches import host_facts, passes, zero_padding
+from paddlevit_dist.images.detection.batches import host_facts, largest_side, passes, zero_padding
 from paddlevit_dist.images.detection.data.samples import DetectionSample
 from paddlevit_dist.images.detection.drawing import draw_boxes, enlargement
 from paddlevit_dist.images.detection.evaluation.accumulation import accumulate
@@ -88,6 +88,21 @@ def test_counts_of_the_host_are_those_of_the_device(trainer):
     facts = host_facts(batch)
     np.testing.assert_array_equal(facts["sizes"], batch["sizes"])
     assert facts["box_counts"].tolist() == [3, 1] == (batch["labels"] >= 0).sum(axis=1).tolist()
+
+
+def test_padding_to_a_square_depends_on_no_batch(tmp_path):
+    task = make_task(settings("DETECTION.TIGHT_PADDING", "False", "DATA.LONGEST_SIDE", "40"))
+    samples = task.build_dataset("train", tmp_path)  # of 24 to 32 pixels, the shorter side becomes 32
+    side = task.collate([sample(16, 20, 3)])["images"].shape[2]
+    assert 32 < side <= 40
+    taken = [samples.sample(index, np.random.default_rng(0)) for index in range(len(samples))]
+    assert {task.collate([one])["images"].shape for one in taken} == {(1, 3, side, side)}
+    batch = task.collate([sample(16, 20, 3), sample(8, 50, 1)])
+    assert batch["images"].shape == (2, 3, side, 50) and not batch["images"][0, :, 16:].any()
+    assert batch["sizes"].tolist() == [[16, 20], [8, 50]]
+    cropped = settings("DATA.CROP_PROBABILITY", "0.5", "DATA.LONGEST_SIDE", "77").DATA
+    assert largest_side(cropped, np.array([[10, 10]])) == 77
+    assert task.collate([sample(16, 20, is_training=False)])["images"].shape == (1, 3, 16, 20)
 
 
 def test_a_label_that_is_no_category_is_refused(trainer):

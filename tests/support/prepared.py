@@ -21,7 +21,6 @@ import tempfile
 import threading
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
-
 _TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 

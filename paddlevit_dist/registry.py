@@ -32,6 +32,8 @@ _FAMILIES = {
     "paddlevit_dist.images.models.convnext:ConvNeXt": "CONVNEXT",
     "paddlevit_dist.images.models.resnet:ResNet": "RESNET",
     "paddlevit_dist.images.detection.detr.network:Detr": "DETR",
+    "paddlevit_dist.images.detection.mask_rcnn.network:MaskRCNN": "MASK_RCNN",
+    "paddlevit_dist.images.detection.mask_rcnn.network:FasterRCNN": "FASTER_RCNN",
     "paddlevit_dist.points.sparse.minkunet:MinkUNet": "MINKUNET",
     "paddlevit_dist.points.sparse.minkunet:TutorialNetwork": "TUTORIAL",
 }
@@ -103,6 +105,8 @@ DATASETS: Dict[str, Target] = {
     "folder": "paddlevit_dist.images.data.class_folders:ClassFolders",
     "tar": "paddlevit_dist.images.data.tar:TarImages",
     "coco": "paddlevit_dist.images.detection.data.coco:Coco",
+    "voc": "paddlevit_dist.images.detection.data.voc:Voc",
+    "yolo": "paddlevit_dist.images.detection.data.yolo:Yolo",
     "synthetic_shapes": "paddlevit_dist.images.detection.data.synthetic_shapes:SyntheticShapes",
     "landmarks": "paddlevit_dist.volumes.landmarks:Landmarks",
     "synthetic_landmarks": "paddlevit_dist.volumes.phantoms:SyntheticLandmarks",

@@ -6,11 +6,19 @@ others. All text is taken as it is; markup in it is shown, not obeyed.
 
 from __future__ import annotations
 
+import colorsys
 from typing import Any, Mapping, NamedTuple, Sequence, Tuple, Union
 
 import numpy as np
 
 Colour = Tuple[int, int, int]  # red, green, blue, each 0 to 255
+
+
+def class_colours(number: int) -> np.ndarray:
+    """uint8 (number, 3): well-separated colours; a class keeps its colour whatever the number."""
+    golden = (5**0.5 - 1) / 2  # multiples of it, modulo 1, fill the circle of hues evenly
+    colours = [colorsys.hsv_to_rgb(i * golden % 1, (0.9, 0.55, 0.75)[i % 3], (0.95, 0.8)[i % 2]) for i in range(number)]
+    return np.rint(255 * np.array(colours).reshape(number, 3)).astype(np.uint8)
 
 
 class Table(NamedTuple):

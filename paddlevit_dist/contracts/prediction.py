@@ -17,11 +17,13 @@ class Learned(NamedTuple):
         num_classes: outputs of the model; None: unknown.
         class_names: of the classes, or of the landmarks, in the order of their numbers; None: unknown.
         input: what ``Task.about_input`` said in the run that trained them; empty where nothing was kept.
+        data: what ``Task.about_data`` said of the first split with classes, likewise.
     """
 
     num_classes: Optional[int] = None
     class_names: Optional[Tuple[str, ...]] = None
     input: Mapping[str, Any] = {}
+    data: Mapping[str, Any] = {}
 
 
 class InputSamples(Samples):

@@ -171,7 +171,8 @@ def learned_of(about: Dict[str, Any], num_classes: Optional[int] = None) -> Lear
     said = dict(_mapping(about.get("input")))
     names = said.get("landmarks") or names
     number = num_classes or known or (len(names) if names else None)
-    return Learned(number, tuple(map(str, names)) if names else None, said)
+    data = next((facts for facts in splits if facts.get("classes")), {})
+    return Learned(number, tuple(map(str, names)) if names else None, said, data)
 
 
 def build_trained(task: Task, source: Source, part: Optional[str] = None) -> Tuple[Any, LoadReport]:

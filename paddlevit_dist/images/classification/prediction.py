@@ -13,7 +13,7 @@ from ...contracts.prediction import InputSamples, Row
 from ...contracts.sample_checks import BadSample
 from ...errors import UserError
 from ..data.image_dataset import ImageDataset
-from ..data.inputs import GivenPictures, PictureInputs
+from ..data.inputs import picture_inputs
 from ..data.reading import Reading
 from ..transforms.crops import EvaluationTransform, build_transform
 
@@ -37,12 +37,7 @@ def open_inputs(config: Any, inputs: Sequence[Any], cache_folder: Path) -> Input
     if isinstance(transform, EvaluationTransform):
         transform = Bounded(transform, data.MAX_PIXELS)
     reading = Reading(data.EXIF_ROTATE, data.MAX_PIXELS)
-    are_paths = [isinstance(one, str) for one in inputs]
-    if any(are_paths) and not all(are_paths):
-        raise UserError("predict: paths and pictures in memory were given together: give one kind at a time")
-    if inputs and not any(are_paths):
-        return GivenPictures(inputs, transform, mode, reading)
-    samples = PictureInputs(inputs, cache_folder, transform, mode, reading)
+    samples = picture_inputs(inputs, cache_folder, transform, mode, reading)
     samples.notices = [*notices, *samples.notices]
     return samples
 

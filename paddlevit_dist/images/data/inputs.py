@@ -10,7 +10,7 @@ import stat
 from collections import OrderedDict
 from collections.abc import Sequence as AbstractSequence
 from pathlib import Path
-from typing import Any, FrozenSet, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, FrozenSet, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 from PIL import Image
@@ -224,7 +224,7 @@ class PictureInputs(InputSamples):
     Args:
         given: paths of files, folders and tar files, and patterns.
         cache_folder: for the list, which processes map instead of copying.
-        transform: called with a PIL image and a generator; returns uint8 (channels, height, width).
+        transform: called with a PIL image and a generator; returns what the task collates.
         mode: of Pillow, that pictures are converted to.
     """
 
@@ -252,8 +252,16 @@ class PictureInputs(InputSamples):
     def fingerprint(self) -> str:
         return self._index.key.hex()
 
-    def sample(self, index: int, generator: np.random.Generator) -> np.ndarray:
-        """Picture ``index``, uint8 (channels, height, width).
+    def sample(self, index: int, generator: np.random.Generator) -> Any:
+        """What the transform makes of picture ``index``.
+
+        Raises:
+            UnreadablePicture: it cannot be decoded.
+        """
+        return self._transform(self.picture(index), generator)
+
+    def picture(self, index: int) -> Image.Image:
+        """Picture ``index`` as it is stored.
 
         Raises:
             UnreadablePicture: it cannot be decoded.
@@ -261,7 +269,7 @@ class PictureInputs(InputSamples):
         name = self.names[index]
         archive = self._index.label(index)
         encoded = read_file(name) if archive == _NO_ARCHIVE else self._member(name, archive, index)
-        return self._transform(decode_image(encoded, name, self._mode, self._reading), generator)
+        return decode_image(encoded, name, self._mode, self._reading)
 
     def _member(self, name: str, archive: int, index: int) -> bytes:
         if self._locations is None:
@@ -297,8 +305,12 @@ class GivenPictures(InputSamples):
         """Of a list that no other process can have."""
         return f"{len(self._pictures)} pictures at {id(self)}"
 
-    def sample(self, index: int, generator: np.random.Generator) -> np.ndarray:
+    def sample(self, index: int, generator: np.random.Generator) -> Any:
         """As ``PictureInputs.sample``."""
+        return self._transform(self.picture(index), generator)
+
+    def picture(self, index: int) -> Image.Image:
+        """Picture ``index`` as it was given."""
         picture = self._pictures[index]
         if isinstance(picture, np.ndarray):
             is_picture = picture.ndim == 2 or (picture.ndim == 3 and picture.shape[2] in (1, 3, 4))
@@ -307,4 +319,20 @@ class GivenPictures(InputSamples):
             picture = Image.fromarray(picture[:, :, 0] if picture.ndim == 3 and picture.shape[2] == 1 else picture)
         elif not isinstance(picture, Image.Image):
             raise BadSample(f"expected a path, a PIL image or an array, got {type(picture).__name__}")
-        return self._transform(converted(picture, self._mode, self._reading), generator)
+        return converted(picture, self._mode, self._reading)
+
+
+def picture_inputs(
+    inputs: Sequence[Any], cache_folder: Path, transform: Any, mode: str, reading: Reading
+) -> Union[PictureInputs, GivenPictures]:
+    """Pictures at paths, or in memory; the arguments are those of ``PictureInputs``.
+
+    Raises:
+        UserError: paths and pictures in memory are mixed.
+    """
+    are_paths = [isinstance(one, str) for one in inputs]
+    if any(are_paths) and not all(are_paths):
+        raise UserError("predict: paths and pictures in memory were given together: give one kind at a time")
+    if inputs and not any(are_paths):
+        return GivenPictures(inputs, transform, mode, reading)
+    return PictureInputs(inputs, cache_folder, transform, mode, reading)

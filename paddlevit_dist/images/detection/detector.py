@@ -65,6 +65,11 @@ class Detector(Model):
     #: whether training needs a mask of each object
     learns_masks: ClassVar[bool] = False
 
+    @property
+    def pretrained_part(self) -> Model:
+        """The model whose weights a classifier brings."""
+        return self.backbone
+
     @classmethod
     def criterion(
         cls, name: str, num_classes: int, losses: Optional[Mapping[str, Any]] = None, **options: Any

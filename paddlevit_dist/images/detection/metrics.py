@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
 from ...contracts.task import Metrics
 from ...parallel import all_gather
-from .evaluation.accumulation import UNDEFINED, accumulate
+from .evaluation.accumulation import UNDEFINED, Accumulated, accumulate
 from .evaluation.detections import Detections
+from .evaluation.mask_matching import match_masks
 from .evaluation.matching import match
 from .evaluation.tables import MatchTable
 
 _JOINED_AFTER = 256  # pictures: a table of many takes less memory than many tables
+_OF_MASKS = "mask "  # before the names of the numbers that masks are compared for
+
+
+class _Tables:
+    """The tables of one rank."""
+
+    def __init__(self, num_classes: int) -> None:
+        self._tables: List[MatchTable] = [MatchTable.empty(num_classes)]
+
+    def add(self, table: MatchTable) -> None:
+        self._tables.append(table)
+        if len(self._tables) > _JOINED_AFTER:
+            self._tables = [MatchTable.joined(self._tables)]
+
+    def packed(self) -> Dict[str, np.ndarray]:
+        return MatchTable.joined(self._tables).packed()
 
 
 class DetectionMetrics(Metrics):
@@ -24,55 +41,75 @@ class DetectionMetrics(Metrics):
     Args:
         class_names: in the order of labels.
         pictures: of the whole split; None: unknown, and not checked.
+        with_masks: masks are compared as well, where both annotations and detections have them.
     """
 
-    def __init__(self, class_names: Sequence[str], pictures: Optional[int] = None) -> None:
+    def __init__(self, class_names: Sequence[str], pictures: Optional[int] = None, with_masks: bool = False) -> None:
         super().__init__()
         self.class_names = list(class_names)
         self.pictures = pictures
         self.state = {"pictures": 0, "detections": 0, "not finite": 0}
-        self._tables: List[MatchTable] = [MatchTable.empty(len(self.class_names))]
+        self._boxes = _Tables(len(self.class_names))
+        self._masks = _Tables(len(self.class_names)) if with_masks else None
 
-    def update(self, image_id: int, truth: Any, detections: Detections) -> MatchTable:
-        """Add a picture; returns what it contributes. Detections that are not finite count as none.
+    def update(
+        self, image_id: int, truth: Any, detections: Detections, size: Optional[Tuple[int, int]] = None
+    ) -> MatchTable:
+        """Add a picture; returns what its boxes contribute. Detections that are not finite count as none.
 
         Args:
             image_id: different for each picture of the split.
-            truth: what is annotated, as ``Truth``.
+            truth: what is annotated, as ``Truth``; with ``masks`` where these are compared.
+            size: height and width of the picture; only masks need it.
         """
-        is_finite = np.isfinite(detections.boxes).all(axis=1) & np.isfinite(detections.scores)
-        if not is_finite.all():
-            self.state["not finite"] += int(np.count_nonzero(~is_finite))
-            detections = only(detections, is_finite)
+        given = len(detections.scores)
+        detections = finite(detections)
         table = match(image_id, truth, detections, len(self.class_names))
+        self._boxes.add(table)
+        if self._masks is not None and size is not None:
+            self._masks.add(match_masks(image_id, truth, detections, *size, len(self.class_names)))
         self.state["pictures"] += 1
         self.state["detections"] += len(detections.scores)
-        self._tables.append(table)
-        if len(self._tables) > _JOINED_AFTER:
-            self._tables = [MatchTable.joined(self._tables)]
+        self.state["not finite"] += given - len(detections.scores)
         return table
 
     def compute(self, state: Dict[str, Any]) -> Dict[str, float]:
-        """COCO's twelve numbers as fractions, AP of each class that occurs, and counts. A number of which nothing in
-        the split can be found is left out, except AP, which is 0 then. Every rank must call this."""
-        gathered = all_gather(MatchTable.joined(self._tables).packed())
-        table = MatchTable.joined([MatchTable.unpacked(packed) for packed in gathered])
-        if self.pictures is not None and len(table.image_ids) != self.pictures:
-            raise RuntimeError(f"{len(table.image_ids):,} pictures were evaluated of {self.pictures:,}")
-        accumulated = accumulate(table)
-        values = {name: value for name, value in accumulated.named().items() if value != UNDEFINED}
-        values = {"AP": 0.0, "AP50": 0.0, **values}
-        for name, (ap, *_) in zip(self.class_names, accumulated.class_ap().tolist()):
-            if ap != UNDEFINED:
-                values[f"AP {name}"] = ap
+        """COCO's twelve numbers as fractions, AP of each class that occurs, and counts; those of masks begin with
+        "mask". A number of which nothing in the split can be found is left out, except AP and AP50, which are 0 then.
+        Every rank must call this."""
+        values = self._values(self._accumulated(self._boxes), "")
+        if self._masks is not None:
+            values.update(self._values(self._accumulated(self._masks), _OF_MASKS))
         values.update({name: int(number) for name, number in state.items()})
         return values
 
+    def _accumulated(self, tables: _Tables) -> Accumulated:
+        gathered = all_gather(tables.packed())
+        table = MatchTable.joined([MatchTable.unpacked(packed) for packed in gathered])
+        if self.pictures is not None and len(table.image_ids) != self.pictures:
+            raise RuntimeError(f"{len(table.image_ids):,} pictures were evaluated of {self.pictures:,}")
+        return accumulate(table)
+
+    def _values(self, accumulated: Accumulated, prefix: str) -> Dict[str, float]:
+        values = {f"{prefix}{name}": number for name, number in accumulated.named().items() if number != UNDEFINED}
+        values = {f"{prefix}AP": 0.0, f"{prefix}AP50": 0.0, **values}
+        for name, (ap, *_) in zip(self.class_names, accumulated.class_ap().tolist()):
+            if ap != UNDEFINED:
+                values[f"{prefix}AP {name}"] = ap
+        return values
+
     def summary(self, values: Dict[str, float]) -> str:
-        shown = [f"{name} {values[name]:.4f}" for name in ("AP", "AP50", "AP75", "AR_100") if name in values]
+        names = ["AP", "AP50", "AP75", "AR_100", f"{_OF_MASKS}AP", f"{_OF_MASKS}AP50"]
+        shown = [f"{name} {values[name]:.4f}" for name in names if name in values]
         if values["not finite"]:
             shown.append(f"({values['not finite']:,} detections are not finite)")
         return " ".join(shown)
+
+
+def finite(detections: Detections) -> Detections:
+    """Those whose box and score are finite numbers."""
+    is_finite = np.isfinite(detections.boxes).all(axis=1) & np.isfinite(detections.scores)
+    return detections if is_finite.all() else only(detections, is_finite)
 
 
 def only(detections: Detections, chosen: np.ndarray) -> Detections:

@@ -9,13 +9,15 @@ import numpy as np
 import paddle
 
 from ...checkpoint.load import load_weights
-from ...contracts.prediction import Learned
+from ...contracts.figures import Colour, Figure
+from ...contracts.prediction import InputSamples, Learned, Row
 from ...contracts.sample_checks import require_finite, require_labels
 from ...contracts.task import EvaluationStep, Records, Step, Task, Term
 from ...errors import UserError
 from ...models import create_model, model_options
 from ...parallel import all_gather, is_main
 from ...registry import resolve
+from ..data.inspection import Inspection
 from ..data.left_out import printable
 from ..data.quarantine import QUARANTINE_FILE, Replacements, write_quarantine
 from ..models.options import configured_options
@@ -31,10 +33,21 @@ from .batches import (
 from .data.detection_dataset import DetectionDataset
 from .data.opening import open_samples
 from .data.samples import DetectionSample, DetectionSamples, collate
+from .data.transforms import evaluation_transform
 from .detector import Criterion, Detector, Outputs, Targets
-from .evaluation.detections import Detections
-from .metrics import DetectionMetrics
+from .drawing import CROWD, colours_of, in_cell
+from .evaluation.detections import Detections, corners_of
+from .figures import DetectionRecord, detection_figures
+from .metrics import DetectionMetrics, finite
+from .prediction import AsEvaluated, DetectionOutputs, open_inputs, rows_of
+from .writer import DetectionWriter
 
+_DIVIDED_BY = {
+    "global": "by the counts of all devices and micro-batches (TRAIN.DETECTION_NORMALISER global)",
+    "reference": "as DETR's authors do: boxes by the count of all devices, classes by that of each device "
+    "(TRAIN.DETECTION_NORMALISER reference)",
+}
+_MOST_NAMED = 90  # categories in a legend
 _BACKBONE = "backbone."  # what the names of a backbone's parameters begin with
 
 
@@ -43,6 +56,8 @@ class Detection(Task):
 
     best_metric = ("AP", True)
     sample_name = "pictures"
+    draws_samples = True
+    makes_figures = True
     of_each_rank = {
         **dict.fromkeys(("MODEL.DROPOUT", "MODEL.ATTENTION_DROPOUT", "MODEL.DROPPATH"), 0.0),
         "TRAIN.DETECTION_NORMALISER": "global",
@@ -57,10 +72,13 @@ class Detection(Task):
         self.replacements: Optional[Replacements] = None
         self.normaliser = Normaliser(config.DATA.IMAGENET_MEAN, config.DATA.IMAGENET_STD)
         self._criterion: Optional[Criterion] = None
+        self._inspection: Optional[Inspection] = Inspection(config.EVAL, config.DATA.ON_BAD_SAMPLE == "skip")
         self.model_options, notices = configured_options(config.MODEL)
         self.model_options.update(self._own_options())
         self.notices += notices
-        self.notices.append(f"evaluated with {EVALUATED_AS[config.DETECTION.EVALUATE_AS]}")
+
+    def __getstate__(self) -> Dict[str, Any]:
+        return {**self.__dict__, "_inspection": None}
 
     @property
     def _family(self) -> Any:
@@ -91,11 +109,16 @@ class Detection(Task):
 
     def build_dataset(self, split: str, cache_folder: Path) -> DetectionSamples:
         is_training = self.trains_on(split)
-        samples = open_samples(self.config, split, cache_folder, is_training, self._family.learns_masks)
+        samples = open_samples(
+            self.config, split, cache_folder, is_training, self._family.learns_masks, inspection=self._inspection
+        )
         self._check_classes(samples.dataset)
         if not is_training:
             self.evaluated = samples.dataset
-        elif self.config.DATA.ON_BAD_SAMPLE == "skip":
+            samples.notices.append(f"{split} is evaluated with {EVALUATED_AS[self.config.DETECTION.EVALUATE_AS]}")
+            return samples
+        samples.notices.append(f"losses are divided {_DIVIDED_BY[self.config.TRAIN.DETECTION_NORMALISER]}")
+        if self.config.DATA.ON_BAD_SAMPLE == "skip":
             samples.replacements = self.replacements = Replacements(Path(self.config.SAVE).absolute())
         return samples
 
@@ -155,6 +178,39 @@ class Detection(Task):
         number = f"{len(found):,} unreadable picture{'s' if len(found) > 1 else ''}"
         return [f"{number} so far replaced by the next readable one, listed in {file}"]
 
+    def pictures(self, samples: Any, batch: Dict[str, Any], epoch: int) -> List[Tuple[np.ndarray, str]]:
+        """A collated training batch as the model sees it, with the boxes that it learns."""
+        facts = host_facts(batch)
+        drawn = []
+        for row, ((height, width), number) in enumerate(zip(facts["sizes"].tolist(), facts["box_counts"].tolist())):
+            pixels = batch["images"][row, :, :height, :width].transpose(1, 2, 0)
+            masks = batch["masks"][row, :number, :height, :width] if "masks" in batch else None
+            boxes, labels = batch["boxes"][row, :number], batch["labels"][row, :number]
+            caption = f"{width} x {height}, {number} box{'' if number == 1 else 'es'}"
+            drawn.append((in_cell(np.ascontiguousarray(pixels), boxes, labels, self.class_names, masks), caption))
+        return drawn
+
+    def evaluation_pictures(self, samples: Any, indices: Sequence[int]) -> List[Tuple[np.ndarray, str]]:
+        """Pictures as an evaluation has them, with all that is annotated; crowds are grey."""
+        transform = AsEvaluated(evaluation_transform(self.config.DATA))
+        drawn = []
+        for index in indices:
+            picture, annotations = samples.dataset.read(index)
+            image = transform(picture, np.random.default_rng(0)).image
+            scale = np.array([image.shape[2] / picture.size[0], image.shape[1] / picture.size[1]] * 2)
+            boxes = corners_of(annotations.boxes) * scale
+            labels = np.where(annotations.is_crowd, -1, annotations.labels)
+            pixels = np.ascontiguousarray(image.transpose(1, 2, 0))
+            caption = f"{image.shape[2]} x {image.shape[1]}, {len(boxes)} annotated"
+            drawn.append((in_cell(pixels, boxes, labels, self.class_names), caption))
+        return drawn
+
+    def picture_legend(self) -> List[Tuple[str, Colour]]:
+        shown = self.class_names[:_MOST_NAMED]
+        legend = list(zip(shown, colours_of(np.arange(len(shown)), len(self.class_names))))
+        left = len(self.class_names) - len(shown)
+        return [*legend, ("a crowd", CROWD), *([(f"and {left} more", (255, 255, 255))] if left else [])]
+
     # ---- model -------------------------------------------------------------------------------------------------
 
     @property
@@ -176,8 +232,8 @@ class Detection(Task):
     def build_model(self, num_classes: Optional[int] = None) -> paddle.nn.Layer:
         model = create_model(self.config.MODEL.NAME, num_classes or self.num_classes, **self.model_options)
         source = self.config.MODEL.BACKBONE_PRETRAINED
-        if source is not None and not self.config.EVAL:
-            report = load_weights(model.backbone, source)
+        if source is not None and not self.config.EVAL and self.config.MODEL.PRETRAINED is None:
+            report = load_weights(model.pretrained_part, source)
             self.notices.append(f"backbone from {source}: {report.summary()}")
         return model
 
@@ -226,17 +282,40 @@ class Detection(Task):
     # ---- evaluation --------------------------------------------------------------------------------------------
 
     def build_metrics(self) -> DetectionMetrics:
-        pictures = None if self.evaluated is None else len(self.evaluated)
-        return DetectionMetrics(self.class_names, pictures)
+        if self.evaluated is None:
+            return DetectionMetrics(self.class_names)
+        with_masks = self._family.learns_masks and self.evaluated.has_masks
+        return DetectionMetrics(self.class_names, len(self.evaluated), with_masks)
 
     def eval_step(self, model: paddle.nn.Layer, batch: Dict[str, Any], step: EvaluationStep) -> Optional[Records]:
         if self.evaluated is None:
             raise UserError("detection is evaluated on the data that its configuration names")
-        indices = host_facts(batch)["indices"].tolist()
-        for index, found in zip(indices, self.predict_step(model, batch)):
-            image_id = self.evaluated.image_id(index)
-            step.metrics.update(image_id, self.evaluated.annotations(index), found)
-        return None
+        facts, records = host_facts(batch), []
+        least = self.config.DETECTION.SHOWN_SCORE
+        sizes = [tuple(size) for size in facts["original_sizes"].tolist()]
+        for index, size, found in zip(facts["indices"].tolist(), sizes, self.predict_step(model, batch)):
+            image_id, truth = self.evaluated.image_id(index), self.evaluated.annotations(index)
+            table = step.metrics.update(image_id, truth, found, size)
+            if step.writer is not None:
+                step.writer.add(index, image_id, found)
+            if step.keeps_records:
+                records.append(DetectionRecord.of(table, truth, finite(found), least))
+        return (lambda: records) if step.keeps_records else None
+
+    def figures(self, samples: Any, records: Sequence[Tuple[int, Any]], model: paddle.nn.Layer) -> List[Figure]:
+        if not records or not isinstance(samples, DetectionSamples):
+            return []
+
+        def predict(index: int) -> Detections:
+            batch = self.collate([samples.sample(index, np.random.default_rng(0))])
+            images = {"images": paddle.to_tensor(batch["images"])}
+            return finite(self.predict_step(model, {**batch, **images})[0])
+
+        least = self.config.DETECTION.SHOWN_SCORE
+        return detection_figures(samples, records, self.class_names, least, predict)
+
+    def prediction_writer(self, folder: Path) -> DetectionWriter:
+        return DetectionWriter(folder, self.category_ids)
 
     def predict_step(self, model: paddle.nn.Layer, batch: Dict[str, Any]) -> List[Detections]:
         """What is found in each picture, in its own pixels, best first."""
@@ -257,3 +336,18 @@ class Detection(Task):
             raise UserError("the weights do not say which categories they find: name them with --class_names=FILE")
         self.class_names = [*(learned.class_names or ())][: self.num_classes]
         self.class_names += map(str, range(len(self.class_names), self.num_classes))
+        ids = learned.data.get("category ids") or range(1, self.num_classes + 1)
+        self.category_ids = [int(number) for number in ids][: self.num_classes]
+
+    def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> InputSamples:
+        return open_inputs(self.config, inputs, cache_folder)
+
+    def check_input(self, sample: DetectionSample) -> None:
+        """Pictures are whole numbers: there is nothing to check."""
+
+    def prediction_rows(self, prediction: Detections) -> List[Row]:
+        return rows_of(prediction, self.class_names, self.config.DETECTION.SHOWN_SCORE)
+
+    def output_writer(self, folder: Path, samples: InputSamples) -> DetectionOutputs:
+        least = self.config.DETECTION.SHOWN_SCORE
+        return DetectionOutputs(folder, samples, self.class_names, self.category_ids, least)

@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-import colorsys
 import math
 from typing import List, Sequence, Tuple
 
 import numpy as np
 
+from ...contracts.figures import Colour, class_colours
 from .scannet_classes import CLASS_NAMES, COLOURS
 
-Colour = Tuple[int, int, int]  # red, green, blue, each 0 to 255
 UNLABELLED = (205, 205, 205)  # colour of points without a class or instance
 WIDTH_PX = 720
 CELL_PX = 240  # on a sheet of many scenes
 _ROOM = ("wall", "floor", "ceiling")  # what else would hide the furniture
 _TALLEST = 4  # height over width: anything taller is drawn smaller
 _TURN, _TILT = math.radians(30.0), math.radians(55.0)  # of the view
-
-
-def class_colours(number: int) -> np.ndarray:
-    """uint8 (number, 3): well-separated colours; a class keeps its colour whatever the number."""
-    golden = (5**0.5 - 1) / 2  # multiples of it, modulo 1, fill the circle of hues evenly
-    colours = [colorsys.hsv_to_rgb(i * golden % 1, (0.9, 0.55, 0.75)[i % 3], (0.95, 0.8)[i % 2]) for i in range(number)]
-    return np.rint(255 * np.array(colours).reshape(number, 3)).astype(np.uint8)
 
 
 def palette_of(class_names: Sequence[str]) -> np.ndarray:

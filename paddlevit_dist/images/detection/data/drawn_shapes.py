@@ -75,6 +75,12 @@ class Drawn(NamedTuple):
     draws: Draws
 
 
+def drawn_size(seed: Sequence[int], sides: Tuple[int, int]) -> Tuple[int, int]:
+    """Height and width of the picture that ``draw_shapes`` draws."""
+    draws = Draws(seed)
+    return draws.between(*sides), draws.between(*sides)
+
+
 def draw_shapes(
     seed: Sequence[int], sides: Tuple[int, int], number: Tuple[int, int], categories: Sequence[str]
 ) -> Drawn:

@@ -12,7 +12,7 @@ from ...data.left_out import printable
 from ...data.reading import Reading
 from .detection_dataset import DetectionDataset, count
 from .indexed_pictures import check_sizes
-from .picture_parts import held_out_part, learnable_part
+from .picture_parts import held_out_part, learnable_part, ordered_by_shape
 from .samples import DetectionSamples
 from .transforms import evaluation_transform, training_transform
 
@@ -24,6 +24,7 @@ def open_samples(
     is_training: bool,
     with_masks: bool = False,
     inspection: Optional[Inspection] = None,
+    by_shape: bool = False,
 ) -> DetectionSamples:
     """The pictures of ``split``, with the transform for training or for an evaluation, and lines about them in their
     ``notices``.
@@ -32,6 +33,7 @@ def open_samples(
         is_training: samples carry what is annotated; otherwise their indices and sizes, see ``samples``.
         with_masks: those for training carry masks.
         inspection: looks at some pictures before a run relies on them; one for all its splits.
+        by_shape: those for an evaluation come ordered by their size after the transform.
     Raises:
         UserError: the data are missing or damaged, or hold no pictures with boxes, or no masks where these are asked
             for.
@@ -46,7 +48,9 @@ def open_samples(
     if inspection is not None:
         notices += inspection.look(dataset, split, dataset.num_classes or 0)
         notices += check_sizes(dataset, split, inspection.replaces_bad and is_training)
-    transform = training_transform(data) if is_training else evaluation_transform(data)
+    transform: Any = training_transform(data) if is_training else evaluation_transform(data)
+    if by_shape and not is_training:
+        dataset = ordered_by_shape(dataset, transform.resized, cache_folder)
     samples = DetectionSamples(dataset, transform, is_training, with_masks, data.GROUP_BY_SHAPE if is_training else 0)
     samples.notices = [printable(line) for line in notices]
     return samples

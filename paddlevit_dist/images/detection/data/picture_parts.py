@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import Any, Optional, Tuple
+from typing import Any, Callable, Optional, Tuple
 
 import numpy as np
 
@@ -75,6 +75,12 @@ def held_out_part(dataset: Any, split: str, fraction: float, seed: int, cache_fo
 def learnable_part(dataset: Any, cache_folder: Path) -> PicturesPart:
     """The pictures in which there is something to learn."""
     return _part(dataset, np.flatnonzero(dataset.learnable()), "learnable", cache_folder)
+
+
+def ordered_by_shape(dataset: Any, resized: Callable[[Size], Size], cache_folder: Path) -> PicturesPart:
+    """All pictures, those of equal size after ``resized`` together, so that batches of them need no padding."""
+    sizes = np.array([resized((height, width)) for height, width in dataset.sizes.tolist()]).reshape(-1, 2)
+    return _part(dataset, np.lexsort((sizes[:, 1], sizes[:, 0])), "by-shape", cache_folder)
 
 
 def _part(dataset: Any, rows: np.ndarray, name: str, cache_folder: Path) -> PicturesPart:

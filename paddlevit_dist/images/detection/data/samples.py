@@ -12,6 +12,7 @@ from ....errors import UserError
 from ...data.quarantine import Replacements
 from ..run_lengths import decode
 from .detection_dataset import Annotations, DetectionDataset
+from .grouping import draw_grouped_order
 from .views import View, whole_view
 
 
@@ -83,6 +84,9 @@ class DetectionSamples(Samples):
 
     def describe(self, index: int) -> str:
         return self.dataset.describe(index)
+
+    def draw_order(self, generator: np.random.Generator) -> Optional[np.ndarray]:
+        return draw_grouped_order(self.dataset.sizes, self.group, generator) if self.group else None
 
     def sample(self, index: int, generator: np.random.Generator) -> DetectionSample:
         if self.replacements is not None:

@@ -11,7 +11,7 @@ from PIL import Image
 from ....contracts.dataset import require_split
 from ..run_lengths import runs_of_mask
 from .detection_dataset import Annotations, DetectionDataset
-from .drawn_shapes import VERSION, Drawn, draw_shapes, paint
+from .drawn_shapes import VERSION, Drawn, draw_shapes, drawn_size, paint
 from .shape_names import CATEGORIES
 
 _SPLITS = {"train": 0, "val": 1}  # part of each picture's seed: the splits share no pictures
@@ -73,8 +73,7 @@ class SyntheticShapes(DetectionDataset):
         return self._annotations(index, self._draw(index))
 
     def size(self, index: int) -> Tuple[int, int]:
-        drawn = self._draw(index)
-        return drawn.height, drawn.width
+        return drawn_size(self._seed_of(index), self._sides)
 
     def describe(self, index: int) -> str:
         """The picture's number and what it was drawn from."""
@@ -95,10 +94,12 @@ class SyntheticShapes(DetectionDataset):
         return f"{number:,} drawn pictures of {shapes} shapes each: {', '.join(self.class_names)}"
 
     def _draw(self, index: int) -> Drawn:
+        return draw_shapes(self._seed_of(index), self._sides, self._per_picture, self.class_names)
+
+    def _seed_of(self, index: int) -> Tuple[int, int, int]:
         if not 0 <= index < self._number:
             raise IndexError(f"picture {index} is outside 0..{self._number - 1}")
-        seed = (self._seed, _SPLITS[self.split], index)
-        return draw_shapes(seed, self._sides, self._per_picture, self.class_names)
+        return self._seed, _SPLITS[self.split], index
 
     def _annotations(self, index: int, drawn: Drawn) -> Annotations:
         number = len(drawn.masks)

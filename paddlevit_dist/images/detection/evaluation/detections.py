@@ -38,3 +38,9 @@ def as_written(boxes: np.ndarray) -> np.ndarray:
     """
     boxes = np.asarray(boxes, np.float64).reshape(-1, 4)
     return np.concatenate([boxes[:, :2], boxes[:, 2:] - boxes[:, :2]], axis=1)
+
+
+def corners_of(boxes: np.ndarray) -> np.ndarray:
+    """Boxes of annotations, float (n, 4) x, y, width, height, as x0, y0, x1, y1."""
+    boxes = np.asarray(boxes, np.float64).reshape(-1, 4)
+    return np.concatenate([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]], axis=1)

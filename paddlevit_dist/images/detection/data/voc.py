@@ -1,0 +1,270 @@
+"""Pictures with boxes in Pascal VOC's layout: an XML file for each picture, and lists of the pictures of each split."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from xml.etree.ElementTree import Element
+
+import numpy as np
+from tqdm import tqdm
+
+from ....contracts.dataset import require_split
+from ....errors import UserError
+from ....text_files import read_text
+from ...data.box_layouts import SPLIT_WORDS, VOC_ANNOTATIONS, VOC_PICTURES
+from ...data.image_dataset import read_class_names
+from ...data.reading import existing_folder
+from .annotation_index import PICTURE, VERSION, About, Columns, Source, ensure_annotation_index
+from .detection_dataset import count
+from .indexed_pictures import IndexedPictures
+from .layouts import names_in, numbers_of, pictures_in, stamp, sub_folders
+from .measuring import measure
+from .xml_files import read_xml
+
+_LAYOUT = (
+    "with Annotations/*.xml, JPEGImages/ and ImageSets/Main/train.txt and val.txt (VOCdevkit/VOC2007, for example), or "
+    "with train/ and val/ that hold pictures and their .xml files"
+)
+
+
+class Part(NamedTuple):
+    """Pictures and their annotations, of one year for example.
+
+    Attributes:
+        annotations, pictures: folders.
+        lists: folder of the lists of splits; None: there is none.
+        name: said in messages.
+    """
+
+    annotations: str
+    pictures: str
+    lists: Optional[str]
+    name: str
+
+
+class Voc(IndexedPictures):
+    """Pictures whose boxes are in Pascal VOC's XML files.
+
+    Objects marked as difficult are treated as COCO treats crowds: not learnt, and whoever finds one is neither right
+    nor wrong, as in VOC's own evaluation. Categories are the sorted names that occur in any of the XML files, or the
+    lines of ``classes.txt``; they are numbered from 1. Corners count pixels from 1 and are inside the box, as VOC's
+    rules have it.
+    """
+
+    layout = _LAYOUT
+
+    def __init__(self, data_path: Optional[str], split: str, cache_folder: Path, chosen: Optional[str] = None) -> None:
+        """Serve ``split``: the pictures of the list of that name, or of the folder.
+
+        Args:
+            chosen: name of another list, such as "trainval".
+        Raises:
+            UserError: the layout is another, or a file is missing or not as VOC's are.
+        """
+        self.split = split
+        root = existing_folder(data_path, "voc", _LAYOUT)
+        stems = _stems(root, chosen or split)
+        all_parts = parts_of(root)
+        annotated = [os.path.join(part.annotations, name) for part in all_parts for name in _xml_files(part)]
+        names = read_class_names(root)
+        wanted = "\n".join(f"{part.annotations} {stem}" for part, stem in stems)
+        key = stamp(f"voc {VERSION} {names}\n{wanted}\n", annotated)
+        index = ensure_annotation_index(cache_folder, f"voc-{split}", key, lambda: _read(root, stems, annotated, names))
+        super().__init__(root, index, "its XML file")
+        where = ", ".join(dict.fromkeys(part.name for part, _ in stems))
+        self.notices = [f"{split}: {count(len(stems), 'picture')} of {where}", *self.notices]
+
+    @classmethod
+    def open(cls, config: Any, split: str, cache_folder: Path) -> Voc:
+        data = config.DATA
+        lists = {"train": data.TRAIN_ANNOTATIONS, "val": data.VAL_ANNOTATIONS}
+        return cls(data.DATA_PATH, split, cache_folder, lists.get(split))
+
+
+def parts_of(root: str) -> List[Part]:
+    """What lies below a folder: one part, or one for each year or split."""
+    for folder in (root, os.path.join(root, "VOCdevkit")):
+        found = [_part(folder, "")] if _part(folder, "") else []
+        inner = [name for name in sub_folders(folder) if name not in VOC_ANNOTATIONS + VOC_PICTURES]
+        found += [part for name in inner for part in [_part(os.path.join(folder, name), name)] if part]
+        if found:
+            return found
+    if any(file.lower().endswith(".xml") for file in names_in(root)):
+        return [Part(root, root, None, os.path.basename(root))]
+    return []
+
+
+def _part(folder: str, name: str) -> Optional[Part]:
+    shown = name or os.path.basename(folder)
+    annotations = _first_there(folder, VOC_ANNOTATIONS)
+    if annotations and any(file.lower().endswith(".xml") for file in names_in(annotations)[:50]):
+        lists = os.path.join(folder, "ImageSets", "Main")
+        lists = lists if os.path.isdir(lists) else os.path.join(folder, "ImageSets")
+        pictures = _first_there(folder, VOC_PICTURES) or folder
+        return Part(annotations, pictures, lists if os.path.isdir(lists) else None, shown)
+    if os.path.isdir(folder) and name and any(file.lower().endswith(".xml") for file in names_in(folder)[:50]):
+        return Part(folder, folder, None, shown)
+    return None
+
+
+def _first_there(folder: str, names: Tuple[str, ...]) -> Optional[str]:
+    return next((path for path in (os.path.join(folder, name) for name in names) if os.path.isdir(path)), None)
+
+
+def _xml_files(part: Part) -> List[str]:
+    return [name for name in names_in(part.annotations) if name.lower().endswith(".xml")]
+
+
+def _stems(root: str, split: str) -> List[Tuple[Part, str]]:
+    """The pictures of a split: the part and the name without suffix of each."""
+    parts = parts_of(root)
+    if not parts:
+        raise UserError(f"{root} has no XML annotations; expected a folder {_LAYOUT}")
+    words = SPLIT_WORDS.get(split, (split,))
+    listed = [(part, os.path.join(part.lists, f"{word}.txt")) for part in parts if part.lists for word in words]
+    listed = [(part, file) for part, file in listed if os.path.isfile(file)]
+    if listed:
+        return [(part, stem) for part, file in listed for stem in _listed(file)]
+    of_folders = [part for part in parts if part.name.lower() in words and not part.lists]
+    if not of_folders and split == "train" and len(parts) == 1 and not parts[0].lists:
+        of_folders = parts  # one folder of pictures, which DATA.VAL_FRACTION may divide
+    if of_folders:
+        return [(part, name[: -len(".xml")]) for part in of_folders for name in _xml_files(part)]
+    known = [name[:-4] for part in parts if part.lists for name in names_in(part.lists) if name.endswith(".txt")]
+    known = [name for name in known if "_" not in name] or [part.name for part in parts if not part.lists]
+    remark = "; DATA.VAL_FRACTION divides the training set" if split == "val" else ""
+    remark += "; DATA.TRAIN_ANNOTATIONS and DATA.VAL_ANNOTATIONS name other lists, such as trainval" if known else ""
+    require_split(split, [name for name in sorted(set(known)) if name != split], f"voc at {root}", remark)
+    raise UserError(f"dataset voc at {root} has no split '{split}'")
+
+
+def _listed(file: str) -> List[str]:
+    """The pictures of a list: the first word of each line, and not those that the second marks as without the class."""
+    try:
+        lines = [line.split() for line in read_text(file, "utf-8-sig").splitlines()]
+    except (OSError, ValueError) as error:
+        raise UserError(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    stems = [words[0] for words in lines if words and (len(words) == 1 or words[1] != "-1")]
+    if len(set(stems)) < len(stems):
+        twice = next(stem for stem in stems if stems.count(stem) > 1)
+        raise UserError(f"{file} lists {twice} twice: each picture belongs there once")
+    return stems
+
+
+def _read(root: str, stems: List[Tuple[Part, str]], annotated: List[str], names: Optional[List[str]]) -> Source:
+    reader = _Reader(names, len(stems))
+    pictures = {part.pictures: pictures_in(part.pictures) for part in dict.fromkeys(part for part, _ in stems)}
+    positions = {os.path.join(part.annotations, f"{stem}.xml"): at for at, (part, stem) in enumerate(stems)}
+    missing = set(positions).difference(annotated)
+    if missing:
+        more = f" (with it {len(missing):,} of {len(stems):,})" if len(missing) > 1 else ""
+        raise UserError(f"{min(missing)} is missing, but a list of the split names it{more}")
+    for file in tqdm(annotated, desc="reading XML", unit="file", delay=1.0, disable=None, leave=False):
+        tree = _tree(file)
+        reader.learn_names(file, tree)
+        if file in positions:
+            part, stem = stems[positions[file]]
+            picture = _picture(stem, tree, pictures[part.pictures])
+            reader.add(positions[file], file, tree, os.path.relpath(os.path.join(part.pictures, picture), root))
+    return reader.source(root, numbers_of([stem for _, stem in stems]))
+
+
+def _tree(file: str) -> Element:
+    try:
+        return read_xml(file)
+    except OSError as error:
+        raise UserError(f"{file} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise UserError(f"{file} is not an annotation: {error}") from error
+
+
+def _picture(stem: str, tree: Element, there: Dict[str, str]) -> str:
+    """The file of a picture: that of the same name; else what its annotation says; else what VOC would have."""
+    named = os.path.basename((tree.findtext("filename") or "").strip())
+    return there.get(stem) or there.get(os.path.splitext(named)[0]) or named or f"{stem}.jpg"
+
+
+class _Reader:
+    """Gathers objects by the names of their categories."""
+
+    def __init__(self, names: Optional[List[str]], num_pictures: int) -> None:
+        self.fixed = names
+        self.names: Dict[str, int] = {}  # in the order in which they were met
+        self.columns = Columns()
+        self.paths = [b""] * num_pictures
+        self.sizes = np.zeros((num_pictures, 2), np.int64)
+        self.difficult = self.flat = 0
+
+    def learn_names(self, file: str, tree: Element) -> None:
+        for entry in tree.iter("object"):
+            name = (entry.findtext("name") or "").strip()
+            if not name:
+                raise UserError(f"{file}: an object has no name; expected that of its category")
+            if self.fixed is not None and name not in self.fixed:
+                raise UserError(f"{file}: category '{name}' is not in classes.txt; add a line, or correct it")
+            self.names.setdefault(name, len(self.names))
+
+    def add(self, position: int, file: str, tree: Element, path: str) -> None:
+        self.paths[position] = os.fsencode(path)
+        self.sizes[position] = _side(tree, "height"), _side(tree, "width")
+        for entry in tree.iter("object"):
+            corners = [_number(entry, f"bndbox/{side}", file) for side in ("xmin", "ymin", "xmax", "ymax")]
+            x, y = corners[0] - 1, corners[1] - 1  # pixels count from 1
+            width, height = corners[2] - x, corners[3] - y
+            if corners[2] < corners[0] or corners[3] < corners[1]:
+                self.flat += 1
+                width, height = max(width, 0.0), max(height, 0.0)
+            is_difficult = (entry.findtext("difficult") or "0").strip() == "1"
+            self.difficult += is_difficult
+            label = self.names[(entry.findtext("name") or "").strip()]
+            number = len(self.columns) + 1
+            self.columns.add(position, label, (x, y, width, height), width * height, number, is_difficult)
+
+    def source(self, root: str, numbers: np.ndarray) -> Source:
+        ordered = self.fixed if self.fixed is not None else sorted(self.names)
+        if not ordered:
+            raise UserError(f"{root}: no XML file has an object; expected boxes in <object> elements")
+        label_of = np.array([ordered.index(name) for name in self.names], dtype=np.int64)
+        pictures = np.zeros(len(self.paths), PICTURE)
+        pictures["id"] = numbers
+        sizes = self.sizes
+        unknown = np.flatnonzero((sizes <= 0).any(axis=1))
+        if len(unknown):
+            sizes[unknown] = measure([os.path.join(root, os.fsdecode(self.paths[row])) for row in unknown.tolist()])
+        pictures["height"], pictures["width"] = sizes[:, 0], sizes[:, 1]
+        notices = []
+        if self.difficult:
+            notices.append(
+                f"{count(self.difficult, 'object')} marked as difficult: not learnt, and neither right nor wrong where "
+                "found, as COCO treats crowds"
+            )
+        if self.flat:
+            notices.append(f"{count(self.flat, 'object')} whose last corner is before the first: not learnt")
+        if len(unknown):
+            notices.append(f"{count(len(unknown), 'picture')} without a size in the XML file: measured")
+        labels = label_of[np.array(self.columns.categories, dtype=np.int64)]
+        about = About(ordered, list(range(1, len(ordered) + 1)), False, True, notices)
+        owners = np.array(self.columns.pictures, dtype=np.int64)
+        return Source(about, self.paths, pictures, owners, self.columns.rows(labels))
+
+
+def _side(tree: Element, name: str) -> int:
+    try:
+        return int(float(tree.findtext(f"size/{name}") or 0))
+    except (ValueError, OverflowError):
+        return 0
+
+
+def _number(entry: Element, path: str, file: str) -> float:
+    text = entry.findtext(path)
+    try:
+        value = float(text) if text is not None else math.nan
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        name = (entry.findtext("name") or "").strip()
+        raise UserError(f"{file}: object '{name}' has {path} {text!r}: expected a number of pixels")
+    return value

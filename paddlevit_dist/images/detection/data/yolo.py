@@ -1,0 +1,275 @@
+"""Pictures with boxes in YOLO's layout: a text file for each picture, with shares of its width and height."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+
+import numpy as np
+from tqdm import tqdm
+
+from ....contracts.dataset import require_split
+from ....errors import UserError
+from ....text_files import read_bytes, read_text, read_yaml
+from ...data.box_layouts import SPLIT_WORDS, YOLO_DESCRIPTIONS
+from ...data.image_dataset import read_class_names
+from ...data.reading import existing_folder
+from .annotation_index import PICTURE, VERSION, About, Columns, Source, ensure_annotation_index
+from .detection_dataset import count
+from .indexed_pictures import IndexedPictures
+from .layouts import names_in, numbers_of, pictures_in, stamp, sub_folders
+from .measuring import measure
+
+_LAYOUT = (
+    "with data.yaml (train, val and names), or with images/train, images/val, labels/train, labels/val and classes.txt"
+)
+_SLACK = 0.01  # shares may pass 0 and 1 by so much: rounding
+_LARGEST_LABELS = 1 << 24
+
+
+class Described(NamedTuple):
+    """What a data.yaml says.
+
+    Attributes:
+        file: the YAML file.
+        names: by number of the class.
+        places: folders or lists of pictures of each split, as they are written there.
+        base: what these are relative to.
+    """
+
+    file: str
+    names: Dict[int, str]
+    places: Dict[str, List[str]]
+    base: str
+
+
+class Yolo(IndexedPictures):
+    """Pictures whose boxes are lines ``class x y width height`` of text files, shares of the picture from 0 to 1 with x
+    and y of the box's middle, or outlines ``class x1 y1 x2 y2 ...``, whose masks are polygons.
+
+    The labels of images/train/a.jpg are in labels/train/a.txt; a picture without such a file has no boxes. Classes are
+    those of data.yaml, or the lines of classes.txt; their numbers are their categories'.
+    """
+
+    layout = _LAYOUT
+
+    def __init__(self, data_path: Optional[str], split: str, cache_folder: Path) -> None:
+        """Serve ``split``.
+
+        Raises:
+            UserError: the layout is another, or a file of labels is not as YOLO's are.
+        """
+        self.split = split
+        root = existing_folder(data_path, "yolo", _LAYOUT)
+        described = description_of(root)
+        names = described.names if described else _names_of(root)
+        pictures = _pictures_of(root, split, described)
+        labels = [labels_of(picture) for picture in pictures]
+        key = stamp(f"yolo {VERSION} {names}\n", [*pictures, *labels])
+        index = ensure_annotation_index(cache_folder, f"yolo-{split}", key, lambda: _read(root, pictures, names))
+        super().__init__(root, index, "its labels' index")
+        where = described.file if described else root
+        self.notices = [f"{split}: {count(len(pictures), 'picture')} of {where}", *self.notices]
+
+    def masks(self, index: int) -> List[Any]:
+        height, width = self.size(index)
+        rows = self._index.objects_of(index)
+        content = read_bytes(labels_of(self.describe(index)), _LARGEST_LABELS) if (rows["bytes"] > 0).any() else b""
+        found = []
+        for row in rows:
+            line = content[int(row["start"]) : int(row["start"]) + int(row["bytes"])]
+            if row["bytes"]:
+                outline = np.array(line.split()[1:], dtype=np.float64).reshape(-1, 2) * (width, height)
+            else:
+                x, y, across, down = row["box"].tolist()
+                outline = np.array([[x, y], [x + across, y], [x + across, y + down], [x, y + down]])
+            found.append([outline.reshape(-1).tolist()])
+        return found
+
+
+def labels_of(picture: str) -> str:
+    """The file of a picture's labels: the last folder "images" of its path becomes "labels"."""
+    stem = os.path.splitext(picture)[0]
+    before, found, behind = stem.rpartition(f"{os.sep}images{os.sep}")
+    return f"{before}{os.sep}labels{os.sep}{behind}.txt" if found else f"{stem}.txt"
+
+
+def description_of(root: str) -> Optional[Described]:
+    """What the data.yaml of a folder says; None: there is none.
+
+    Raises:
+        UserError: it cannot be read, or lacks names.
+    """
+    file = next(
+        (path for path in (os.path.join(root, name) for name in YOLO_DESCRIPTIONS) if os.path.isfile(path)), None
+    )
+    if file is None:
+        return None
+    try:
+        content = read_yaml(file)
+    except (OSError, ValueError) as error:
+        raise UserError(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    names = content.get("names") if isinstance(content, dict) else None
+    if isinstance(names, list):
+        names = dict(enumerate(names))
+    if not isinstance(names, dict) or not names or not all(type(number) is int and number >= 0 for number in names):
+        raise UserError(f"{file} has no names of classes; expected names: [cat, dog], or a line 0: cat for each")
+    places = {}
+    for split in ("train", "val", "test"):
+        value = content.get(split)
+        if value is not None:
+            places[split] = [str(one) for one in (value if isinstance(value, list) else [value])]
+    base = os.path.join(root, str(content.get("path") or ""))
+    return Described(file, {number: str(names[number]) for number in sorted(names)}, places, base)
+
+
+def _names_of(root: str) -> Dict[int, str]:
+    for folder in (root, os.path.join(root, "labels")):
+        names = read_class_names(folder)
+        if names is not None:
+            return dict(enumerate(names))
+    raise UserError(
+        f"{root} has no names of classes; expected data.yaml with names: [cat, dog], or classes.txt, a name a line"
+    )
+
+
+def _pictures_of(root: str, split: str, described: Optional[Described]) -> List[str]:
+    """The files of a split's pictures, sorted."""
+    if described is not None and described.places:
+        require_split(split, tuple(described.places), described.file, "; DATA.VAL_FRACTION divides the training set")
+        found = [picture for place in described.places[split] for picture in _pictures_at(root, place, described)]
+    else:
+        found = [os.path.join(folder, name) for folder in _folders_of(root, split) for name in _below(folder)]
+    if not found:
+        raise UserError(f"{described.file if described else root}: there are no {split} pictures")
+    return sorted(dict.fromkeys(found))
+
+
+def _folders_of(root: str, split: str) -> List[str]:
+    """The folders of a split where no data.yaml names them."""
+    images = os.path.join(root, "images")
+    for word in SPLIT_WORDS.get(split, (split,)):
+        for folder in (os.path.join(images, word), os.path.join(root, word, "images"), os.path.join(root, word)):
+            if os.path.isdir(folder):
+                return [folder]
+    if split == "train" and os.path.isdir(images):
+        return [images]  # one folder, which DATA.VAL_FRACTION may divide
+    known = [*sub_folders(images), *(name for name in sub_folders(root) if name not in ("images", "labels"))]
+    require_split(split, known, f"yolo at {root}", "; DATA.VAL_FRACTION divides the training set")
+    raise UserError(f"{root} has no folder of {split} pictures; expected a folder {_LAYOUT}")
+
+
+def _pictures_at(root: str, place: str, described: Described) -> List[str]:
+    """The pictures of a folder, or of a list, that data.yaml names."""
+    # Published files often say ../train/images and lie beside train.
+    tries = [os.path.join(described.base, place), os.path.join(root, place), os.path.join(root, place.lstrip("./"))]
+    path = next((os.path.normpath(one) for one in tries if os.path.exists(one)), None)
+    if path is None:
+        raise UserError(f"{described.file} names {place}, which is not there; looked at {os.path.normpath(tries[0])}")
+    if os.path.isdir(path):
+        return [os.path.join(path, name) for name in _below(path)]
+    try:
+        lines = [line.strip() for line in read_text(path, "utf-8-sig").splitlines()]
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    folder = os.path.dirname(path)
+    return [os.path.normpath(os.path.join(folder, line)) for line in lines if line]
+
+
+def _below(folder: str) -> List[str]:
+    """The pictures in a folder and its sub-folders, relative to it."""
+    found = list(pictures_in(folder).values())
+    for name in names_in(folder):
+        if os.path.isdir(os.path.join(folder, name)) and not os.path.islink(os.path.join(folder, name)):
+            found += [os.path.join(name, inner) for inner in _below(os.path.join(folder, name))]
+    return found
+
+
+def _read(root: str, pictures: List[str], names: Dict[int, str]) -> Source:
+    sizes = measure(pictures)
+    columns = Columns()
+    label_of = {number: label for label, number in enumerate(names)}
+    odd: Dict[str, List[Any]] = {}
+    for position, picture in enumerate(
+        tqdm(pictures, desc="reading labels", unit="file", delay=1.0, disable=None, leave=False)
+    ):
+        file = labels_of(picture)
+        if not os.path.isfile(file):
+            odd.setdefault("picture without a file of labels: no boxes", [0, picture])[0] += 1
+            continue
+        height, width = sizes[position].tolist()
+        for line in _lines(file, len(names), label_of, odd):
+            box, area = line.box(width, height)
+            columns.add(position, line.label, box, area, len(columns) + 1, False, line.text)
+    table = np.zeros(len(pictures), PICTURE)
+    table["id"] = numbers_of([os.path.splitext(os.path.basename(picture))[0] for picture in pictures])
+    table["height"], table["width"] = sizes[:, 0], sizes[:, 1]
+    rows = columns.rows(np.array(columns.categories, dtype=np.int64))
+    notices = [f"{number:,} x {text}, as {first}" for text, (number, first) in odd.items()]
+    about = About(list(names.values()), list(names), bool((rows["bytes"] > 0).any()), True, notices)
+    paths = [os.fsencode(os.path.relpath(picture, root)) for picture in pictures]
+    return Source(about, paths, table, np.array(columns.pictures, dtype=np.int64), rows)
+
+
+class _Line(NamedTuple):
+    """A line of labels: shares of the picture, and where the line is in its file if it is an outline."""
+
+    label: int
+    shares: List[float]
+    text: Tuple[int, int]
+
+    def box(self, width: int, height: int) -> Tuple[Tuple[float, float, float, float], float]:
+        """x, y, width, height in pixels, and the area: of the outline where there is one."""
+        if len(self.shares) == 4:
+            x, y, across, down = self.shares
+            return ((x - across / 2) * width, (y - down / 2) * height, across * width, down * height), (
+                across * down * width * height
+            )
+        corners = np.array(self.shares).reshape(-1, 2) * (width, height)
+        (x0, y0), (x1, y1) = corners.min(axis=0).tolist(), corners.max(axis=0).tolist()
+        following = np.roll(corners, -1, axis=0)
+        area = abs(float((corners[:, 0] * following[:, 1] - following[:, 0] * corners[:, 1]).sum())) / 2
+        return (x0, y0, x1 - x0, y1 - y0), area
+
+
+def _lines(file: str, num_classes: int, label_of: Dict[int, int], odd: Dict[str, List[Any]]) -> List[_Line]:
+    try:
+        content = read_bytes(file, _LARGEST_LABELS)
+    except (OSError, ValueError) as error:
+        raise UserError(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    found: List[_Line] = []
+    seen = set()
+    start = 0
+    for number, line in enumerate(content.splitlines(keepends=True), 1):
+        words = line.split()
+        begin, start = start, start + len(line)
+        if not words:
+            continue
+        try:
+            values = [float(word) for word in words]
+        except ValueError:
+            raise _wrong(file, number, line, "expected numbers: class x y width height") from None
+        if len(values) != 5 and (len(values) < 7 or len(values) % 2 == 0):
+            known = ", as results have: leave out the last, their score" if len(values) == 6 else ""
+            raise _wrong(file, number, line, f"{len(values)} numbers{known}; expected class x y width height")
+        label = label_of.get(int(values[0])) if values[0] == values[0] and abs(values[0]) < 1e9 else None
+        if label is None or values[0] != int(values[0]):
+            raise _wrong(file, number, line, f"there is no such class: {num_classes} are named, from 0 on")
+        shares = values[1:]
+        if not all(abs(share) < 2 for share in shares):
+            raise _wrong(file, number, line, "expected shares of the picture from 0 to 1, not pixels")
+        if not all(-_SLACK <= share <= 1 + _SLACK for share in shares):
+            odd.setdefault("line with a share beyond 0 to 1: cut off for training", [0, file])[0] += 1
+        if len(shares) == 4 and min(shares[2:]) <= 0:
+            odd.setdefault("box without an area: not learnt", [0, file])[0] += 1
+        if (label, *shares) in seen:
+            odd.setdefault("line that is there twice: both are kept", [0, file])[0] += 1
+        seen.add((label, *shares))
+        found.append(_Line(label, shares, (begin, len(line)) if len(shares) > 4 else (0, 0)))
+    return found
+
+
+def _wrong(file: str, number: int, line: bytes, reason: str) -> UserError:
+    shown = line.strip().decode("utf-8", "backslashreplace")[:60]
+    return UserError(f"{file} line {number}: '{shown}': {reason}")

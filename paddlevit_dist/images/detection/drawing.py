@@ -1,0 +1,170 @@
+"""Boxes drawn on pictures, with their names and scores."""
+
+from __future__ import annotations
+
+from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont
+
+from ...contracts.figures import Colour, class_colours
+from .run_lengths import decode
+
+CELL_PX = 320  # of one picture on a sheet of many
+_ENLARGED_TO_PX = CELL_PX  # the longer side of a small picture, or up to twice as much: names must fit in
+_TEXT_SHARE, _SMALLEST_TEXT_PX, _LARGEST_TEXT_PX = 1 / 45, 12, 40  # of the longer side
+_LINE_SHARE = 1 / 350
+_MARGIN_PX = 2  # around a name
+_MASK_SHARE = 0.45  # of its colour in a pixel
+_LONGEST_NAME = 30
+
+CROWD: Colour = (150, 150, 150)  # what stands for a group of objects
+
+_Plate = Tuple[int, int, int, int]  # left, top, right, bottom of a name's background
+
+
+def draw_boxes(
+    picture: np.ndarray,
+    boxes: np.ndarray,
+    labels: np.ndarray,
+    names: Sequence[str],
+    scores: Optional[np.ndarray] = None,
+    masks: Optional[Sequence[Any]] = None,
+) -> np.ndarray:
+    """The picture with boxes in the colours of their classes, the most certain in front; uint8 (height, width, 3). A
+    small picture is enlarged by a whole number, so that names can be read.
+
+    Args:
+        picture: uint8 (height, width, 3).
+        boxes: (n, 4), x0, y0, x1, y1 in its pixels; what lies outside of it, or is not finite, is not shown.
+        labels: int (n,); below 0: a grey box without a name.
+        names: of the classes.
+        scores: (n,); None: names alone are shown.
+        masks: None, or for each box polygons or run lengths as in COCO's JSON, or an array (height, width).
+    """
+    factor = enlargement(picture.shape[:2])
+    pixels = np.repeat(np.repeat(picture, factor, axis=0), factor, axis=1)
+    colours = colours_of(labels, len(names))
+    order = np.arange(len(boxes)) if scores is None else np.argsort(np.asarray(scores), kind="stable")
+    if masks is not None:
+        for place in order.tolist():
+            _tint(pixels, _as_array(masks[place], picture.shape[:2]), factor, colours[place])
+    canvas = Image.fromarray(pixels)
+    pen = _Pen.on(canvas)
+    for place in order.tolist():
+        pen.frame(np.asarray(boxes[place], np.float64) * factor, colours[place])
+    plates: List[_Plate] = []
+    for place in order[::-1].tolist():  # the most certain has the first choice of a place for its name
+        if labels[place] >= 0:
+            text = short_name(names, int(labels[place]))
+            text = text if scores is None else f"{text} {scores[place]:.2f}"
+            pen.name(np.asarray(boxes[place], np.float64) * factor, text, colours[place], plates)
+    return np.asarray(canvas)
+
+
+def in_cell(
+    picture: np.ndarray,
+    boxes: np.ndarray,
+    labels: np.ndarray,
+    names: Sequence[str],
+    masks: Optional[Any] = None,
+    scores: Optional[np.ndarray] = None,
+) -> np.ndarray:
+    """The same, fitted into a white square of ``CELL_PX``, so that pictures of all sizes go on one sheet.
+
+    Args:
+        masks: None, or uint8 (n, height, width).
+    """
+    scale = CELL_PX / max(picture.shape[:2])
+    width, height = (max(1, round(side * scale)) for side in picture.shape[1::-1])
+    filters = Image.Resampling
+    fitted = Image.fromarray(picture).resize((width, height), filters.NEAREST if scale > 1 else filters.BILINEAR)
+    if masks is not None:
+        masks = [np.asarray(Image.fromarray(mask).resize((width, height), filters.NEAREST)) for mask in masks]
+    square = np.full((CELL_PX, CELL_PX, 3), 255, np.uint8)
+    square[:height, :width] = draw_boxes(np.asarray(fitted), boxes * scale, labels, names, scores, masks)
+    return square
+
+
+def enlargement(size: Sequence[int]) -> int:
+    """By what whole number a picture of this height and width is enlarged."""
+    return max(1, -(-_ENLARGED_TO_PX // max(size)))
+
+
+def colours_of(labels: np.ndarray, number: int) -> List[Colour]:
+    """The colour of each label, int (n,), of so many classes; grey below 0."""
+    palette = class_colours(max(number, int(np.max(labels, initial=-1)) + 1)).tolist()
+    return [tuple(palette[label]) if label >= 0 else CROWD for label in np.asarray(labels).tolist()]
+
+
+def short_name(names: Sequence[str], label: int) -> str:
+    """The name of a class, with "?" for what the font has no letters for; its number where it has none at all."""
+    name = names[label] if label < len(names) else str(label)
+    shown = name[:_LONGEST_NAME].encode("latin-1", "replace").decode("latin-1")
+    return shown if shown.strip("? ") else f"class {label}"
+
+
+class _Pen(NamedTuple):
+    """Draws on one canvas."""
+
+    draw: Any
+    font: Any
+    size: Tuple[int, int]  # width, height
+    line_px: int
+
+    @classmethod
+    def on(cls, canvas: Image.Image) -> _Pen:
+        longest = max(canvas.size)
+        text_px = int(min(max(longest * _TEXT_SHARE, _SMALLEST_TEXT_PX), _LARGEST_TEXT_PX))
+        return cls(ImageDraw.Draw(canvas), _font(text_px), canvas.size, max(2, round(longest * _LINE_SHARE)))
+
+    def frame(self, box: np.ndarray, colour: Colour) -> None:
+        if not np.isfinite(box).all():
+            return
+        width, height = self.size
+        left, right = sorted(np.clip(box[[0, 2]], 0, width - 1).astype(int).tolist())
+        top, bottom = sorted(np.clip(box[[1, 3]], 0, height - 1).astype(int).tolist())
+        rim = "white" if _is_dark(colour) else "black"  # visible on a background of the box's own colour
+        self.draw.rectangle([left - 1, top - 1, right + 1, bottom + 1], outline=rim, width=self.line_px + 2)
+        self.draw.rectangle([left, top, right, bottom], outline=colour, width=self.line_px)
+
+    def name(self, box: np.ndarray, text: str, colour: Colour, plates: List[_Plate]) -> None:
+        """Above the box, else in its upper corner or below it, where no other name is."""
+        if not np.isfinite(box).all():
+            return
+        ruler = self.draw.textbbox((0, 0), text, font=self.font)
+        wide, high = ruler[2] - ruler[0] + 2 * _MARGIN_PX, ruler[3] - ruler[1] + 2 * _MARGIN_PX
+        left = int(np.clip(min(box[0], box[2]), 0, max(self.size[0] - wide, 0)))
+        first, last = sorted((box[1], box[3]))
+        choices = [int(first) - high, int(first) + self.line_px, int(last), int(last) - high]
+        tops = [min(max(top, 0), max(self.size[1] - high, 0)) for top in choices]
+        places = [(left, top, left + wide, top + high) for top in tops]
+        place = next((one for one in places if not any(_meet(one, other) for other in plates)), places[0])
+        plates.append(place)
+        self.draw.rectangle([place[0], place[1], place[2] - 1, place[3] - 1], fill=colour)
+        origin = (place[0] + _MARGIN_PX - ruler[0], place[1] + _MARGIN_PX - ruler[1])
+        self.draw.text(origin, text, fill="white" if _is_dark(colour) else "black", font=self.font)
+
+
+def _is_dark(colour: Colour) -> bool:
+    return 0.3 * colour[0] + 0.6 * colour[1] + 0.1 * colour[2] < 140
+
+
+def _meet(one: _Plate, other: _Plate) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+
+
+def _as_array(mask: Any, size: Sequence[int]) -> np.ndarray:
+    return np.asarray(mask) if isinstance(mask, np.ndarray) else decode(mask, *size)
+
+
+def _tint(pixels: np.ndarray, mask: np.ndarray, factor: int, colour: Colour) -> None:
+    inside = np.repeat(np.repeat(mask.astype(bool), factor, axis=0), factor, axis=1)
+    pixels[inside] = np.rint((1 - _MASK_SHARE) * pixels[inside] + _MASK_SHARE * np.array(colour)).astype(np.uint8)
+
+
+def _font(size: int) -> Any:
+    try:
+        return ImageFont.load_default(size)
+    except TypeError:  # before Pillow 10.1 there is one size
+        return ImageFont.load_default()

@@ -1,0 +1,195 @@
+"""Figures of a detector's evaluation: curves, scores of each category, what it confuses, which pictures go wrong."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+
+from ...contracts.figures import Chart, Figure, Gallery, Matrix, Table
+from ...errors import UserError
+from .drawing import in_cell
+from .evaluation.accumulation import UNDEFINED, Accumulated, accumulate
+from .evaluation.detections import Detections, corners_of
+from .evaluation.mistakes import Quality, confusion, curve, mean_curve, pairs, quality
+from .evaluation.tables import AREA_RANGES, IOU_THRESHOLDS, MatchTable
+from .metrics import only
+
+_SHOWN = 12  # pictures of the gallery
+_MOST_CURVES = 8
+_MOST_NAMES = 100  # of a confusion; more cannot be read
+_IN_ALL_AREAS = np.uint64((1 << len(IOU_THRESHOLDS)) - 1)
+_NOTHING = "nothing"
+_THRESHOLDS = np.linspace(0.05, 0.95, 19)
+
+
+class DetectionRecord(NamedTuple):
+    """What is kept of a picture: about 9 bytes for each detection, without areas.
+
+    Attributes:
+        labels: uint16 (d,), as all of these in the bytes of an array.
+        scores: float32 (d,).
+        found, ignored: uint16 (d,), bits of the IoU thresholds, as in ``MatchTable``.
+        true_labels: uint16 (n,), of the annotations without crowds.
+        pairs: uint16 (m, 2), what was taken for what, see ``mistakes.pairs``.
+    """
+
+    labels: bytes
+    scores: bytes
+    found: bytes
+    ignored: bytes
+    true_labels: bytes
+    pairs: bytes
+
+    @classmethod
+    def of(cls, table: MatchTable, truth: Any, detections: Detections, least_score: float) -> DetectionRecord:
+        """Of one picture.
+
+        Args:
+            table: of this picture alone.
+            truth: its annotations.
+            least_score: detections with a lower score are confused with nothing.
+        """
+        found, ignored = ((bits & _IN_ALL_AREAS).astype(np.uint16) for bits in (table.found, table.ignored))
+        labels, true_labels = table.labels.astype(np.uint16), truth.labels[~truth.is_crowd].astype(np.uint16)
+        taken = pairs(truth, detections, len(table.totals), least_score)
+        columns = (labels, table.scores.astype(np.float32), found, ignored, true_labels, taken)
+        return cls(*(column.tobytes() for column in columns))
+
+
+def joined(records: Sequence[Tuple[int, DetectionRecord]], num_classes: int) -> MatchTable:
+    """The table of all pictures, in all areas alone; their ids are places among the records."""
+    columns = list(zip(*(record for _, record in records)))
+    dtypes = (np.uint16, np.float32, np.uint16, np.uint16, np.uint16)
+    labels, scores, found, ignored, true = (np.frombuffer(b"".join(c), t) for c, t in zip(columns, dtypes))
+    totals = np.zeros((num_classes, len(AREA_RANGES)), np.int64)
+    totals[:, 0] = np.bincount(true, minlength=num_classes)[:num_classes]
+    counts, num_true = (np.array([len(part) // 2 for part in columns[which]], np.int32) for which in (0, 4))
+    bits = (found.astype(np.uint64), ignored.astype(np.uint64))
+    return MatchTable(np.arange(len(records)), counts, num_true, labels, scores, *bits, totals)
+
+
+def detection_figures(
+    samples: Any,
+    records: Sequence[Tuple[int, DetectionRecord]],
+    names: Sequence[str],
+    least_score: float,
+    predict: Callable[[int], Detections],
+) -> List[Figure]:
+    """All figures, most telling first.
+
+    Args:
+        samples: what was evaluated, with the ``dataset`` behind it.
+        names: of the categories.
+        least_score: of a box that counts where boxes are counted.
+        predict: what the model finds in a sample.
+    """
+    table = joined(records, len(names))
+    accumulated = accumulate(table)
+    went = quality(table, least_score)
+    taken = [np.frombuffer(record.pairs, np.uint16).reshape(-1, 2) for _, record in records]
+    matrix = confusion(taken, len(names))
+    indices = [index for index, _ in records]
+    return [
+        *_hardest(
+            samples, [(indices[place], place) for place in went.hardest(_SHOWN)], went, names, least_score, predict
+        ),
+        *_curves(accumulated, table, names),
+        _categories(accumulated, table, matrix, names, least_score),
+        *_confusion(matrix, names, least_score),
+        *_choice(table, least_score),
+    ]
+
+
+def _hardest(
+    samples: Any,
+    chosen: Sequence[Tuple[int, int]],
+    went: Quality,
+    names: Sequence[str],
+    least_score: float,
+    predict: Callable[[int], Detections],
+) -> List[Figure]:
+    pictures = []
+    for index, place in chosen:
+        try:
+            picture, truth = samples.dataset.read(index)
+        except (UserError, OSError):  # it can no longer be read
+            continue
+        found = predict(index)
+        found = only(found, found.scores >= least_score)
+        pixels = np.asarray(picture)
+        true_labels = np.where(truth.is_crowd, -1, truth.labels)
+        left = in_cell(pixels, corners_of(truth.boxes), true_labels, names)
+        right = in_cell(pixels, found.boxes, found.labels, names, scores=found.scores)
+        gap = np.full((len(left), 6, 3), 255, np.uint8)
+        said = f"{went.right[place]} right, {went.wrong[place]} wrong, {went.missed[place]} missed"
+        pictures.append((np.concatenate([left, gap, right], axis=1), f"{said}\n{samples.describe(index)}"))
+    note = f"Annotated on the left, found with a score of at least {least_score:g} on the right."
+    return [Gallery("Hardest pictures", pictures, note)] if pictures else []
+
+
+def _curves(accumulated: Accumulated, table: MatchTable, names: Sequence[str]) -> List[Figure]:
+    numbers = table.totals[:, 0]
+    if not numbers.any():
+        return []
+    mean = mean_curve(accumulated)
+    lines = {"all categories": (mean.recalls, mean.precision)}
+    for label in np.argsort(-numbers, kind="stable")[:_MOST_CURVES].tolist():
+        if numbers[label] and np.count_nonzero(numbers) > 1:
+            own = curve(accumulated, label)
+            lines[names[label]] = (own.recalls, own.precision)
+    more = f"; the {_MOST_CURVES} most frequent categories" if np.count_nonzero(numbers) > _MOST_CURVES else ""
+    return [Chart("Precision and recall", "recall", "precision", lines, note=f"At an IoU of 0.5{more}.")]
+
+
+def _categories(
+    accumulated: Accumulated, table: MatchTable, matrix: np.ndarray, names: Sequence[str], least_score: float
+) -> Figure:
+    rows = []
+    shown = matrix[:, :-1].sum(axis=0)  # found with a sufficient score
+    for label, (name, scores) in enumerate(zip(names, accumulated.class_ap().tolist())):
+        percent: List[Optional[float]] = [None if score == UNDEFINED else round(100 * score, 2) for score in scores]
+        wrong = matrix[label].copy()
+        wrong[label] = 0
+        other = None if not wrong.any() else [*names, _NOTHING][int(wrong.argmax())]
+        rows.append((name, *percent, int(table.totals[label, 0]), int(shown[label]), int(matrix[label, label]), other))
+    columns = ("category", "AP %", "AP50 %", "AP75 %", "annotated", "found", "of these right", "most often taken for")
+    note = (
+        f"Empty: nothing is annotated. Found: with a score of at least {least_score:g}; right: at an IoU of 0.5 and of "
+        f'the right category; taken for "{_NOTHING}": missed.'
+    )
+    return Table("Categories", columns, rows, note)
+
+
+def _confusion(matrix: np.ndarray, names: Sequence[str], least_score: float) -> List[Figure]:
+    if len(names) >= _MOST_NAMES:
+        return []
+    note = (
+        f"Boxes that overlap with an IoU of at least 0.5, with a score of at least {least_score:g}. The last row is "
+        "what was found where nothing is annotated, the last column what was missed."
+    )
+    return [Matrix("Confusion", [*names, _NOTHING], matrix, note)]
+
+
+def _choice(table: MatchTable, least_score: float) -> List[Figure]:
+    """What another least score would give."""
+    lines: List[Tuple[float, float, float]] = []
+    for score in _THRESHOLDS:
+        went = quality(table, float(score))
+        right, wrong, missed = (int(part.sum()) for part in went[:3])
+        if right + missed == 0:
+            return []
+        recall, f1 = right / (right + missed), 2 * right / (2 * right + wrong + missed)
+        lines.append((right / (right + wrong) if right + wrong else 1.0, recall, f1))
+    precision, recalls, f1s = (list(column) for column in zip(*lines))
+    best = int(np.argmax(f1s))
+    said = f"F1 is highest, {f1s[best]:.3f}, with boxes from a score of {_THRESHOLDS[best]:.2f} on"
+    return [
+        Chart(
+            "Which score to ask for",
+            "least score of a box",
+            "share",
+            {"precision": (_THRESHOLDS, precision), "recall": (_THRESHOLDS, recalls), "F1": (_THRESHOLDS, f1s)},
+            note=f"{said}; shown are those from {least_score:g} on (DETECTION.SHOWN_SCORE). At an IoU of 0.5.",
+        )
+    ]

@@ -1,0 +1,58 @@
+"""Other owners' names of Mask R-CNN's parameters."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Mapping, Optional
+
+import numpy as np
+
+from ....contracts.model import KeyMap
+from ...models.key_names import RESNET, SWIN, renamed, without
+from ..coco_categories import COCO_CATEGORIES
+
+_BODY = "backbone.body."
+_COCO_OUTPUTS = 91  # of torchvision's heads: the background, and a class for each number up to COCO's largest id
+_CLASSIFIERS = ("fc.", "head.")  # of the classifiers that a backbone is taken from
+
+# torchvision's published files have the names of its version 1, its layers have others since.
+_TORCHVISION = (
+    (r"^(rpn\.head\.conv)\.(weight|bias)$", r"\1.0.0.\2"),
+    (r"^(backbone\.fpn\.(?:inner|layer)_blocks\.\d+)\.(weight|bias)$", r"\1.0.\2"),
+    (r"^roi_heads\.mask_head\.mask_fcn(\d+)\.", lambda match: f"roi_heads.mask_head.{int(match[1]) - 1}.0."),
+)
+_STATISTICS = ((r"\.running_mean$", "._mean"), (r"\.running_var$", "._variance"))
+
+
+def _from_torchvision(state: Mapping[str, Any]) -> Dict[str, Any]:
+    return renamed(renamed(without(state, ("num_batches_tracked",)), _TORCHVISION), _STATISTICS)
+
+
+def _of_the_backbone(owner: KeyMap) -> KeyMap:
+    """From a classifier's state, of which the backbone is used."""
+
+    def to_our_names(state: Mapping[str, Any]) -> Dict[str, Any]:
+        own = owner(state).items()
+        return {_BODY + name: value for name, value in own if not name.startswith(_CLASSIFIERS)}
+
+    return to_our_names
+
+
+MASK_RCNN: Dict[str, KeyMap] = {
+    "torchvision": _from_torchvision,
+    **{f"{owner} (backbone)": _of_the_backbone(to_ours) for owner, to_ours in {**RESNET, **SWIN}.items()},
+}
+
+
+def rows_of_categories(name: str, value: np.ndarray, num_classes: int) -> Optional[np.ndarray]:
+    """A parameter of torchvision's heads with the outputs of the background and of COCO's 80 categories, whose ids are
+    their numbers in it; None for any other.
+
+    Args:
+        value: (in, 91), (in, 91 x 4), (91,) or (91 x 4,) of dense layers, (91, in, 1, 1) of a convolution.
+    """
+    axis = 0 if value.ndim == 4 else -1
+    for_each = 4 if ".bbox_pred." in name else 1
+    if num_classes != len(COCO_CATEGORIES) or value.shape[axis] != for_each * _COCO_OUTPUTS:
+        return None
+    rows = np.array([0, *COCO_CATEGORIES])
+    return value.take((for_each * rows[:, None] + np.arange(for_each)).reshape(-1), axis=axis)

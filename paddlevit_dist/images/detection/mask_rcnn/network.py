@@ -1,0 +1,294 @@
+"""Mask R-CNN on a pyramid.
+
+Source: He et al., Mask R-CNN, ICCV 2017 (arXiv 1703.06870). Parameter names are torchvision's; Linear weights are
+(in, out) as Paddle stores them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+import paddle
+from paddle import nn
+from paddle.nn import functional as F
+
+from ....contracts.model import Model
+from ....errors import UserError
+from ....models import create_model
+from ..detector import Criterion, Detector, Outputs, Targets
+from . import key_names
+from .boxes import inside, moved_boxes
+from .criterion import MaskRcnnCriterion
+from .pyramid import PyramidBackbone
+from .region_heads import RegionHeads, stand_in
+from .region_proposals import ProposalNetwork
+from .region_targets import lesson, mask_lesson
+from .rules import Rules
+from .suppression import best_apart
+from .variants import FASTER_RCNN, MASK_RCNN
+
+if TYPE_CHECKING:
+    from ..evaluation.detections import Detections
+
+_MULTIPLE_PX = 32  # of the sides that the network computes with, so that each map is half as large as the one before
+_BODY = "backbone.body."
+_SHORTEST_SIDE_PX = 1e-2  # of a detection
+
+
+class Found(NamedTuple):
+    """Detections of one picture, n of them, best first.
+
+    Attributes:
+        boxes: (n, 4) in pixels of the picture that the network saw.
+        scores: (n,).
+        labels: int64 (n,), from 0.
+    """
+
+    boxes: paddle.Tensor
+    scores: paddle.Tensor
+    labels: paddle.Tensor
+
+
+class MaskRCNN(Detector):
+    """Finds boxes, classes and masks of objects.
+
+    In training the host waits for the device once for each picture, to suppress proposals, once more for which regions
+    were drawn, and in each of Paddle's RoIAlign operators. What is drawn comes from Paddle's generator.
+
+    Args:
+        num_classes: without the background.
+        backbone: a model with ``features`` of strides 4, 8, 16 and 32.
+        backbone_options: of that model.
+        feature_norm: whether the backbone's maps are normalised over their channels.
+        pyramid_channels: of the pyramid's maps.
+        region_channels: width of the dense layers on a region.
+        mask_channels: of the convolutions on a region before its mask's predictor.
+        rules: those of ``Rules`` that differ from its defaults, by name.
+        drop_path: rate of stochastic depth in the backbone's last block.
+    """
+
+    learns_masks = True
+    variants = MASK_RCNN
+    key_maps = key_names.MASK_RCNN
+    classifier_layers = (
+        "roi_heads.box_predictor.cls_score",
+        "roi_heads.box_predictor.bbox_pred",
+        "roi_heads.mask_predictor.mask_fcn_logits",
+    )
+
+    def __init__(
+        self,
+        num_classes: int = 80,
+        backbone: str = "resnet50",
+        backbone_options: Optional[Mapping[str, Any]] = None,
+        feature_norm: bool = False,
+        pyramid_channels: int = 256,
+        region_channels: int = 1024,
+        mask_channels: Sequence[int] = (256, 256, 256, 256),
+        rules: Optional[Mapping[str, Any]] = None,
+        drop_path: float = 0.0,
+    ):
+        super().__init__()
+        options = {**(backbone_options or {}), **({"drop_path": drop_path} if drop_path else {})}
+        body = create_model(backbone, num_classes=0, **options)
+        if tuple(body.feature_strides[-4:]) != (4, 8, 16, 32):
+            raise UserError(
+                f"Mask R-CNN needs maps of strides 4, 8, 16 and 32; {backbone} has {tuple(body.feature_strides)}: "
+                "choose another backbone, such as resnet50"
+            )
+        self.rules, self.in_channels = Rules(**(rules or {})), body.in_channels
+        self.num_classes = num_classes
+        self.backbone = PyramidBackbone(body, pyramid_channels, feature_norm)
+        strides = self.backbone.strides
+        self.rpn = ProposalNetwork(pyramid_channels, strides, self.rules)
+        mask_channels = tuple(mask_channels) if self.learns_masks else ()
+        self.roi_heads = RegionHeads(
+            num_classes + 1, pyramid_channels, strides[:-1], region_channels, mask_channels, self.rules
+        )
+
+    @property
+    def pretrained_part(self) -> Model:
+        return self.backbone.body
+
+    @classmethod
+    def criterion(
+        cls, name: str, num_classes: int, losses: Optional[Mapping[str, Any]] = None, **options: Any
+    ) -> Criterion:
+        """See ``Detector.criterion``; ``losses`` may have ``normaliser``."""
+        chosen = {**cls.options(), **cls.variants.get(name, {}), **options}
+        rules = Rules(**(chosen["rules"] or {}))
+        return MaskRcnnCriterion(rules.anchor_beta, rules.box_beta, cls.learns_masks, **(losses or {}))
+
+    def forward(
+        self, images: paddle.Tensor, sizes: Optional[paddle.Tensor] = None, targets: Optional[Targets] = None
+    ) -> Outputs:
+        """See ``Detector.forward``.
+
+        Returns:
+            With targets, for the criterion, what ``ProposalNetwork.forward`` says of anchors; of n regions
+            ``region_logits`` (n, classes + 1), ``region_labels`` (n,), ``region_changes``, ``region_offsets`` (n, 4)
+            and ``region_shares`` (n,), see ``Lesson``; of p regions on objects ``mask_logits``, ``mask_targets``
+            (p, side, side) and ``mask_shares`` (p,).
+
+            Without, at most D detections of each picture, D at least 1: ``boxes`` (N, D, 4) in pixels of ``images``,
+            ``scores`` (N, D), ``labels`` int64 (N, D), ``numbers`` int64 (N,) of detections, ``masks`` (N, D, side,
+            side), probabilities inside each box.
+        """
+        number, _, height, width = images.shape
+        if sizes is None:
+            sizes = paddle.to_tensor([[height, width]] * number, dtype="int64")
+        if height % _MULTIPLE_PX or width % _MULTIPLE_PX:
+            images = F.pad(images, [0, -width % _MULTIPLE_PX, 0, -height % _MULTIPLE_PX])
+        if targets is not None and targets.box_counts is None:
+            targets = targets._replace(box_counts=(targets.labels >= 0).sum(axis=1).numpy())
+        maps = self.backbone(images)
+        proposals = self.rpn(maps, sizes, targets)
+        if targets is None:
+            return self._detect(maps, proposals.boxes, sizes)
+        return {**proposals.sampled, **self._learn(maps, proposals.boxes, targets)}
+
+    def _learn(self, maps: Sequence[paddle.Tensor], proposals: List[paddle.Tensor], targets: Targets) -> Outputs:
+        heads = self.roi_heads
+        taught = lesson(proposals, targets, len(heads.strides), self.rules)
+        logits, changes = heads.classify(maps, taught.regions)
+        number, classes = logits.shape
+        own = paddle.arange(number, dtype="int64") * classes + taught.labels
+        outputs = {
+            "region_logits": logits,
+            "region_labels": taught.labels,
+            "region_changes": paddle.gather(changes.reshape([-1, 4]), own),
+            "region_offsets": taught.offsets,
+            "region_shares": taught.shares,
+        }
+        if not self.learns_masks:
+            return outputs
+        if targets.masks is None:
+            raise UserError(
+                "Mask R-CNN learns masks, and these data have boxes alone: choose a model without masks, such as "
+                "faster_rcnn_resnet50_fpn"
+            )
+        of_masks = mask_lesson(taught, targets, 2 * self.rules.mask_size)
+        outputs["mask_logits"] = heads.masks(maps, of_masks.regions, of_masks.labels)
+        return {**outputs, "mask_targets": of_masks.masks, "mask_shares": of_masks.shares}
+
+    def _detect(self, maps: Sequence[paddle.Tensor], proposals: List[paddle.Tensor], sizes: paddle.Tensor) -> Outputs:
+        heads, numbers = self.roi_heads, [len(boxes) for boxes in proposals]
+        found: List[Found] = [_none_found(boxes) for boxes in proposals]
+        if sum(numbers):
+            pictures = np.repeat(np.arange(len(numbers)), numbers)
+            regions = heads.regions(paddle.concat([boxes for boxes in proposals if len(boxes)]), pictures)
+            logits, changes = heads.classify(maps, regions)
+            start = 0
+            for picture, number in enumerate(numbers):
+                part = slice(start, start + number)
+                start += number
+                if number:
+                    moved = moved_boxes(changes[part], regions.boxes[part].unsqueeze(1), self.rules.box_weights)
+                    moved = inside(moved.unsqueeze(0), sizes[picture : picture + 1])[0]  # (number, classes + 1, 4)
+                    found[picture] = _choose(F.softmax(logits[part], axis=1), moved, self.rules)
+        return self._padded(maps, found)
+
+    def _padded(self, maps: Sequence[paddle.Tensor], found: List[Found]) -> Outputs:
+        """The detections of all pictures with their masks, as tensors of one shape."""
+        numbers = [len(of_picture.boxes) for of_picture in found]
+        most = max(*numbers, 1)
+        outputs: Dict[str, paddle.Tensor] = {
+            name: paddle.stack([_filled(getattr(of_picture, name), most) for of_picture in found])
+            for name in ("boxes", "scores", "labels")
+        }
+        outputs["numbers"] = paddle.to_tensor(numbers, dtype="int64")
+        if self.learns_masks:
+            masks = self._masks(maps, found, numbers)
+            starts = np.concatenate([[0], np.cumsum(numbers)])
+            parts = [masks[int(start) : int(stop)] for start, stop in zip(starts[:-1], starts[1:])]
+            outputs["masks"] = paddle.stack([_filled(part, most) for part in parts])
+        return outputs
+
+    def _masks(self, maps: Sequence[paddle.Tensor], found: List[Found], numbers: List[int]) -> paddle.Tensor:
+        """Probabilities (detections, side, side) of all pictures; one row that nobody reads where there are none."""
+        heads = self.roi_heads
+        some = [of_picture for of_picture in found if len(of_picture.boxes)]
+        if not some:
+            return F.sigmoid(heads.masks(maps, stand_in(found[0].boxes), paddle.zeros([1], dtype="int64")))
+        pictures = np.repeat(np.arange(len(numbers)), numbers)
+        regions = heads.regions(paddle.concat([of_picture.boxes for of_picture in some]), pictures)
+        labels = paddle.concat([of_picture.labels for of_picture in some])
+        return F.sigmoid(heads.masks(maps, regions, labels + 1))
+
+    def decode(self, outputs: Outputs, sizes: np.ndarray, original_sizes: np.ndarray) -> List[Detections]:
+        """See ``Detector.decode``."""
+        from ..evaluation.detections import Detections
+        from ..run_lengths import encode
+        from .pasting import paste
+
+        arrays = {name: value.numpy() for name, value in outputs.items()}
+        results = []
+        for picture, number in enumerate(arrays["numbers"]):
+            height, width = (int(side) for side in original_sizes[picture])
+            scale = (original_sizes[picture] / np.asarray(sizes[picture], dtype=np.float64))[[1, 0, 1, 0]]
+            boxes = (arrays["boxes"][picture, :number] * scale).astype(np.float32)
+            masks = None
+            if self.learns_masks:
+                small = arrays["masks"][picture, :number]
+                masks = [encode(paste(mask, box, (height, width))) for mask, box in zip(small, boxes)]
+            scores = arrays["scores"][picture, :number].astype(np.float32)
+            results.append(Detections(boxes, scores, arrays["labels"][picture, :number].astype(np.int64), masks))
+        return results
+
+    def reset_classifier(self, num_classes: int) -> None:
+        """New last layers of the heads; all masks' layers after the last convolution."""
+        self.num_classes = num_classes
+        self.roi_heads.reset(num_classes + 1)
+
+    def resize_parameter(self, name: str, value: np.ndarray) -> Optional[np.ndarray]:
+        """Torchvision's heads, which have outputs for each id of COCO's categories, for its 80 categories; what the
+        backbone can resize."""
+        if name.startswith(self.classifier_layers):
+            return key_names.rows_of_categories(name, value, self.num_classes)
+        if name.startswith(_BODY):
+            return self.backbone.body.resize_parameter(name[len(_BODY) :], value)
+        return None
+
+    def no_weight_decay(self) -> Tuple[str, ...]:
+        return tuple(_BODY + name for name in self.backbone.body.no_weight_decay())
+
+    def recomputed_layers(self) -> List[nn.Layer]:
+        return self.backbone.body.recomputed_layers()
+
+
+class FasterRCNN(MaskRCNN):
+    """The same without masks.
+
+    Source: Ren et al., Faster R-CNN, NeurIPS 2015 (arXiv 1506.01497).
+    """
+
+    learns_masks = False
+    variants = FASTER_RCNN
+
+
+def _none_found(like: paddle.Tensor) -> Found:
+    zeros = paddle.zeros([0], dtype=like.dtype)
+    return Found(paddle.zeros([0, 4], dtype=like.dtype), zeros, paddle.zeros([0], dtype="int64"))
+
+
+def _choose(scores: paddle.Tensor, boxes: paddle.Tensor, rules: Rules) -> Found:
+    """The detections of a picture from the scores (n, classes + 1) and the boxes (n, classes + 1, 4) of its regions."""
+    scores, boxes = scores[:, 1:], boxes[:, 1:]  # without the background
+    sides = boxes[:, :, 2:] - boxes[:, :, :2]
+    fits = paddle.logical_and(scores > rules.least_score, (sides >= _SHORTEST_SIDE_PX).all(axis=2))
+    places = paddle.nonzero(fits.flatten()).reshape([-1])
+    if places.shape[0] == 0:
+        return _none_found(boxes)
+    boxes, labels = paddle.gather(boxes.reshape([-1, 4]), places), places % scores.shape[1]
+    scores = paddle.gather(scores.flatten(), places)
+    kept = best_apart(boxes, scores, labels, rules.detection_overlap, rules.detections)
+    return Found(*(paddle.gather(values, kept) for values in (boxes, scores, labels)))
+
+
+def _filled(values: paddle.Tensor, number: int) -> paddle.Tensor:
+    """``values`` (n, ...) with zeros behind them, (number, ...)."""
+    missing = paddle.zeros([number - values.shape[0], *values.shape[1:]], dtype=values.dtype)
+    if values.shape[0] == 0:
+        return missing
+    return paddle.concat([values, missing]) if missing.shape[0] else values

@@ -1,0 +1,71 @@
+"""Maps of one size cut out of a pyramid for boxes of any size (RoIAlign)."""
+
+from __future__ import annotations
+
+from typing import List, Sequence
+
+import numpy as np
+import paddle
+from paddle.vision.ops import roi_align
+
+from .boxes import areas
+
+_EPSILON = 1e-6  # of torchvision: a side of exactly 2 x 224 belongs to the next level
+_THIRD = 2  # the level, from 0, that boxes of the reference size are cut out of
+
+
+def levels_of(boxes: paddle.Tensor, number: int, reference_size: float) -> paddle.Tensor:
+    """The level from 0 to ``number`` - 1 that each box is cut out of, int64 (n,) of (n, 4): one coarser for each
+    doubling of the side.
+
+    Source: Lin et al., Feature Pyramid Networks, 2017, equation 1.
+    """
+    side = paddle.sqrt(paddle.clip(areas(boxes), min=1e-12))
+    level = paddle.floor(_THIRD + paddle.log2(side / reference_size) + _EPSILON)
+    return paddle.clip(level, 0, number - 1).astype("int64")
+
+
+def cut_out(
+    maps: Sequence[paddle.Tensor],
+    strides: Sequence[int],
+    boxes: paddle.Tensor,
+    pictures: np.ndarray,
+    levels: np.ndarray,
+    size: int,
+    samples: int = 2,
+    aligned: bool = False,
+) -> paddle.Tensor:
+    """(n, channels, size, size) for boxes (n, 4), each out of one map.
+
+    Each bin of a box is the mean of bilinear samples. A box narrower than a position of its map is widened to one, at
+    the right or the bottom; so it is with ``aligned`` too, where the authors leave it narrow: Paddle's gradients for
+    such boxes are wrong on CPUs. Paddle's operator waits for the device to read how many boxes each picture has.
+
+    Args:
+        maps: (N, channels, height, width) of each level, all of one type.
+        strides: pixels of each level to one position.
+        pictures: int (n,), the picture of each box, ascending.
+        levels: int (n,), the map of each box.
+        samples: in each direction of a bin; -1: as many as positions of the map, rounded up.
+        aligned: position i of a map is at i + 0.5 strides, not at i.
+
+    Source: He et al., Mask R-CNN, 2017, section 3.
+    """
+    parts: List[paddle.Tensor] = []
+    order: List[np.ndarray] = []
+    for number, (of_level, stride) in enumerate(zip(maps, strides)):
+        chosen = np.flatnonzero(levels == number)
+        if len(chosen) == 0:
+            continue
+        order.append(chosen)
+        counts = np.bincount(pictures[chosen], minlength=of_level.shape[0]).astype(np.int32)
+        of_boxes = paddle.gather(boxes, paddle.to_tensor(chosen)).astype(of_level.dtype)
+        if aligned:
+            of_boxes = of_boxes - 0.5 * stride
+        parts.append(
+            roi_align(of_level, of_boxes, paddle.to_tensor(counts), size, 1.0 / stride, samples, aligned=False)
+        )
+    if len(parts) == 1:
+        return parts[0]
+    back = np.argsort(np.concatenate(order), kind="stable")
+    return paddle.gather(paddle.concat(parts), paddle.to_tensor(back))

@@ -1,0 +1,174 @@
+"""Which places of a picture are worth a closer look: the region proposal network.
+
+Source: Ren et al., Faster R-CNN, 2015, section 3.1; on a pyramid, Lin et al., 2017, section 4.1.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, List, NamedTuple, Optional, Sequence
+
+import paddle
+from paddle import nn
+from paddle.nn import functional as F
+
+from ..detector import Targets
+from .anchors import anchors_of_level
+from .boxes import inside, moved_boxes, offsets, overlaps
+from .matching import match
+from .pyramid import start, zeros
+from .rules import Rules
+from .sampling import sample
+from .suppression import best_apart
+
+_SHORTEST_SIDE_PX = 1e-3  # of a proposal
+
+
+class Proposals(NamedTuple):
+    """Of a batch of N pictures.
+
+    Attributes:
+        boxes: of each picture, (n, 4) in pixels, best first, without gradients; n may be 0.
+        sampled: what the criterion reads of the anchors, by name, see ``ProposalNetwork.forward``; empty without
+            targets.
+    """
+
+    boxes: List[paddle.Tensor]
+    sampled: Dict[str, paddle.Tensor]
+
+
+def single_or_double(x: paddle.Tensor) -> paddle.Tensor:
+    """As float32, unless it is float64: boxes are not computed in 16 bits."""
+    return x if x.dtype == paddle.float64 else x.astype("float32")
+
+
+class ProposalHead(nn.Layer):
+    """An objectness and four numbers for each anchor of a position, by the same layers on all maps."""
+
+    def __init__(self, channels: int, anchors: int):
+        super().__init__()
+        first = {"weight_attr": start(0.01), "bias_attr": zeros()}
+        self.conv = nn.Sequential(nn.Sequential(nn.Conv2D(channels, channels, 3, padding=1, **first), nn.ReLU()))
+        self.cls_logits = nn.Conv2D(channels, anchors, 1, **{**first, "bias_attr": zeros()})
+        self.bbox_pred = nn.Conv2D(channels, 4 * anchors, 1, **{**first, "bias_attr": zeros()})
+
+    def forward(self, x: paddle.Tensor):
+        """Logits (N, n) and changes (N, n, 4) of the n anchors of a map (N, channels, height, width)."""
+        x, number = self.conv(x), x.shape[0]
+        logits = self.cls_logits(x).transpose([0, 2, 3, 1]).reshape([number, -1])
+        changes = self.bbox_pred(x).transpose([0, 2, 3, 1]).reshape([number, -1, 4])
+        return single_or_double(logits), single_or_double(changes)
+
+
+class ProposalNetwork(nn.Layer):
+    """Proposals of a pyramid.
+
+    Args:
+        channels: of the maps.
+        strides: of the maps, as many as there are sizes of anchors.
+    """
+
+    def __init__(self, channels: int, strides: Sequence[int], rules: Rules):
+        super().__init__()
+        self.strides, self.rules = tuple(strides), rules
+        self.head = ProposalHead(channels, len(rules.anchor_ratios))
+
+    def forward(
+        self, maps: Sequence[paddle.Tensor], sizes: paddle.Tensor, targets: Optional[Targets] = None
+    ) -> Proposals:
+        """Proposals from maps (N, channels, height, width) of each level.
+
+        With ``targets``, whose ``box_counts`` are known, also S = min(``anchor_samples``, anchors) anchors of each
+        picture: ``anchor_logits``, ``anchor_positive`` (1 on an object, else 0) and ``anchor_shares``, one over how
+        many of the S are used, 0 for those that are not, all (N, S); ``anchor_changes`` and what these should be,
+        ``anchor_offsets``, (N, S, 4), the latter 0 for anchors on no object.
+        """
+        anchors = [self._anchors(x, level) for level, x in enumerate(maps)]
+        logits, changes = zip(*(self.head(x) for x in maps))
+        boxes = self._propose(logits, changes, anchors, sizes, is_training=targets is not None)
+        if targets is None:
+            return Proposals(boxes, {})
+        sampled = self._sample(
+            paddle.concat(logits, axis=1), paddle.concat(changes, axis=1), paddle.concat(anchors), targets
+        )
+        return Proposals(boxes, sampled)
+
+    def _anchors(self, x: paddle.Tensor, level: int) -> paddle.Tensor:
+        rules, (height, width) = self.rules, x.shape[2:]
+        size, ratios = rules.anchor_sizes[level], tuple(rules.anchor_ratios)
+        anchors = anchors_of_level((height, width), self.strides[level], size, ratios, rules.rounds_anchors)
+        of_type = self.head.cls_logits.weight.dtype
+        return paddle.to_tensor(anchors).astype("float64" if of_type == paddle.float64 else "float32")
+
+    @paddle.no_grad()
+    def _propose(
+        self,
+        logits: Sequence[paddle.Tensor],
+        changes: Sequence[paddle.Tensor],
+        anchors: Sequence[paddle.Tensor],
+        sizes: paddle.Tensor,
+        is_training: bool,
+    ) -> List[paddle.Tensor]:
+        rules, number = self.rules, logits[0].shape[0]
+        before = rules.proposals_before if is_training else rules.evaluated_before
+        after = rules.proposals_after if is_training else rules.evaluated_after
+        of_levels = [_best_of_level(*parts, before) for parts in zip(logits, changes, anchors)]
+        scores = paddle.concat([scores for scores, _ in of_levels], axis=1)  # (N, k)
+        boxes = inside(paddle.concat([boxes for _, boxes in of_levels], axis=1), sizes)  # (N, k, 4)
+        levels = [paddle.full([part.shape[1]], level, dtype="int64") for level, (part, _) in enumerate(of_levels)]
+        levels = paddle.concat(levels)  # (k,)
+        sides = boxes[:, :, 2:] - boxes[:, :, :2]
+        # What is not finite, in a run that diverges, is no proposal.
+        fits = paddle.logical_and((sides >= _SHORTEST_SIDE_PX).all(axis=2), paddle.isfinite(scores + sides.sum(axis=2)))
+        results = []
+        for picture in range(number):
+            places = paddle.nonzero(fits[picture]).reshape([-1])
+            if places.shape[0] == 0:
+                results.append(paddle.zeros([0, 4], dtype=boxes.dtype))
+                continue
+            of_picture = paddle.gather(boxes[picture], places)
+            kept = best_apart(
+                of_picture,
+                paddle.gather(scores[picture], places),
+                paddle.gather(levels, places),
+                rules.proposal_overlap,
+                after,
+            )
+            results.append(paddle.gather(of_picture, kept))
+        return results
+
+    def _sample(
+        self, logits: paddle.Tensor, changes: paddle.Tensor, anchors: paddle.Tensor, targets: Targets
+    ) -> Dict[str, paddle.Tensor]:
+        rules, counts = self.rules, targets.box_counts
+        parts: Dict[str, List[paddle.Tensor]] = {}
+        for picture in range(logits.shape[0]):
+            objects = targets.boxes[picture, : max(int(counts[picture]), 1)].astype(anchors.dtype)
+            with paddle.no_grad():
+                matches = match(
+                    overlaps(objects, anchors), rules.positive_overlap, rules.negative_overlap, rules.lowest_overlap
+                )
+                chosen, is_positive, is_used = sample(matches.states, rules.anchor_samples, rules.anchor_share)
+                references = paddle.gather(anchors, chosen)
+                wanted = offsets(paddle.gather(objects, paddle.gather(matches.objects, chosen)), references)
+                used = is_used.astype(anchors.dtype)
+                of_picture = {
+                    "anchor_positive": is_positive.astype(anchors.dtype),
+                    "anchor_shares": used / paddle.clip(used.sum(), min=1.0),
+                    "anchor_offsets": paddle.where(is_positive.unsqueeze(1), wanted, paddle.zeros_like(wanted)),
+                }
+            of_picture["anchor_logits"] = paddle.gather(logits[picture], chosen)
+            of_picture["anchor_changes"] = paddle.gather(changes[picture], chosen)
+            for name, value in of_picture.items():
+                parts.setdefault(name, []).append(value)
+        return {name: paddle.stack(values) for name, values in parts.items()}
+
+
+def _best_of_level(logits: paddle.Tensor, changes: paddle.Tensor, anchors: paddle.Tensor, most: int):
+    """Scores (N, k) and boxes (N, k, 4) of the best anchors of one map."""
+    number, total = logits.shape
+    most = min(most, total)
+    scores, places = paddle.topk(logits, most, axis=1)  # (N, k)
+    first = paddle.arange(number, dtype=places.dtype).unsqueeze(1) * total
+    changes = paddle.gather(changes.reshape([-1, 4]), (places + first).reshape([-1]))
+    boxes = moved_boxes(changes, paddle.gather(anchors, places.reshape([-1])))
+    return F.sigmoid(scores), boxes.reshape([number, most, 4])

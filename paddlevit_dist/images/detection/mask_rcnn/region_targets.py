@@ -1,0 +1,145 @@
+"""What the regions of a training step learn to be."""
+
+from __future__ import annotations
+
+from typing import List, NamedTuple, Sequence, Tuple
+
+import numpy as np
+import paddle
+from paddle.vision.ops import roi_align
+
+from ..detector import Targets
+from .boxes import offsets, overlaps
+from .matching import match
+from .pooling import levels_of
+from .region_heads import Regions, stand_in
+from .rules import Rules
+from .sampling import sample
+
+
+class Lesson(NamedTuple):
+    """Sampled regions of a batch, n of them, at least 1, ascending by picture and positive ones first in each.
+
+    Attributes:
+        regions: n.
+        labels: int64 (n,), 0 for background, else the object's class plus 1.
+        offsets: (n, 4), what the region's changes should be; 0 for background.
+        shares: (n,), one over how many of them the picture has; 0 for a stand-in where no picture has any.
+        positive: int64 (p,), the numbers of those on objects, on the host.
+        objects: int64 (p,), which of its picture's objects each of them is, on the host.
+    """
+
+    regions: Regions
+    labels: paddle.Tensor
+    offsets: paddle.Tensor
+    shares: paddle.Tensor
+    positive: np.ndarray
+    objects: np.ndarray
+
+
+@paddle.no_grad()
+def lesson(proposals: Sequence[paddle.Tensor], targets: Targets, levels: int, rules: Rules) -> Lesson:
+    """Sample regions from the proposals (n, 4) of each picture and from its objects themselves. The host waits for the
+    device once, to know which were drawn.
+
+    Args:
+        targets: with ``box_counts``.
+        levels: of the pyramid, that regions are cut out of.
+    """
+    drawn = [_draw(boxes, targets, picture, rules) for picture, boxes in enumerate(proposals)]
+    pictures = np.repeat(np.arange(len(drawn)), [len(boxes) for boxes, *_ in drawn])
+    if len(pictures) == 0:
+        return _nothing(proposals[0])
+    boxes, labels, wanted, states = (paddle.concat(list(parts)) for parts in zip(*drawn))
+    of_host = paddle.concat([states, levels_of(boxes, levels, rules.reference_size).unsqueeze(1)], axis=1).numpy()
+    used = np.flatnonzero(of_host[:, 0])
+    if len(used) == 0:
+        return _nothing(proposals[0])
+    pictures, (_, is_positive, objects, of_level) = pictures[used], of_host[used].T
+    counts = np.bincount(pictures, minlength=len(drawn))
+    positive = np.flatnonzero(is_positive)
+    places = paddle.to_tensor(used)
+    boxes, labels, wanted = (paddle.gather(part, places) for part in (boxes, labels, wanted))
+    shares = paddle.to_tensor(1.0 / counts[pictures]).astype(boxes.dtype)
+    return Lesson(Regions(boxes, pictures, of_level), labels, wanted, shares, positive, objects[positive])
+
+
+def _draw(
+    proposals: paddle.Tensor, targets: Targets, picture: int, rules: Rules
+) -> Tuple[paddle.Tensor, paddle.Tensor, paddle.Tensor, paddle.Tensor]:
+    """Boxes (k, 4), labels (k,), offsets (k, 4), and int64 (k, 3): used, positive, object; of one picture."""
+    count = int(targets.box_counts[picture])
+    objects = targets.boxes[picture].astype(proposals.dtype)  # (M, 4)
+    boxes = paddle.concat([proposals, objects[:count]]) if count else proposals
+    if boxes.shape[0] == 0:
+        return boxes, paddle.zeros([0], dtype="int64"), boxes, paddle.zeros([0, 3], dtype="int64")
+    lowest = 0.0 if rules.low_quality_regions else None
+    overlap = overlaps(objects[: max(count, 1)], boxes)
+    matches = match(overlap, rules.region_overlap, rules.region_overlap, lowest)
+    chosen, is_positive, is_used = sample(matches.states, rules.region_samples, rules.region_share)
+    boxes, of_object = paddle.gather(boxes, chosen), paddle.gather(matches.objects, chosen)
+    labels = paddle.gather(targets.labels[picture].astype("int64"), of_object) + 1
+    labels = paddle.where(is_positive, labels, paddle.zeros_like(labels))
+    wanted = offsets(paddle.gather(objects, of_object), boxes, rules.box_weights)
+    # Elsewhere it may be infinite: an empty list of objects is padded with one that has no area.
+    wanted = paddle.where(is_positive.unsqueeze(1), wanted, paddle.zeros_like(wanted))
+    states = paddle.stack([is_used.astype("int64"), is_positive.astype("int64"), of_object.astype("int64")], axis=1)
+    return boxes, labels, wanted, states
+
+
+def _nothing(like: paddle.Tensor) -> Lesson:
+    none = np.zeros(0, np.int64)
+    zeros = paddle.zeros([1], dtype=like.dtype)
+    return Lesson(
+        stand_in(like), paddle.zeros([1], dtype="int64"), zeros.reshape([1, 1]).tile([1, 4]), zeros, none, none
+    )
+
+
+class MaskLesson(NamedTuple):
+    """The regions that learn a mask, p of them, at least 1.
+
+    Attributes:
+        regions: p.
+        labels: int64 (p,), the object's class plus 1.
+        masks: (p, side, side), from 0 to 1.
+        shares: (p,), one over how many of them the picture has; 0 for a stand-in where no picture has any.
+    """
+
+    regions: Regions
+    labels: paddle.Tensor
+    masks: paddle.Tensor
+    shares: paddle.Tensor
+
+
+@paddle.no_grad()
+def mask_lesson(of_boxes: Lesson, targets: Targets, side: int) -> MaskLesson:
+    """The masks of the objects, as their regions see them.
+
+    Args:
+        side: of the masks that are predicted.
+    """
+    kind = of_boxes.shares.dtype
+    if len(of_boxes.positive) == 0:
+        none = paddle.zeros([1, side, side], dtype=kind)
+        return MaskLesson(stand_in(of_boxes.shares), paddle.ones([1], dtype="int64"), none, none[:, 0, 0])
+    regions = of_boxes.regions.those(of_boxes.positive)
+    masks: List[paddle.Tensor] = []
+    for picture in np.unique(regions.pictures):
+        chosen = np.flatnonzero(regions.pictures == picture)
+        boxes = paddle.gather(regions.boxes, paddle.to_tensor(chosen))
+        masks.append(_masks_of(targets.masks[int(picture)], boxes, of_boxes.objects[chosen], side))
+    labels = paddle.gather(of_boxes.labels, paddle.to_tensor(of_boxes.positive))
+    shares = paddle.to_tensor(1.0 / np.bincount(regions.pictures)[regions.pictures]).astype(kind)
+    return MaskLesson(regions, labels, paddle.concat(masks), shares)
+
+
+def _masks_of(masks: paddle.Tensor, boxes: paddle.Tensor, objects: np.ndarray, side: int) -> paddle.Tensor:
+    """The parts (n, side, side) of the masks (M, H, W) inside boxes (n, 4), each of one object, as torchvision cuts
+    them out: the mean of about one sample a pixel."""
+    needed, of_box = np.unique(objects, return_inverse=True)
+    order = np.argsort(of_box, kind="stable")
+    counts = np.bincount(of_box, minlength=len(needed)).astype(np.int32)
+    of_objects = paddle.gather(masks, paddle.to_tensor(needed)).unsqueeze(1).astype(boxes.dtype)  # (m, 1, H, W)
+    boxes = paddle.gather(boxes, paddle.to_tensor(order))
+    parts = roi_align(of_objects, boxes, paddle.to_tensor(counts), side, 1.0, -1, aligned=False)
+    return paddle.gather(parts.squeeze(1), paddle.to_tensor(np.argsort(order, kind="stable")))

@@ -1,0 +1,44 @@
+"""Which boxes of a picture learn, in a fixed proportion."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import paddle
+
+from .matching import NEGATIVE, POSITIVE
+
+
+class Sampled(NamedTuple):
+    """k = min(number, n) of n boxes, the positive ones first.
+
+    Attributes:
+        boxes: int64 (k,), distinct.
+        is_positive: bool (k,).
+        is_used: bool (k,); False for the last ones, where there are fewer positive and negative boxes than wanted.
+    """
+
+    boxes: paddle.Tensor
+    is_positive: paddle.Tensor
+    is_used: paddle.Tensor
+
+
+def sample(states: paddle.Tensor, number: int, share: float) -> Sampled:
+    """Draw positive boxes, up to ``share`` of ``number``, and fill up with negative ones, each equally likely.
+
+    The draw comes from Paddle's generator, which the engine seeds for each micro-batch. Shapes depend on nothing but n:
+    the host does not wait.
+
+    Args:
+        states: int32 (n,), of ``matching``; n is at least 1.
+    """
+    total = states.shape[0]
+    number, most = min(number, total), min(int(number * share), total)
+    chances = paddle.rand([total], dtype="float32")  # below 1
+    excluded = paddle.full_like(chances, -1.0)
+    order = paddle.where(states == NEGATIVE, chances, excluded)
+    if most > 0:
+        value, place = paddle.topk(paddle.where(states == POSITIVE, chances, excluded), most)
+        order = paddle.scatter(order, place, paddle.where(value >= 0, value + 2.0, order[place]))
+    value, place = paddle.topk(order, number)
+    return Sampled(place, value >= 2.0, value >= 0)

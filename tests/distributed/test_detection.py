@@ -1,0 +1,100 @@
+"""Detection gives the same weights and the same scores for any number of processes and any batches."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from support import small_detections
+from support.processes import run_together, run_workers, succeeded
+
+TRAIN, EVALUATE = "support.small_detections:train", "support.small_detections:evaluate"
+FEW = ["DATA.SHAPES.PER_PICTURE", "[0, 1]"]  # many pictures, and some ranks' batches, have no boxes
+NONE = ["DATA.SHAPES.PER_PICTURE", "[0, 0]"]
+RESUMED = ["DATA.SHAPES.TRAIN", "21", "SAVE_EVERY_UPDATES", "1", "SAVE_IN_BACKGROUND", "False"]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Trainings by one process, then the same and evaluations by two."""
+    folder = tmp_path_factory.mktemp("detection")
+    one = {
+        "whole": small_detections.train(str(folder / "one"), ["-batch_size=4", *FEW]),
+        "accumulated": small_detections.train(str(folder / "parts"), ["-batch_size=2", "-accum_iter=2", *FEW]),
+    }
+    weights = str(folder / "one")
+    one["evaluation"] = small_detections.evaluate(str(folder / "by_1"), weights, [])
+    calls = {
+        "whole": (TRAIN, (str(folder / "two"), ["-batch_size=2", *FEW])),
+        "evaluation": (EVALUATE, (str(folder / "by_2"), weights, [])),
+        "nothing": (TRAIN, (str(folder / "nothing"), ["-batch_size=2", *NONE])),
+        "stopped": (TRAIN, (str(folder / "stopped"), ["-batch_size=2", *RESUMED], 3)),
+    }
+    return folder, one, run_together(calls)
+
+
+def largest_difference(left: dict, right: dict) -> float:
+    return max(float(np.abs(left[name] - right[name]).max()) for name in left)
+
+
+def test_processes_and_accumulated_batches_give_the_weights_of_one_whole_batch(runs):
+    _, one, two = runs
+    ranks = two["whole"]
+    assert any(0 in rank["box counts"] for rank in ranks) and any(map(sum, (rank["box counts"] for rank in ranks)))
+    assert largest_difference(ranks[0]["weights"], ranks[1]["weights"]) == 0.0
+    start = small_detections.weights_of(small_detections.build(str(runs[0] / "start"), *FEW))
+    moved = largest_difference(start, one["whole"]["weights"])
+    assert moved > 1e-2
+    assert largest_difference(one["whole"]["weights"], ranks[0]["weights"]) < 1e-4 * moved
+    assert largest_difference(one["whole"]["weights"], one["accumulated"]["weights"]) < 1e-4 * moved
+
+
+def test_pictures_without_any_box_train_and_end(runs):
+    _, _, two = runs
+    for rank in two["nothing"]:
+        assert sum(rank["box counts"]) == 0 and len(rank["losses"]) == 6
+        assert np.isfinite([value for terms in rank["losses"] for value in terms.values()]).all()
+        assert rank["evaluation"]["AP"] == 0.0
+
+
+def test_one_two_and_three_processes_give_the_same_scores_and_the_same_file(runs):
+    folder, one, two = runs
+    by_three = succeeded(run_workers(EVALUATE, str(folder / "by_3"), str(folder / "one"), [], processes=3)).results
+    for values in [*two["evaluation"], *by_three]:
+        assert values == one["evaluation"]
+    files = [(folder / f"by_{number}" / "predictions" / "results.json").read_bytes() for number in (1, 2, 3)]
+    assert files[1] == files[2]
+    results = [json.loads(file) for file in files[:2]]  # the test's own process computes with other settings
+    assert len({entry["image_id"] for entry in results[0]}) == 9
+    np.testing.assert_allclose(_sorted(results[1]), _sorted(results[0]), rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("batches", [["-batch_size_eval=1"], ["-batch_size_eval=9"]], ids=["1", "9"])
+@pytest.mark.parametrize("way", ["single", "equal_shapes", "padded"])
+def test_no_way_of_evaluating_depends_on_the_batches(runs, tmp_path, way, batches):
+    folder, one, _ = runs
+    words = [*batches, "DETECTION.EVALUATE_AS", way]
+    values = small_detections.evaluate(str(tmp_path), str(folder / "one"), words)
+    results = [json.loads((of / "predictions" / "results.json").read_text()) for of in (folder / "by_1", tmp_path)]
+    assert values["detections"] == one["evaluation"]["detections"] == len(results[0])
+    boxes = [_sorted(result) for result in results]
+    np.testing.assert_allclose(boxes[1], boxes[0], rtol=1e-4, atol=2e-3)
+    if way == "single":
+        assert values == one["evaluation"]
+
+
+def _sorted(results: list) -> np.ndarray:
+    """Picture and box of each result, in an order that nearly equal scores do not change."""
+    rows = np.array([[entry["image_id"], *entry["bbox"]] for entry in results])
+    return rows[np.lexsort(rows[:, :3].round(1).T[::-1])]
+
+
+def test_resumed_in_mid_epoch_with_another_number_of_processes_each_picture_is_seen_once(runs):
+    folder, _, two = runs
+    before = [one for rank in two["stopped"] for one in rank["seen"]]
+    assert len(before) == 12 and two["stopped"][0]["evaluation"] is None
+    words = ["-batch_size=4", "-resume=auto", *RESUMED, "SAVE_EVERY_UPDATES", "0"]
+    rest = small_detections.train(str(folder / "stopped"), words)["seen"]
+    assert len(rest) == 8  # of 21 pictures, one is left over
+    assert len(set(before + rest)) == 20

@@ -1,0 +1,83 @@
+"""Pictures grouped by shape: each is still seen once, whatever the processes, and batches need less padding."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from paddlevit_dist.images.detection.data.grouping import draw_grouped_order
+from paddlevit_dist.images.detection.data.picture_parts import ordered_by_shape
+from paddlevit_dist.images.detection.data.samples import DetectionSamples
+from paddlevit_dist.images.detection.data.synthetic_shapes import SyntheticShapes
+from paddlevit_dist.images.detection.data.transforms import EvaluationTransform, TrainingTransform
+from paddlevit_dist.loading.sampler import TrainingSampler
+
+SHAPES = SyntheticShapes(None, "train", None, num_train=103, sides=(32, 96))
+SAMPLES = DetectionSamples(SHAPES, TrainingTransform(), is_training=True, group=4)
+
+
+def read_by(world_size, batch_size, epoch, consumed=0, updates=None, accumulation=1, samples=SAMPLES):
+    """The indices that all ranks read together, in any order, and the micro-batches they come in."""
+    batches = []
+    for rank in range(world_size):
+        sampler = TrainingSampler(
+            samples, batch_size, rank=rank, world_size=world_size, accumulation_steps=accumulation, seed=3
+        )
+        own = [[key.index for key in batch] for batch in sampler.batches(epoch, consumed)]
+        batches += own[: None if updates is None else updates * accumulation]
+    return sorted(index for batch in batches for index in batch), batches
+
+
+@pytest.mark.parametrize(("world_size", "batch_size", "accumulation"), [(1, 4, 1), (2, 4, 1), (3, 2, 2), (2, 1, 4)])
+def test_every_picture_is_read_once_by_all_ranks_together(world_size, batch_size, accumulation):
+    read, _ = read_by(world_size, batch_size, 1, accumulation=accumulation)
+    assert (
+        len(set(read))
+        == len(read)
+        == 103 // (world_size * batch_size * accumulation) * (world_size * batch_size * accumulation)
+    )
+    order = SAMPLES.draw_order(np.random.default_rng([3, 1]))
+    assert sorted(order.tolist()) == list(range(103))
+    assert set(read) == set(order[: len(read)].tolist())
+
+
+@pytest.mark.parametrize(("before", "after"), [((2, 4), (1, 4)), ((1, 4), (3, 4)), ((2, 4), (4, 2)), ((3, 2), (2, 4))])
+def test_an_epoch_continued_by_another_number_of_processes_sees_every_picture_once(before, after):
+    first, _ = read_by(*before, epoch=2, updates=4)
+    consumed = 4 * before[0] * before[1]
+    rest, _ = read_by(*after, epoch=2, consumed=consumed)
+    assert len(first) == consumed and not set(first) & set(rest)
+    left = 103 - len(first) - len(rest)
+    assert 0 <= left < after[0] * after[1] and len(set(first) | set(rest)) == 103 - left
+
+
+def padding(batches, sizes):
+    areas = [sizes[batch].prod(axis=1).sum() / (len(batch) * sizes[batch].max(axis=0).prod()) for batch in batches]
+    return 1 - np.mean(areas)
+
+
+def test_batches_need_less_padding_and_differ_between_epochs():
+    free = DetectionSamples(SHAPES, TrainingTransform(), is_training=True)
+    _, grouped = read_by(2, 4, 1)
+    _, plain = read_by(2, 4, 1, samples=free)
+    transform = EvaluationTransform(48, 200)
+    sizes = np.array([transform.resized(SHAPES.size(index)) for index in range(103)])
+    assert padding(grouped, sizes) < 0.5 * padding(plain, sizes)
+    _, again = read_by(2, 4, 2)
+    assert len({tuple(sorted(batch)) for batch in grouped} & {tuple(sorted(batch)) for batch in again}) < 3
+
+
+@pytest.mark.parametrize(("number", "group"), [(0, 4), (3, 4), (4, 4), (1000, 16), (7, 1)])
+def test_any_number_of_pictures_and_any_group(number, group):
+    sizes = np.random.default_rng(0).integers(0, 500, (number, 2))
+    order = draw_grouped_order(sizes, group, np.random.default_rng(1))
+    assert sorted(order.tolist()) == list(range(number))
+    assert np.array_equal(order, draw_grouped_order(sizes, group, np.random.default_rng(1)))
+
+
+def test_pictures_to_be_evaluated_come_by_their_size_and_each_once(tmp_path):
+    transform = EvaluationTransform(48, 60)
+    ordered = ordered_by_shape(SHAPES, transform.resized, tmp_path)
+    sizes = [transform.resized(ordered.size(index)) for index in range(len(ordered))]
+    assert sizes == sorted(sizes) and sorted(ordered.image_ids.tolist()) == SHAPES.image_ids.tolist()
+    assert np.array_equal(ordered.annotations(5).boxes, SHAPES.annotations(ordered.image_id(5) - 1).boxes)

@@ -1,0 +1,164 @@
+"""Pascal VOC's layout and what people make of it."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+from images.detection.coco_writer import write_picture
+
+from paddlevit_dist.errors import UserError
+from paddlevit_dist.images.detection.data.voc import Voc
+from paddlevit_dist.images.detection.data.xml_files import parse_xml
+
+
+def an_object(name="dog", box=(3, 4, 12, 13), more=""):
+    sides = "".join(f"<{side}>{value}</{side}>" for side, value in zip(("xmin", "ymin", "xmax", "ymax"), box))
+    return f"<object><name>{name}</name>{more}<bndbox>{sides}</bndbox></object>"
+
+
+def write_xml(path, *objects, name="", size=(20, 30)):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    height_width = f"<size><width>{size[1]}</width><height>{size[0]}</height></size>" if size else ""
+    path.write_text(f"<annotation><filename>{name}</filename>{height_width}{''.join(objects)}</annotation>")
+
+
+def write_voc(folder, lists, suffix=".png", pictures="JPEGImages", annotations="Annotations", objects=None):
+    for number, stem in enumerate(sorted({stem for stems in lists.values() for stem in stems})):
+        write_picture(folder / pictures / f"{stem}{suffix}", 20, 30, number)
+        write_xml(folder / annotations / f"{stem}.xml", *(objects or {}).get(stem, [an_object()]))
+    for split, stems in lists.items():
+        (folder / "ImageSets" / "Main").mkdir(parents=True, exist_ok=True)
+        (folder / "ImageSets" / "Main" / f"{split}.txt").write_text("".join(f"{stem}\n" for stem in stems))
+
+
+@pytest.fixture
+def cache(tmp_path):
+    folder = tmp_path / "cache"
+    folder.mkdir()
+    return folder
+
+
+def refused(root, cache, split="train", *chosen):
+    with pytest.raises(UserError) as error:
+        Voc(str(root), split, cache, *chosen)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+@pytest.mark.parametrize("where", ["VOCdevkit/VOC2007", "VOC2007", ""])
+def test_the_published_layout_with_boxes_from_pixel_1_and_difficult_ones_as_crowds(tmp_path, cache, where):
+    part = "<part><name>head</name><bndbox><xmin>1</xmin></bndbox></part>"
+    hard = an_object("cat", (1, 1, 30, 20), "<difficult>1</difficult>" + part)
+    objects = {"000005": [an_object(), hard], "000009": [an_object("person")]}
+    root = tmp_path / "data"
+    write_voc(root / where, {"train": ["000009", "000005"], "val": ["000007"]}, objects=objects)
+    dataset = pickle.loads(pickle.dumps(Voc(str(root), "train", cache)))
+    assert len(pickle.dumps(dataset)) <= 1000
+    assert dataset.class_names == ["cat", "dog", "person"] and dataset.category_ids == (1, 2, 3)
+    assert dataset.image_ids.tolist() == [9, 5] and dataset.sizes.tolist() == [[20, 30]] * 2
+    picture, found = dataset.read(1)
+    assert picture.size == (30, 20) and dataset.describe(1).endswith("JPEGImages/000005.png")
+    assert found.boxes.tolist() == [[2, 3, 10, 10], [0, 0, 30, 20]] and found.areas.tolist() == [100, 600]
+    assert found.labels.tolist() == [1, 0] and found.is_crowd.tolist() == [False, True] and found.masks is None
+    told = Voc(str(root), "train", cache).notices
+    assert any("1 object marked as difficult: not learnt, and neither right nor wrong" in line for line in told)
+    val = Voc(str(root), "val", cache)
+    assert len(val) == 1 and val.class_names == dataset.class_names  # those of the whole set
+
+
+def test_several_years_are_joined_and_other_lists_named(tmp_path, cache):
+    write_voc(tmp_path / "VOCdevkit" / "VOC2007", {"trainval": ["000001", "000002"], "test": ["000003"]})
+    write_voc(tmp_path / "VOCdevkit" / "VOC2012", {"trainval": ["2008_000001"], "train": ["2008_000001"]})
+    both = Voc(str(tmp_path), "train", cache, "trainval")
+    assert both.image_ids.tolist() == [1, 2, 2008000001]
+    assert both.notices[0] == "train: 3 pictures of VOC2007, VOC2012"
+    assert len(Voc(str(tmp_path), "test", cache)) == 1
+    message = refused(tmp_path, cache, "val")
+    assert "has no split 'val' (-split): it has test, train, trainval; DATA.VAL_FRACTION divides" in message
+
+
+@pytest.mark.parametrize(
+    ("annotations", "pictures", "split"),
+    [("annotations", "images", "train"), ("train", "train", "train"), ("valid", "valid", "val"), ("", "", "train")],
+)
+def test_folders_without_lists(tmp_path, cache, annotations, pictures, split):
+    root = tmp_path / "data"
+    write_voc(root, {"": ["b", "a"]}, ".jpg", pictures, annotations)
+    (root / "ImageSets" / "Main" / ".txt").unlink()
+    for folder in ("ImageSets/Main", "ImageSets"):
+        (root / folder).rmdir()
+    dataset = Voc(str(root), split, cache)
+    assert dataset.image_ids.tolist() == [1, 2] and dataset.describe(0).endswith("a.jpg")
+    assert dataset.read(0)[0].size == (30, 20)
+
+
+def test_categories_follow_classes_txt_where_there_is_one(tmp_path, cache):
+    write_voc(tmp_path, {"train": ["1"]})
+    (tmp_path / "classes.txt").write_text("person\ndog\n")
+    dataset = Voc(str(tmp_path), "train", cache)
+    assert dataset.class_names == ["person", "dog"] and dataset.annotations(0).labels.tolist() == [1]
+    (tmp_path / "classes.txt").write_text("person\n")
+    assert "category 'dog' is not in classes.txt" in refused(tmp_path, cache)
+
+
+def test_what_hand_made_files_have_is_taken_and_told(tmp_path, cache):
+    objects = {
+        "1": [an_object(box=(9, 9, 5, 5)), an_object(box=(0, 0, 12.5, 40))],
+        "2": [],
+    }
+    write_voc(tmp_path, {"train": ["1", "2"]}, objects=objects)
+    write_xml(tmp_path / "Annotations" / "2.xml", size=None)
+    dataset = Voc(str(tmp_path), "train", cache)
+    assert any("1 object whose last corner is before the first: not learnt" in line for line in dataset.notices)
+    assert any("1 picture without a size in the XML file: measured" in line for line in dataset.notices)
+    assert dataset.annotations(0).is_learnable.tolist() == [False, True]
+    assert dataset.size(1) == (20, 30) and len(dataset.annotations(1).ids) == 0
+    assert dataset.summary() == "2 pictures, 2 boxes: dog 2; 1 picture without boxes"
+
+
+HOSTILE = [
+    b'<!DOCTYPE a [<!ENTITY b "ha"><!ENTITY c "&b;&b;">]><annotation>&c;</annotation>',
+    b'<!DOCTYPE a SYSTEM "file:///etc/passwd"><annotation/>',
+    '<!DOCTYPE a [<!ENTITY b "ha">]><annotation>&b;</annotation>'.encode("utf-16"),
+    b"<a>" * 200_000,
+    b"<annotation><object>",
+    b"",
+    b'<?xml version="1.0" encoding="nothing"?><annotation/>',
+    b"\x00\xff" * 50,
+]
+
+
+@pytest.mark.parametrize("content", HOSTILE, ids=range(len(HOSTILE)))
+def test_hostile_and_damaged_xml_is_refused_in_one_line(tmp_path, cache, content):
+    write_voc(tmp_path, {"train": ["1"]})
+    (tmp_path / "Annotations" / "1.xml").write_bytes(content)
+    message = refused(tmp_path, cache)
+    assert "Annotations/1.xml is not an annotation: it " in message and len(message) < 400
+
+
+def test_plain_xml_is_read_in_any_encoding():
+    for encoding in ("utf-8", "utf-16", "iso-8859-1"):
+        text = f'<?xml version="1.0" encoding="{encoding}"?><a><!-- x --><b c="1">&lt;B\xe4r&gt;</b></a>'
+        assert parse_xml(text.encode(encoding)).findtext("b") == "<B\xe4r>"
+
+
+def test_missing_and_wrong_entries_name_their_file(tmp_path, cache):
+    write_voc(tmp_path, {"train": ["1", "2"]})
+    (tmp_path / "Annotations" / "2.xml").rename(tmp_path / "Annotations" / "3.xml")
+    assert "Annotations/2.xml is missing, but a list of the split names it" in refused(tmp_path, cache)
+    write_xml(tmp_path / "Annotations" / "2.xml", an_object(box=(1, 2, "x", 4)))
+    assert "2.xml: object 'dog' has bndbox/xmax 'x': expected a number of pixels" in refused(tmp_path, cache)
+    write_xml(tmp_path / "Annotations" / "2.xml", an_object(name=" "))
+    assert "2.xml: an object has no name" in refused(tmp_path, cache)
+    (tmp_path / "ImageSets" / "Main" / "train.txt").write_text("1\n1\n")
+    assert "lists 1 twice" in refused(tmp_path, cache)
+
+
+def test_a_changed_file_is_noticed_and_an_empty_folder_told(tmp_path, cache):
+    assert "has no XML annotations; expected a folder" in refused(tmp_path, cache)
+    write_voc(tmp_path, {"train": ["1"]})
+    assert len(Voc(str(tmp_path), "train", cache).annotations(0).ids) == 1
+    write_xml(tmp_path / "Annotations" / "1.xml", an_object(), an_object("bird"))
+    changed = Voc(str(tmp_path), "train", cache)
+    assert len(changed.annotations(0).ids) == 2 and changed.class_names == ["bird", "dog"]

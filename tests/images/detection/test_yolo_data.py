@@ -1,0 +1,137 @@
+"""YOLO's text files and what people make of them."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from images.detection.coco_writer import write_picture
+
+from paddlevit_dist.errors import UserError
+from paddlevit_dist.images.detection.data.yolo import Yolo, labels_of
+
+LABELS = {"1": "0 0.5 0.5 0.4 0.6\n\n2 0.1 0.2 0.2 0.2\n", "7": "1 0 0 1 0 0.5 1\n", "9": None}
+
+
+def write_yolo(root, images="images/train", labels=LABELS, names="names: [cat, dog, cow]\n", **places):
+    for number, (stem, text) in enumerate(labels.items()):
+        picture = root / images / f"{stem}.png"
+        write_picture(picture, 20, 40, number)
+        if text is not None:
+            file = labels_of(str(picture))
+            (root / file).parent.mkdir(parents=True, exist_ok=True)
+            (root / file).write_text(text)
+    if names is not None:
+        (root / "data.yaml").write_text(names + "".join(f"{split}: {place}\n" for split, place in places.items()))
+
+
+@pytest.fixture
+def cache(tmp_path):
+    folder = tmp_path / "cache"
+    folder.mkdir()
+    return folder
+
+
+def refused(root, cache, split="train"):
+    with pytest.raises(UserError) as error:
+        Yolo(str(root), split, cache)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def test_shares_become_pixels_and_outlines_become_masks(tmp_path, cache):
+    write_yolo(tmp_path, train="images/train")
+    dataset = pickle.loads(pickle.dumps(Yolo(str(tmp_path), "train", cache)))
+    assert len(pickle.dumps(dataset)) <= 1000
+    assert dataset.class_names == ["cat", "dog", "cow"] and dataset.category_ids == (0, 1, 2)
+    assert dataset.image_ids.tolist() == [1, 7, 9] and dataset.sizes.tolist() == [[20, 40]] * 3
+    picture, found = dataset.read(0)
+    assert picture.size == (40, 20) and found.labels.tolist() == [0, 2]
+    assert np.allclose(found.boxes, [[12, 4, 16, 12], [0, 2, 8, 4]]) and np.allclose(found.areas, [192, 32])
+    assert np.allclose(found.masks[0], [[12, 4, 28, 4, 28, 16, 12, 16]])  # its box
+    outlined = dataset.annotations(1)
+    assert np.allclose(outlined.boxes, [[0, 0, 40, 20]]) and np.allclose(outlined.areas, [400])
+    assert np.allclose(outlined.masks[0], [[0, 0, 40, 0, 20, 20]])
+    assert len(dataset.annotations(2).ids) == 0 and dataset.has_masks
+    notices = Yolo(str(tmp_path), "train", cache).notices
+    assert notices[0] == f"train: 3 pictures of {tmp_path}/data.yaml"
+    assert f"1 x picture without a file of labels: no boxes, as {tmp_path}/images/train/9.png" in notices
+
+
+@pytest.mark.parametrize(
+    ("images", "names", "places", "split"),
+    [
+        ("images/val", "names: {0: cat, 1: dog, 2: cow}\n", {"val": "images/val"}, "val"),
+        ("valid/images", "names: [a, b, c]\n", {"val": "../valid/images"}, "val"),
+        ("sets/images/val", "path: sets\nnames: [a, b, c]\n", {"val": "images/val"}, "val"),
+        ("images/train", "names: [a, b, c]\n", {"train": "list.txt"}, "train"),
+        ("images/train/deep", "names: [a, b, c]\n", {"train": "[images/train]"}, "train"),
+        ("images/train", None, {}, "train"),
+        ("train/images", None, {}, "train"),
+        ("images", None, {}, "train"),
+        ("images/validation", "names: [a, b, c]\n", {}, "val"),
+        ("val", None, {}, "val"),
+    ],
+)
+def test_layouts(tmp_path, cache, images, names, places, split):
+    root = tmp_path / "data"
+    write_yolo(root, images, names=names, **places)
+    (root / "list.txt").write_text("".join(f"./{images}/{stem}.png\n" for stem in LABELS))
+    if names is None:
+        (root / "classes.txt").write_text("a\nb\nc\n")
+    dataset = Yolo(str(root), split, cache)
+    assert len(dataset) == 3 and dataset.read(0)[1].labels.tolist() == [0, 2]
+    assert dataset.describe(2) == str(root / images / "9.png")
+
+
+WRONG = {
+    "6 columns": ("0 0.5 0.5 0.1 0.1 0.93", "6 numbers, as results have: leave out the last, their score"),
+    "3 columns": ("0 0.5 0.5", "3 numbers; expected class x y width height"),
+    "words": ("cat 0.5 0.5 0.1 0.1", "expected numbers"),
+    "pixels": ("0 120 80 30 40", "expected shares of the picture from 0 to 1, not pixels"),
+    "class 3 of 3": ("3 0.5 0.5 0.1 0.1", "there is no such class: 3 are named, from 0 on"),
+    "half a class": ("0.5 0.5 0.5 0.1 0.1", "there is no such class"),
+    "not a number": ("0 nan 0.5 0.1 0.1", "expected shares"),
+    "no number at all": ("nan 0.5 0.5 0.1 0.1", "there is no such class"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_wrong_line_is_named(tmp_path, cache, case):
+    line, message = WRONG[case]
+    write_yolo(tmp_path, labels={"1": f"0 0.5 0.5 0.1 0.1\n{line}\n"})
+    said = refused(tmp_path, cache)
+    assert f"labels/train/1.txt line 2: '{line}': " in said and message in said
+
+
+def test_what_is_odd_is_kept_and_told(tmp_path, cache):
+    text = "0 0.5 0.5 0.1 0.1\n" * 2 + "1 0.95 0.5 0.3 0.1\n2.0 0.5 0.5 0 0.1\n1 -0.3 0.5 0.2 0.1\n"
+    write_yolo(tmp_path, labels={"1": text})
+    dataset = Yolo(str(tmp_path), "train", cache)
+    told = "; ".join(dataset.notices)
+    assert "1 x line that is there twice: both are kept" in told and "1 x box without an area: not learnt" in told
+    assert "1 x line with a share beyond 0 to 1: cut off for training" in told
+    assert dataset.annotations(0).is_learnable.tolist() == [True, True, True, False, True]
+
+
+def test_what_is_missing_is_named(tmp_path, cache):
+    write_yolo(tmp_path, names=None)
+    assert "has no names of classes; expected data.yaml" in refused(tmp_path, cache)
+    write_yolo(tmp_path, names="nc: 3\n")
+    assert "data.yaml has no names of classes" in refused(tmp_path, cache)
+    write_yolo(tmp_path, train="images/elsewhere")
+    assert "data.yaml names images/elsewhere, which is not there" in refused(tmp_path, cache)
+    assert "has no split 'val' (-split): it has train; DATA.VAL_FRACTION" in refused(tmp_path, cache, "val")
+    (tmp_path / "data.yaml").write_text("names: [a, b")
+    assert "data.yaml cannot be read: line" in refused(tmp_path, cache)
+    (tmp_path / "images" / "train" / "1.jpg").write_bytes(b"")
+    write_yolo(tmp_path)
+    assert "has 1.jpg and 1.png: one file of annotations would be for both" in refused(tmp_path, cache)
+
+
+def test_a_changed_file_of_labels_is_noticed(tmp_path, cache):
+    write_yolo(tmp_path)
+    assert len(Yolo(str(tmp_path), "train", cache).annotations(0).ids) == 2
+    (tmp_path / "labels" / "train" / "1.txt").write_text("0 0.5 0.5 0.1 0.1\n")
+    assert len(Yolo(str(tmp_path), "train", cache).annotations(0).ids) == 1

@@ -43,7 +43,7 @@ class Phantom(NamedTuple):
 
 
 class _Head(NamedTuple):
-    """What is random of a phantom. ``pose`` float64 (3, 3) and ``shift`` (3,), mm: from the head's frame to the volume's
+    """What is random of a phantom. ``pose`` float64 (3, 3) and ``shift`` (3,), mm: from its own frame to the volume's
     around its middle; ``noise`` float64 of the volume's shape, HU; ``world`` as a phantom has it."""
 
     parts: List[_Part]

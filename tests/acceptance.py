@@ -143,6 +143,14 @@ ROWS = [
         is_most=True,
     ),
     Row(
+        "boxes around drawn shapes, 2 processes",
+        ["-cfg=configs/detr_shapes.yaml"],
+        0.60,
+        720.0,
+        nothing,
+        metric="AP50",
+    ),
+    Row(
         "fine-tuning on six drawn classes, 2 processes",
         ["-cfg=configs/finetune_pictures.yaml", "-data_path=DATA", "-pretrained=WEIGHTS", *SMALL_VIT],
         80.0,

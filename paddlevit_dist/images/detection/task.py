@@ -12,7 +12,7 @@ from ...checkpoint.load import load_weights
 from ...contracts.figures import Colour, Figure
 from ...contracts.prediction import InputSamples, Learned, Row
 from ...contracts.sample_checks import require_finite, require_labels
-from ...contracts.task import EvaluationStep, Records, Step, Task, Term
+from ...contracts.task import EvaluationStep, ExportParts, Records, Step, Task, Term
 from ...errors import UserError
 from ...models import create_model, model_options
 from ...parallel import all_gather, is_main
@@ -37,9 +37,11 @@ from .data.transforms import evaluation_transform
 from .detector import Criterion, Detector, Outputs, Targets
 from .drawing import CROWD, colours_of, in_cell
 from .evaluation.detections import Detections, corners_of
+from .export import ExportedDetector, export_parts
 from .figures import DetectionRecord, detection_figures
 from .metrics import DetectionMetrics, finite
 from .prediction import AsEvaluated, DetectionOutputs, open_inputs, rows_of
+from .settings import EQUAL_SHAPES, OPTIONS
 from .writer import DetectionWriter
 
 _DIVIDED_BY = {
@@ -58,6 +60,7 @@ class Detection(Task):
     sample_name = "pictures"
     draws_samples = True
     makes_figures = True
+    image_size_key = "DETECTION.EXPORT_SIZE"
     of_each_rank = {
         **dict.fromkeys(("MODEL.DROPOUT", "MODEL.ATTENTION_DROPOUT", "MODEL.DROPPATH"), 0.0),
         "TRAIN.DETECTION_NORMALISER": "global",
@@ -99,6 +102,12 @@ class Detection(Task):
             )
         known = model_options(model.NAME).defaults
         options = {"dropout": model.DROPOUT} if "dropout" in known else {}  # also where 0 is not the variant's
+        for key, option in OPTIONS.items():
+            if model[key] is None:
+                continue
+            if option not in known:
+                raise UserError(f"MODEL.{key} {model[key]}: {model.NAME} has no such option; leave it out")
+            options[option] = model[key]
         if model.MASK_PADDING:
             if "mask_padding" not in known:
                 raise UserError(f"MODEL.MASK_PADDING true: {model.NAME} cannot do that; leave it out")
@@ -110,7 +119,13 @@ class Detection(Task):
     def build_dataset(self, split: str, cache_folder: Path) -> DetectionSamples:
         is_training = self.trains_on(split)
         samples = open_samples(
-            self.config, split, cache_folder, is_training, self._family.learns_masks, inspection=self._inspection
+            self.config,
+            split,
+            cache_folder,
+            is_training,
+            self._family.learns_masks,
+            inspection=self._inspection,
+            by_shape=not is_training and self.config.DETECTION.EVALUATE_AS == EQUAL_SHAPES,
         )
         self._check_classes(samples.dataset)
         if not is_training:
@@ -157,6 +172,9 @@ class Detection(Task):
         data = self.config.DATA
         names = ("EVAL_SHORTEST_SIDE", "EVAL_LONGEST_SIDE", "IMAGENET_MEAN", "IMAGENET_STD", "EXIF_ROTATE")
         return {**{f"DATA.{name}": data[name] for name in names}, "interpolation": "bilinear"}
+
+    def classes_in(self, sample: DetectionSample) -> Optional[np.ndarray]:
+        return np.asarray(sample.labels, dtype=np.int64)
 
     def check_sample(self, sample: DetectionSample) -> None:
         require_finite(sample.boxes, "boxes")
@@ -217,8 +235,8 @@ class Detection(Task):
     def criterion(self) -> Criterion:
         """The losses of the configured model, known once the data are open."""
         if self._criterion is None:
-            losses = {"normaliser": self.config.TRAIN.DETECTION_NORMALISER}
-            name = self.config.MODEL.NAME
+            train, name = self.config.TRAIN, self.config.MODEL.NAME
+            losses = {"normaliser": train.DETECTION_NORMALISER, "class_weight": train.CLASS_LOSS_WEIGHT}
             self._criterion = self._family.criterion(name, self.num_classes, losses, **self.model_options)
         return self._criterion
 
@@ -233,8 +251,7 @@ class Detection(Task):
         model = create_model(self.config.MODEL.NAME, num_classes or self.num_classes, **self.model_options)
         source = self.config.MODEL.BACKBONE_PRETRAINED
         if source is not None and not self.config.EVAL and self.config.MODEL.PRETRAINED is None:
-            report = load_weights(model.pretrained_part, source)
-            self.notices.append(f"backbone from {source}: {report.summary()}")
+            load_weights(model.pretrained_part, source)
         return model
 
     def check_model(self) -> List[str]:
@@ -351,3 +368,15 @@ class Detection(Task):
     def output_writer(self, folder: Path, samples: InputSamples) -> DetectionOutputs:
         least = self.config.DETECTION.SHOWN_SCORE
         return DetectionOutputs(folder, samples, self.class_names, self.category_ids, least)
+
+    def export_parts(self) -> ExportParts:
+        if not self._family.is_exportable:
+            raise UserError(
+                f"export: {self.config.MODEL.NAME} decides on the host which boxes it looks at, and an exported model "
+                "is a function of tensors alone; export a DETR, or predict with this package"
+            )
+        side = self.config.DATA.EVAL_SHORTEST_SIDE
+        return export_parts(self.config.DATA, tuple(self.config.DETECTION.EXPORT_SIZE or (side, side)))
+
+    def exported_model(self, model: paddle.nn.Layer) -> paddle.nn.Layer:
+        return ExportedDetector(model)

@@ -354,6 +354,20 @@ def test_file_names_of_any_script_and_in_sub_folders(tmp_path, cache):
     assert Coco(str(tmp_path), "train", cache).describe(0).endswith("bär/画像 1.png")
 
 
+def test_names_of_lvis_and_of_windows(tmp_path, cache):
+    images = [
+        {"id": 1, "coco_url": "http://images.cocodataset.org/val2017/1.png", "height": 20, "width": 30},
+        {"id": 2, "file_name": "val2017\\2.png", "height": 20, "width": 30},
+    ]
+    write_coco(tmp_path, [], "val2017", file="lvis_train.json")
+    write_coco(tmp_path, [], images=images, file="lvis_train.json")
+    dataset = Coco(str(tmp_path), "train", cache)
+    assert dataset.describe(0) == str(tmp_path / "val2017" / "1.png") and dataset.read(1)[0].size == (30, 20)
+    told = " ".join(dataset.notices)
+    assert "1 picture without file_name: the end of coco_url is taken, as 1" in told
+    assert "1 picture whose file_name has backslashes: taken for slashes, as 2" in told
+
+
 class Plain:
     """What a user may write, without our base class."""
 

@@ -15,7 +15,7 @@ from ...data.box_layouts import SPLIT_WORDS, json_files, names_of, says
 from ...data.reading import existing_folder
 from ..json_stream import elements
 from .annotation_index import VERSION, ensure_annotation_index
-from .coco_json import read_coco
+from .coco_json import file_name, read_coco
 from .indexed_pictures import IndexedPictures
 from .layouts import pictures_in
 
@@ -203,8 +203,8 @@ def _first_names(file: str) -> Iterator[str]:
     try:
         for element in elements(file):
             if element.name == "images" and isinstance(element.value, dict):
-                name = element.value.get("file_name")
-                if isinstance(name, str) and "\0" not in name:
+                name = file_name(element.value)
+                if name is not None:
                     yield name
                 number += 1
                 if number >= _LOOKED_AT:

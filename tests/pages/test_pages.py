@@ -149,8 +149,8 @@ def test_the_commands_of_all_pages_run_one_after_the_other(clone, monkeypatch):
 
 
 OUTPUTS = sorted(
-    "both.html boxes demo digits ten profiled look mine predicted rooms rooms_instances heads four small balls heads_eval "
-    "my_volumes".split()
+    "both.html boxes demo digits ten profiled look mine predicted rooms rooms_instances heads four small balls "
+    "heads_eval my_volumes".split()
 )
 
 

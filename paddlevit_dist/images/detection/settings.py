@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from yacs.config import CfgNode
 
-from ...config.key import AT_LEAST_0, AT_LEAST_1, SHARE, Given, Key, Range, Setting, Table, optional
+from ...config.key import ABOVE_0, AT_LEAST_0, AT_LEAST_1, SHARE, Given, Key, Range, Setting, Table, optional
 from ...errors import UserError
 
 SINGLE, EQUAL_SHAPES, PADDED = "single", "equal_shapes", "padded"
@@ -84,6 +84,13 @@ _KEYS = (
         "losses are divided by counts of all devices and micro-batches (global), or as DETR's authors do: boxes by "
         "that of all devices, classes by that of each device (reference)",
         choices=("global", "reference"),
+    ),
+    Key(
+        "TRAIN.CLASS_LOSS_WEIGHT",
+        1.0,
+        "float",
+        "weight of the classes in the loss, and in DETR's matching too; the authors': 1",
+        ABOVE_0,
     ),
 )
 

@@ -235,8 +235,8 @@ class Detection(Task):
     def criterion(self) -> Criterion:
         """The losses of the configured model, known once the data are open."""
         if self._criterion is None:
-            losses = {"normaliser": self.config.TRAIN.DETECTION_NORMALISER}
-            name = self.config.MODEL.NAME
+            train, name = self.config.TRAIN, self.config.MODEL.NAME
+            losses = {"normaliser": train.DETECTION_NORMALISER, "class_weight": train.CLASS_LOSS_WEIGHT}
             self._criterion = self._family.criterion(name, self.num_classes, losses, **self.model_options)
         return self._criterion
 

@@ -11,7 +11,7 @@ import numpy as np
 from ....errors import UserError
 from ..json_stream import elements
 from ..run_lengths import area_of, text_of
-from .matching import Truth
+from .matching import Federated, Truth
 
 BOXES, MASKS = "bbox", "segm"
 Id = Union[int, float, str]
@@ -32,6 +32,8 @@ class AnnotationFile(NamedTuple):
         masks: of the annotations, as ``run_lengths.text_of`` returns them, where masks are compared.
         first: int64 (pictures + 1,), first annotation of each picture.
         notices: what in the file differs from what COCO's tools write.
+        checked: of each picture, what it was checked for; None where that was not asked for.
+        frequencies: of each category, such as "r" for rare; "" where the file does not say.
     """
 
     path: str
@@ -43,6 +45,8 @@ class AnnotationFile(NamedTuple):
     masks: Optional[List[bytes]]
     first: np.ndarray
     notices: List[str]
+    checked: Optional[List[Federated]] = None
+    frequencies: Sequence[str] = ()
 
     def truth_of(self, picture: int) -> Truth:
         """The annotations of a picture, by its position."""
@@ -68,17 +72,18 @@ class AnnotationFile(NamedTuple):
 
 
 def read_annotations(
-    path: Any, kind: str = BOXES, progress: Callable[[int], None] = lambda place: None
+    path: Any, kind: str = BOXES, progress: Callable[[int], None] = lambda place: None, federated: bool = False
 ) -> AnnotationFile:
     """Read COCO's annotations from a JSON file; lists that an evaluation does not need are passed over.
 
     Args:
         kind: ``BOXES`` or ``MASKS``, what is going to be compared.
         progress: called with the place in the file, in bytes.
+        federated: pictures say what they were checked for, as in LVIS.
     Raises:
         UserError: the file cannot be read, or is none of annotations; the message says where.
     """
-    reader = _Reader(os.fspath(path), kind)
+    reader = _Reader(os.fspath(path), kind, federated)
     read = {"images": reader.image, "annotations": reader.annotation, "categories": reader.category}
     names = set()
     try:
@@ -114,8 +119,10 @@ def why(error: Exception) -> str:
 class _Reader:
     """What was read so far."""
 
-    def __init__(self, path: str, kind: str) -> None:
-        self.path, self.kind = path, kind
+    def __init__(self, path: str, kind: str, federated: bool) -> None:
+        self.path, self.kind, self.federated = path, kind, federated
+        self.lists: Dict[Id, Tuple[List[Id], List[Id]]] = {}  # absent and not exhaustive categories of each picture
+        self.frequencies: Dict[Id, str] = {}
         self.sizes: Dict[Id, Tuple[int, int]] = {}
         self.names: Dict[Id, Any] = {}
         self.image_of: List[Id] = []
@@ -135,11 +142,18 @@ class _Reader:
         height, width = (image.get(side) for side in ("height", "width"))
         known = all(type(side) in (int, float) and 0 < side < 1 << 31 and side % 1 == 0 for side in (height, width))
         self.sizes[own] = (int(height), int(width)) if known else (-1, -1)
+        if self.federated:
+            lists = (image.get(name) for name in ("neg_category_ids", "not_exhaustive_category_ids"))
+            absent, not_exhaustive = lists
+            if not isinstance(absent, list) or not isinstance(not_exhaustive, list):
+                raise UserError(f"{self.path}: {place} has no lists neg_category_ids and not_exhaustive_category_ids")
+            self.lists[own] = absent, not_exhaustive
 
     def category(self, number: int, category: Any) -> None:
         own = self._id(f"categories[{number}]", category, "id")
         self.repeated["categories"] += own in self.names
         self.names[own] = category.get("name")
+        self.frequencies[own] = str(category.get("frequency", ""))
 
     def annotation(self, number: int, annotation: Any) -> None:
         place = f"annotations[{number}]"
@@ -218,7 +232,16 @@ class _Reader:
             masks,
             np.searchsorted(pictures[order], np.arange(len(image_ids) + 1)),
             self.notices,
+            [self._checked(own, label) for own in image_ids] if self.federated else None,
+            [self.frequencies[own] for own in category_ids],
         )
+
+    def _checked(self, image_id: Id, label: Dict[Id, int]) -> Federated:
+        """What a picture was checked for."""
+        try:
+            return Federated(*(np.array([label[own] for own in some], np.int64) for some in self.lists[image_id]))
+        except (KeyError, TypeError) as error:
+            raise UserError(f"{self.path}: picture {image_id!r} lists category {error}, which is not there") from None
 
     def _late_mask(self, row: int) -> bytes:
         """The mask of an annotation that may stand before its picture in the file."""

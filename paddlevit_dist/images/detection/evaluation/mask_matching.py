@@ -10,7 +10,7 @@ from ....compiled import compiled
 from ....errors import UserError
 from ..run_lengths import ManyRuns, text_of
 from .detections import Detections
-from .matching import decided, pair
+from .matching import Federated, decided, pair
 from .tables import MAX_DETECTIONS, MatchTable
 
 
@@ -23,6 +23,7 @@ def match_masks(
     num_classes: int,
     use_classes: bool = True,
     max_detections: Sequence[int] = MAX_DETECTIONS,
+    federated: Optional[Federated] = None,
 ) -> MatchTable:
     """The table of one picture, by the IoU of masks.
 
@@ -42,7 +43,7 @@ def match_masks(
     )
     return match_texts(
         image_id, truth, true, found, height, detections.scores, detections.labels, num_classes, use_classes,
-        max_detections,
+        max_detections, federated=federated,
     )  # fmt: skip
 
 
@@ -65,6 +66,7 @@ def match_texts(
     use_classes: bool = True,
     max_detections: Sequence[int] = MAX_DETECTIONS,
     areas: Optional[np.ndarray] = None,
+    federated: Optional[Federated] = None,
 ) -> MatchTable:
     """As ``match_masks``, for compressed run lengths as ``run_lengths.text_of`` returns them.
 
@@ -74,7 +76,7 @@ def match_texts(
         height: of the picture.
         areas: float64 (n,) of the detections; None: pixels of their masks.
     """
-    pairing = pair(truth.labels, labels, scores, num_classes, use_classes, max_detections)
+    pairing = pair(truth.labels, labels, scores, num_classes, use_classes, max_detections, federated)
     is_crowd = np.asarray(truth.is_crowd, bool)[pairing.true_rows]
     found = ManyRuns.of([masks[row] for row in pairing.rows.tolist()], height)
     true = ManyRuns.of([true_masks[row] for row in pairing.true_rows.tolist()], height)

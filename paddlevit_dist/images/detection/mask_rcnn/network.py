@@ -115,7 +115,7 @@ class MaskRCNN(Detector):
     def criterion(
         cls, name: str, num_classes: int, losses: Optional[Mapping[str, Any]] = None, **options: Any
     ) -> Criterion:
-        """See ``Detector.criterion``; ``losses`` may have ``normaliser``."""
+        """See ``Detector.criterion``; ``losses`` may have ``normaliser`` and ``class_weight``."""
         chosen = {**cls.options(), **cls.variants.get(name, {}), **options}
         rules = Rules(**(chosen["rules"] or {}))
         return MaskRcnnCriterion(rules.anchor_beta, rules.box_beta, cls.learns_masks, **(losses or {}))

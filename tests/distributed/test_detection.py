@@ -9,6 +9,8 @@ import pytest
 from support import small_detections
 from support.processes import run_together, run_workers, succeeded
 
+from paddlevit_dist import Predictor, UserError
+
 TRAIN, EVALUATE = "support.small_detections:train", "support.small_detections:evaluate"
 FEW = ["DATA.SHAPES.PER_PICTURE", "[0, 1]"]  # many pictures, and some ranks' batches, have no boxes
 NONE = ["DATA.SHAPES.PER_PICTURE", "[0, 0]"]
@@ -73,6 +75,18 @@ def test_one_two_and_three_processes_give_the_same_scores_and_the_same_file(runs
 def test_two_processes_give_the_scores_of_one(runs):
     _, one, two = runs
     assert two["evaluation"] == [one["evaluation"]] * 2
+
+
+def test_the_least_score_decides_which_boxes_are_told(runs):
+    weights, picture = str(runs[0] / "one"), np.zeros((20, 30, 3), np.uint8)
+    rows = Predictor(weights, least_score=0.0)([picture])
+    assert len(rows) == 10 and all(row["category"] in ("circle", "square", "triangle") for row in rows)
+    middle = sorted(row["score"] for row in rows)[5]
+    assert 1 <= len(Predictor(weights, least_score=middle - 1e-4)([picture])) <= 9
+    (none,) = Predictor(weights, least_score=1.0)([picture])
+    assert none["category"] is None
+    with pytest.raises(UserError, match="from 0 to 1|expected"):
+        Predictor(weights, least_score=7.0)
 
 
 @pytest.mark.parametrize("way, batch", [("single", 1), ("equal_shapes", 9), ("padded", 1), ("padded", 9)])

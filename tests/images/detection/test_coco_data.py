@@ -269,6 +269,8 @@ def test_a_picture_of_another_size_than_annotated_is_refused_with_both_sizes(tmp
     write_picture(tmp_path / "train2017" / "1.png", 30, 20)
     with pytest.raises(UserError, match="try DATA.EXIF_ROTATE true"):
         dataset.read(0)
+    wrong = dataset.check_size(0)
+    assert str(pickle.loads(pickle.dumps(wrong))) == str(wrong)  # it crosses from a loader process
     assert dataset.check_size(1) is None and "20 x 30 pixels" in str(dataset.check_size(0))
 
 

@@ -306,8 +306,8 @@ def test_bad_pictures_are_found_before_a_run_and_replaced_only_where_asked(tmp_p
 def test_pictures_that_the_file_does_not_name_are_told(tmp_path, cache):
     write_coco(tmp_path, [annotation(1, 11, BOX)])
     assert not any("beside" in line for line in opened(tmp_path, cache).notices)
-    write_picture(tmp_path / "train2017" / "another.png", 20, 30)
-    line = "1 picture is beside those of train without annotations, and not read, as another.png"
+    write_picture(tmp_path / "train2017" / "1.jpg", 20, 30)  # beside 1.png
+    line = "1 picture is beside those of train without annotations, and not read, as 1.jpg"
     assert line in opened(tmp_path, cache).notices
 
 

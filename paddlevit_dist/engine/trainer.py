@@ -68,7 +68,10 @@ class Trainer:
         paddle.seed(config.SEED)  # initial weights: the same on all ranks and for any number of them
         self.heartbeat = Heartbeat(self.record.say, shown=self.record.writes)
         with self.heartbeat.at("building the model"):
+            told = len(task.notices)
             self.model = task.build_model()
+        for line in task.notices[told:]:  # such as where parts of it come from
+            self.record.say(line)
         momentum = config.TRAIN.BATCH_NORM_MOMENTUM
         if momentum is not None and not set_batch_norm_momentum(self.model, momentum):
             raise UserError(

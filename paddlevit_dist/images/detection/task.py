@@ -52,6 +52,7 @@ _DIVIDED_BY = {
     "(TRAIN.DETECTION_NORMALISER reference)",
 }
 _MOST_NAMED = 90  # categories in a legend
+_LAST = "checkpoints/last"  # in the folder of a run that can be resumed
 _BACKBONE = "backbone."  # what the names of a backbone's parameters begin with
 
 
@@ -255,9 +256,17 @@ class Detection(Task):
             self._name_classes(num_classes, self._learned)  # as many as the weights have
         model = create_model(self.config.MODEL.NAME, num_classes or self.num_classes, **self.model_options)
         source = self.config.MODEL.BACKBONE_PRETRAINED
-        if source is not None and not self.config.EVAL and self.config.MODEL.PRETRAINED is None:
-            load_weights(model.pretrained_part, source)
+        if source is not None and self._begins():
+            report = load_weights(model.pretrained_part, source)
+            self.notices.append(f"backbone from {source}: {report.summary()}")
         return model
+
+    def _begins(self) -> bool:
+        """Whether a training begins here, without weights of a whole detector."""
+        model = self.config.MODEL
+        if self.config.EVAL or model.PRETRAINED is not None:
+            return False
+        return model.RESUME is None or (model.RESUME == "auto" and not Path(self.config.SAVE, _LAST).exists())
 
     def check_model(self) -> List[str]:
         with paddle.LazyGuard():  # shapes only

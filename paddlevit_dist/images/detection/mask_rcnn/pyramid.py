@@ -13,6 +13,7 @@ from paddle import nn
 from paddle.nn import functional as F
 
 from ....contracts.model import Model
+from ...kernels.layers import LayerNorm
 
 
 def start(deviation: float) -> paddle.ParamAttr:
@@ -78,7 +79,7 @@ class PyramidBackbone(nn.Layer):
         super().__init__()
         self.body = body
         widths = body.feature_channels[-4:]
-        self.norms = nn.LayerList([nn.LayerNorm(width, epsilon=1e-5) for width in widths] if has_norm else [])
+        self.norms = nn.LayerList([LayerNorm(width, epsilon=1e-5) for width in widths] if has_norm else [])
         self.fpn = FeaturePyramid(widths, channels)
         strides = body.feature_strides[-4:]
         self.strides = (*strides, 2 * strides[-1])

@@ -269,6 +269,8 @@ def test_a_picture_of_another_size_than_annotated_is_refused_with_both_sizes(tmp
     write_picture(tmp_path / "train2017" / "1.png", 30, 20)
     with pytest.raises(UserError, match="try DATA.EXIF_ROTATE true"):
         dataset.read(0)
+    wrong = dataset.check_size(0)
+    assert str(pickle.loads(pickle.dumps(wrong))) == str(wrong)  # it crosses from a loader process
     assert dataset.check_size(1) is None and "20 x 30 pixels" in str(dataset.check_size(0))
 
 
@@ -304,8 +306,8 @@ def test_bad_pictures_are_found_before_a_run_and_replaced_only_where_asked(tmp_p
 def test_pictures_that_the_file_does_not_name_are_told(tmp_path, cache):
     write_coco(tmp_path, [annotation(1, 11, BOX)])
     assert not any("beside" in line for line in opened(tmp_path, cache).notices)
-    write_picture(tmp_path / "train2017" / "another.png", 20, 30)
-    line = "1 picture is beside those of train without annotations, and not read, as another.png"
+    write_picture(tmp_path / "train2017" / "1.jpg", 20, 30)  # beside 1.png
+    line = "1 picture is beside those of train without annotations, and not read, as 1.jpg"
     assert line in opened(tmp_path, cache).notices
 
 

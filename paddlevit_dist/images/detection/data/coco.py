@@ -17,7 +17,7 @@ from ..json_stream import elements
 from .annotation_index import VERSION, ensure_annotation_index
 from .coco_json import file_name, read_coco
 from .indexed_pictures import IndexedPictures
-from .layouts import pictures_in
+from .layouts import picture_names
 
 _LAYOUT = (
     "with annotations/instances_train2017.json, annotations/instances_val2017.json, train2017/ and val2017/, or with "
@@ -94,7 +94,7 @@ class Coco(IndexedPictures):
 
     def beside(self) -> List[str]:
         named = {os.path.normpath(self._index.paths.path(index)) for index in range(len(self))}
-        return [name for name in pictures_in(self.root).values() if name not in named]
+        return [name for name in picture_names(self.root) if name not in named]
 
     def masks(self, index: int) -> List[Any]:
         return [self._mask(row) for row in self._index.objects_of(index)]

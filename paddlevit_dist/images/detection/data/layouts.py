@@ -18,17 +18,25 @@ def pictures_in(folder: str) -> Dict[str, str]:
     Raises:
         UserError: it cannot be listed, or two pictures differ in their suffix only.
     """
-    suffixes = readable_suffixes()
     found: Dict[str, str] = {}
-    for name in names_in(folder):
-        if suffix_of(os.fsencode(name)) in suffixes:
-            stem = os.path.splitext(name)[0]
-            if stem in found:
-                raise UserError(
-                    f"{folder} has {found[stem]} and {name}: one file of annotations would be for both; rename one"
-                )
-            found[stem] = name
+    for name in picture_names(folder):
+        stem = os.path.splitext(name)[0]
+        if stem in found:
+            raise UserError(
+                f"{folder} has {found[stem]} and {name}: one file of annotations would be for both; rename one"
+            )
+        found[stem] = name
     return found
+
+
+def picture_names(folder: str) -> List[str]:
+    """The sorted names of the pictures directly in a folder.
+
+    Raises:
+        UserError: it cannot be listed.
+    """
+    suffixes = readable_suffixes()
+    return [name for name in names_in(folder) if suffix_of(os.fsencode(name)) in suffixes]
 
 
 def names_in(folder: str) -> List[str]:

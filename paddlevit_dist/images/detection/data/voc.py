@@ -259,10 +259,12 @@ class _Reader:
 
 
 def _side(tree: Element, name: str) -> int:
+    """Pixels; 0 where the file does not say a number that a picture may have."""
     try:
-        return int(float(tree.findtext(f"size/{name}") or 0))
-    except (ValueError, OverflowError):
+        value = float(tree.findtext(f"size/{name}") or 0)
+    except ValueError:
         return 0
+    return int(value) if 0 < value < 2**31 else 0
 
 
 def _number(entry: Element, path: str, file: str) -> float:

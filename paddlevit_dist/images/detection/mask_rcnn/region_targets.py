@@ -73,9 +73,8 @@ def _draw(
     boxes = paddle.concat([proposals, objects[:count]]) if count else proposals
     if boxes.shape[0] == 0:
         return boxes, paddle.zeros([0], dtype="int64"), boxes, paddle.zeros([0, 3], dtype="int64")
-    lowest = 0.0 if rules.low_quality_regions else None
     overlap = overlaps(objects[: max(count, 1)], boxes)
-    matches = match(overlap, rules.region_overlap, rules.region_overlap, lowest)
+    matches = match(overlap, rules.region_overlap, rules.region_overlap)
     chosen, is_positive, is_used = sample(matches.states, rules.region_samples, rules.region_share)
     boxes, of_object = paddle.gather(boxes, chosen), paddle.gather(matches.objects, chosen)
     labels = paddle.gather(targets.labels[picture].astype("int64"), of_object) + 1

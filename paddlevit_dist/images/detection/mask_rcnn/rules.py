@@ -21,7 +21,6 @@ class Rules(NamedTuple):
         evaluated_before, evaluated_after: the same without targets.
         proposal_overlap: a proposal whose IoU with a better one is larger is suppressed.
         region_overlap: a region with at least this IoU learns to be the object, any other to be background.
-        low_quality_regions: whether the regions that overlap an object most learn to be it at any IoU.
         region_samples, region_share: as ``anchor_samples`` and ``anchor_share``, of regions.
         box_weights: the scales of a region's regression (x, y, width, height).
         anchor_beta, box_beta: where the loss of a regression turns from a square to a line; 0 for a line alone.
@@ -48,7 +47,6 @@ class Rules(NamedTuple):
     evaluated_after: int = 1000
     proposal_overlap: float = 0.7
     region_overlap: float = 0.5
-    low_quality_regions: bool = False
     region_samples: int = 512
     region_share: float = 0.25
     box_weights: Tuple[float, float, float, float] = (10.0, 10.0, 5.0, 5.0)

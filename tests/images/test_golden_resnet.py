@@ -27,6 +27,13 @@ def pictures(shape):
     return drawn.astype(np.float32)
 
 
+def cases():
+    """Every entry in both precisions; larger networks and the second precision take seconds."""
+    for entry, about in GOLDEN["models"].items():
+        yield pytest.param(entry, "float32", marks=[pytest.mark.long] if about["parameters"] > 3e7 else [])
+        yield pytest.param(entry, "float64", marks=pytest.mark.long)
+
+
 def model_of(entry, dtype="float32"):
     about = GOLDEN["models"][entry]
     model = create_model(
@@ -39,8 +46,7 @@ def model_of(entry, dtype="float32"):
 
 
 @pytest.mark.usefixtures("weights_of_zero")
-@pytest.mark.parametrize("dtype", ["float32", pytest.param("float64", marks=pytest.mark.long)])
-@pytest.mark.parametrize("entry", GOLDEN["models"])
+@pytest.mark.parametrize("entry, dtype", cases())
 def test_golden_logits_and_stages_are_reproduced(entry, dtype):
     about, model = GOLDEN["models"][entry], model_of(entry, dtype)
     images = paddle.to_tensor(pictures(about["images"]).astype(dtype))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
 
 import numpy as np
 import paddle
@@ -148,7 +148,7 @@ def load_weights(
     report = LoadReport(source=weights.name, origin=origin, notices=list(weights.notices))
     values = _plan(model, state, report)
     if strict:
-        _require_everything(report)
+        _require_everything(report, contract_of(model).classes_of_outputs)
     elif report.loaded_fraction < minimum_loaded:
         _refuse(report, minimum_loaded)
     targets = model.state_dict()
@@ -160,8 +160,10 @@ def load_weights(
 def classes_of(model: paddle.nn.Layer, weights: Weights) -> Optional[int]:
     """How many classes the weights have a classifier for, or None if they have none that belongs to this model."""
     state, _ = _in_our_names_and_layout(model, weights)
-    biases = [state.get(f"{layer}.bias") for layer in contract_of(model).classifier_layers]
-    return next((len(bias) for bias in biases if bias is not None and bias.ndim == 1), None)
+    contract = contract_of(model)
+    biases = [state.get(f"{layer}.bias") for layer in contract.classifier_layers]
+    outputs = next((len(bias) for bias in biases if bias is not None and bias.ndim == 1), None)
+    return None if outputs is None else contract.classes_of_outputs(outputs)
 
 
 def _weights_of(source: Any, part: Optional[str], sha256: Optional[str]) -> Weights:
@@ -225,6 +227,7 @@ def _plan(model: paddle.nn.Layer, state: Dict[str, np.ndarray], report: LoadRepo
 
     report.loaded = list(fitting)
     report.resized = [name for name, found in fitting.items() if found.resized]
+    report.notices += contract_of(model).notices_of_resized(report.resized)
     report.missing = [name for name in targets if name not in fitting and name not in report.reinitialised]
     report.unexpected = [name for name in state if name not in targets]
     report.shapes.update({name: (tuple(state[name].shape), None) for name in report.unexpected})
@@ -254,7 +257,7 @@ def _assign(target: paddle.Tensor, value: np.ndarray) -> None:
     target.set_value(tensor.numpy())
 
 
-def _require_everything(report: LoadReport) -> None:
+def _require_everything(report: LoadReport, classes_of_outputs: Callable[[int], int]) -> None:
     if not report.missing and not report.reinitialised:
         return
     reasons = []
@@ -265,9 +268,8 @@ def _require_everything(report: LoadReport) -> None:
     for name in report.reinitialised:
         source_shape, model_shape = report.shapes[name]
         if source_shape and model_shape and len(source_shape) == 2 and source_shape[1] != model_shape[1]:
-            reasons.append(
-                f"it has {source_shape[1]} classes and the model {model_shape[1]}: set NUM_CLASSES to {source_shape[1]}"
-            )
+            theirs, ours = classes_of_outputs(source_shape[1]), classes_of_outputs(model_shape[1])
+            reasons.append(f"it has {theirs} classes and the model {ours}: set NUM_CLASSES to {theirs}")
     question = ". Is it for another architecture?" if report.missing else ""
     raise UserError(
         f"{report.source} does not hold this whole model, as evaluating and resuming need it: "

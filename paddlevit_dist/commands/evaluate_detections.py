@@ -73,7 +73,7 @@ def _reading(file: str, read: Callable[[Callable[[int], None]], Any]) -> Any:
         total = os.path.getsize(file) >> 20
     except OSError as error:
         raise UserError(f"{file}: cannot be read: {error.strerror or error}") from None
-    bar = Progress(total, f"reading {os.path.basename(file)}", shown=True)
+    bar = Progress(total, f"reading {os.path.basename(file)}, MB", shown=True)
 
     def progress(place: int) -> None:
         passed = total - bar.left

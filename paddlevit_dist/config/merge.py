@@ -183,8 +183,8 @@ def _with_guessed_dataset(known: dict[str, Setting], values: CfgNode) -> tuple[d
     if guess is None:
         raise UserError(
             f"DATA.DATA_PATH {path} ({known['DATA.DATA_PATH'].place}): no dataset that reads it is named, and what "
-            "is there is not recognised (class folders below train and val, train_list.txt, IDX files, tars, "
-            "prepared scenes, volumes below train): name one with -dataset=NAME: "
+            "is there is not recognised (class folders below train and val, train_list.txt, annotations of COCO, VOC "
+            "or YOLO, IDX files, tars, prepared scenes, volumes below train): name one with -dataset=NAME: "
             + ", ".join(sorted(registry.DATASETS))
         )
     values.DATA.DATASET = guess.dataset

@@ -113,6 +113,14 @@ class Model(nn.Layer):
         Called while weights are loaded."""
         return None
 
+    def classes_of_outputs(self, outputs: int) -> int:
+        """The classes of a last layer with so many outputs, for a family that has others among them."""
+        return outputs
+
+    def notices_of_resized(self, names: Sequence[str]) -> List[str]:
+        """What a user should know of the parameters ``names``, all that ``resize_parameter`` made to fit."""
+        return []
+
     def no_weight_decay(self) -> Tuple[str, ...]:
         """Names of parameters with several axes that are not decayed; those with one axis never are."""
         return ()

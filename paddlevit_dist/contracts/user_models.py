@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 import typing
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Type, Union
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Type, Union
 
 import numpy as np
 from paddle import nn
@@ -61,6 +61,12 @@ class UserModel:
 
     def resize_parameter(self, name: str, value: np.ndarray) -> Optional[np.ndarray]:
         return self.layer.resize_parameter(name, value) if hasattr(self.layer, "resize_parameter") else None
+
+    def classes_of_outputs(self, outputs: int) -> int:
+        return self.layer.classes_of_outputs(outputs) if hasattr(self.layer, "classes_of_outputs") else outputs
+
+    def notices_of_resized(self, names: Sequence[str]) -> List[str]:
+        return list(self.layer.notices_of_resized(names)) if hasattr(self.layer, "notices_of_resized") else []
 
     def no_weight_decay(self) -> Tuple[str, ...]:
         return tuple(self.layer.no_weight_decay()) if hasattr(self.layer, "no_weight_decay") else ()

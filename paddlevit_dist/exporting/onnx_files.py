@@ -36,7 +36,7 @@ def require_packages() -> None:
         except ImportError as error:
             raise UserError(
                 f"export: ONNX needs {', '.join(_PACKAGES)}, and {name} cannot be imported ({error}): "
-                "pip install 'paddlevit_dist[onnx]'"
+                "pip install '.[onnx]' in the folder of paddlevit_dist's setup.py"
             ) from error
         except ValueError as error:  # of paddle2onnx, for a Paddle that is too old
             raise UserError(f"export: {name} refuses this Paddle: {_first_line(error)}") from error

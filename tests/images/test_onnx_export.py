@@ -25,7 +25,7 @@ from paddlevit_dist.models import create_model
 from .other_names import REDUCED, small
 
 MISSING = [name for name in ("paddle2onnx", "onnx", "onnxruntime") if importlib.util.find_spec(name) is None]
-needs_onnx = pytest.mark.skipif(bool(MISSING), reason=f"pip install 'paddlevit_dist[onnx]': no {', '.join(MISSING)}")
+needs_onnx = pytest.mark.skipif(bool(MISSING), reason=f"pip install '.[onnx]': no {', '.join(MISSING)}")
 
 
 def pictures(batch, *shape):
@@ -171,7 +171,7 @@ def test_the_example_and_the_description_fit_the_model(tmp_path):
 def test_missing_packages_are_named_with_what_to_install(tmp_path, monkeypatch):
     weights = write_weights(tmp_path / "run", ["ant", "bee"])
     monkeypatch.setitem(sys.modules, "paddle2onnx", None)
-    with pytest.raises(UserError, match=r"paddle2onnx cannot be imported .*pip install 'paddlevit_dist\[onnx\]'"):
+    with pytest.raises(UserError, match=r"paddle2onnx cannot be imported .*pip install '\.\[onnx\]' in the folder"):
         run([str(weights), str(tmp_path / "out"), "-format=onnx"])
     assert not list(tmp_path.glob("out*"))
 

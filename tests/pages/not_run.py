@@ -39,7 +39,7 @@ NOT_RUN = {
     "pip install '.[tensorboard]'": DOWNLOAD,
     "pip install '.[visualdl]'": DOWNLOAD,
     "pip install '.[fast]'": DOWNLOAD,
-    "pip install 'paddlevit_dist[onnx]'": DOWNLOAD,
+    "pip install '.[onnx]'": DOWNLOAD,
     "pip install pillow-heif": DOWNLOAD,
     "python -m paddlevit_dist convert vit.npz vit.safetensors": DOWNLOAD,
     "python -m paddlevit_dist convert swin.pth swin.pdparams": DOWNLOAD,
@@ -66,6 +66,28 @@ NOT_RUN = {
     "make test-gpu-wheel": DOWNLOAD,
     "make audit": DOWNLOAD,
 }
+
+# Commands that stand in a block together with what they print, or of other programs: which test runs them, or why none.
+IN_TEXT = {
+    "paddlevit-dist doctor -cfg=./configs/vit_digits.yaml -ngpus=2 "
+    "-output=./output/four": "tests/commands/test_doctor.py",
+    "python main_multi_gpu.py -cfg=./configs/vit_digits.yaml -log_to=tensorboard,visualdl "
+    "-output=./output/logged": "tests/observe/test_event_logs.py",
+    "tensorboard --logdir ./output/logged/tensorboard": "does not end; tests/observe/test_event_logs.py",
+    "paddlevit-dist train -import=my_things -cfg=vit_tiny_patch16_224 -dataset=stripes DATA.STRIPES.WIDTH 4 "
+    "-output=run": "tests/commands/test_own_code.py",
+    "paddlevit-dist evaluate -cfg=run/config.yaml -pretrained=run -output=again": "tests/commands/test_own_code.py",
+    "paddlevit-dist export run exported/stripes -import=my_things": "tests/commands/test_own_code.py",
+    "srun python main_multi_gpu.py -cfg=run.yaml -output=run -resume=auto || "
+    "{ [ $? -eq 75 ] && scontrol requeue $SLURM_JOB_ID; }": "needs Slurm; tests/distributed/test_stops.py: the 75",
+    "python main_multi_gpu.py -replay=output/four/not_finite/update_00000123.json": "tests/engine/test_finite.py",
+    "python main_multi_gpu.py -selftest -cfg=./configs/vit_digits.yaml -ngpus=2": "tests/distributed/test_selftest.py",
+    "make bench": HOURS,
+    "make bench-all": HOURS,
+}
+
+# Pages without any command that a reader types: they name some, as what they explain.
+EXPLAINING = {"docs/architecture.md", "docs/faults.md", "tests/golden/README.md"}
 
 # Pages whose commands another test runs, or that are about programs of hours.
 NOT_RUN_PAGES = {

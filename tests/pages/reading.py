@@ -41,6 +41,8 @@ CHINESE = {  # page -> the page that it is in Chinese
 }
 
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_PROGRAMS = ("tensorboard ", "srun ")
+_LANGUAGES = {"", "bash", "python", "sh", "text", "yaml"}  # what is of "sh" is a script, and a tutorial's
 _STARTS = ("make ", "paddlevit-dist ", ". ", "./", "sh ", "python ", "pip ", "CUDA_VISIBLE_DEVICES=")
 
 
@@ -66,6 +68,7 @@ def commands_of(page: str) -> List[str]:
     """
     commands = []
     for language, content in _BLOCK.findall(text_of(page)):
+        assert language in _LANGUAGES, f"{page}: a block of '{language}': commands stand in blocks without a language"
         if language not in ("", "bash"):
             continue
         for line in content.replace("\\\n", " ").splitlines():
@@ -74,6 +77,13 @@ def commands_of(page: str) -> List[str]:
                 assert command.startswith(_STARTS), f"{page}: '{command}' is no command; is its block ```text?"
                 commands.append(command)
     return commands
+
+
+def commands_in_text_of(page: str) -> List[str]:
+    """Commands in blocks of text: first lines before what they print, and lines for other programs."""
+    lines = "\n".join(content.replace("\\\n", " ") for language, content in blocks_of(page) if language == "text")
+    found = (" ".join(re.sub(r"\s+# .*$", "", line).split()) for line in lines.splitlines())
+    return [line for line in found if line.startswith((*_STARTS, *_PROGRAMS))]
 
 
 def inline_commands_of(page: str) -> List[str]:

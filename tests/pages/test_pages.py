@@ -22,8 +22,17 @@ from paddlevit_dist.checkpoint.safetensors_files import write_safetensors
 from paddlevit_dist.config import EXAMPLE, load
 from paddlevit_dist.models import create_model
 
-from .not_run import NOT_RUN, NOT_RUN_PAGES
-from .reading import CHINESE, PAGES, anchors_of, blocks_of, commands_of, inline_commands_of, text_of
+from .not_run import EXPLAINING, IN_TEXT, NOT_RUN, NOT_RUN_PAGES
+from .reading import (
+    CHINESE,
+    PAGES,
+    anchors_of,
+    blocks_of,
+    commands_in_text_of,
+    commands_of,
+    inline_commands_of,
+    text_of,
+)
 
 CACHE = "cache_of_weights"
 _SMALL = "-image_size=64 MODEL.EMBED_DIM 48 MODEL.DEPTH 2 MODEL.NUM_HEADS 4"
@@ -139,7 +148,7 @@ def test_the_commands_of_all_pages_run_one_after_the_other(clone, monkeypatch):
 
 
 OUTPUTS = sorted(
-    "demo digits ten profiled look mine predicted rooms rooms_instances heads four small balls heads_eval "
+    "both.html demo digits ten profiled look mine predicted rooms rooms_instances heads four small balls heads_eval "
     "my_volumes".split()
 )
 
@@ -169,6 +178,40 @@ def test_commands_in_sentences_are_those_of_a_block_or_listed(page):
 def test_nothing_in_the_list_is_gone_from_the_pages():
     there = {c for page in PAGES for c in (*commands_of(page), *inline_commands_of(page))}
     assert set(NOT_RUN) <= there
+    assert set(IN_TEXT) <= {c for page in PAGES for c in commands_in_text_of(page)}
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page not in NOT_RUN_PAGES])
+def test_commands_in_blocks_of_text_are_run_elsewhere_or_have_a_reason(page):
+    known = {command for other in PAGES for command in commands_of(other)} | set(NOT_RUN) | set(IN_TEXT)
+    for command in commands_in_text_of(page):
+        assert command in known, f"{page}: {command} is run by no test"
+
+
+def test_tests_that_are_said_to_run_commands_exist():
+    named = [path for reason in (*NOT_RUN.values(), *IN_TEXT.values()) for path in re.findall(r"tests/\S+\.py", reason)]
+    assert len(named) > 10
+    assert not [path for path in named if not (ROOT / path).is_file()]
+
+
+def test_every_page_is_read_by_these_tests():
+    pages = {str(path.relative_to(ROOT)) for path in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]}
+    assert pages - EXPLAINING == {*PAGES, *CHINESE}
+    for page in EXPLAINING:
+        assert not commands_of(page)
+
+
+def test_what_is_to_be_installed_can_be():
+    """The package is on no registry: its extras are those of a clone, on the pages and in messages."""
+    (extras,) = re.findall(r"^EXTRAS = \{(.*?)^\}", text_of("setup.py"), re.MULTILINE | re.DOTALL)
+    known = set(re.findall(r'^    "(\w+)": ', extras, re.MULTILINE))
+    assert {"cpu", "onnx", "volumes"} <= known
+    sources = [str(path.relative_to(ROOT)) for path in (ROOT / "paddlevit_dist").rglob("*.py")]
+    for name in (*PAGES, *CHINESE, *EXPLAINING, *sources):
+        text = " ".join(text_of(name).split())
+        assert not re.search(r"pip install (-\S+ )*['\"]?paddlevit[-_]dist", text), f"{name}: it is on no registry"
+        assert not re.search(r"paddlevit[-_]dist\[", text), f"{name}: an extra of what no registry has"
+        assert set(re.findall(r"pip install '?\.\[(\w+)\]", text)) <= known, name
 
 
 @pytest.mark.parametrize("chinese, english", CHINESE.items())
@@ -195,7 +238,6 @@ def test_links_and_files_that_a_page_names_exist(page):
             assert os.path.exists(found), f"{page}: {target}"
             if anchor:
                 assert anchor in anchors_of(os.path.relpath(found, ROOT)), f"{page}: {target}"
-    assert "pip install paddlevit_dist" not in text_of(page).replace("\n", " ")
 
 
 def test_the_example_that_needs_no_arguments_is_the_recipe_of_the_digits():

@@ -49,7 +49,7 @@ def test_the_description_names_landmarks_input_and_output(tmp_path):
 
 
 @pytest.mark.long
-@pytest.mark.skipif(bool(MISSING), reason=f"pip install 'paddlevit_dist[onnx]': no {', '.join(MISSING)}")
+@pytest.mark.skipif(bool(MISSING), reason=f"pip install '.[onnx]': no {', '.join(MISSING)}")
 def test_positions_are_read_from_an_onnx_file_as_described(tmp_path):
     import onnxruntime
 

@@ -9,7 +9,7 @@
 - ``held_out``: a subset of another dataset.
 - ``inputs``: pictures without labels, for predictions.
 - ``formats`` and ``left_out``: which files are images, and how the others are reported.
-- ``guessing``: which dataset a path holds if none is named.
+- ``guessing`` and ``box_layouts``: which dataset a path holds if none is named.
 
 All are plain objects that do not use Paddle. Only file names and scalars are pickled; pixels, paths and labels are
 memory-mapped on first use, so any number of processes share one copy.

@@ -13,6 +13,7 @@ from typing import Callable, List, NamedTuple, Optional, Tuple
 from ...errors import UserError
 from ...files import is_folder
 from ...text_files import read_json
+from .box_layouts import find_boxes
 from .cifar import Cifar10, Cifar100, find_source
 from .class_folders import VAL_FOLDERS
 from .formats import hint_of, is_hidden, readable_suffixes, suffix_of
@@ -67,7 +68,11 @@ def guess(path: str) -> Optional[Guess]:
         if root.lower().endswith(".tar"):
             raise UserError(f"data path {shown} is a tar file; give the folder that holds it: {os.path.dirname(root)}")
         return _cifar(root, shown)
+    boxes = [Guess(*made) for made in find_boxes(root, shown)]
     found = [made for made in (look(root, shown) for look in _LOOKS) if made is not None]
+    if boxes and not _has_classes(root):  # folders called images and labels are no classes
+        found = [made for made in found if made.dataset != "folder"]
+    found += boxes
     _refuse_several(found)
     if found:
         return found[0]._replace(reason=printable(found[0].reason))
@@ -103,6 +108,13 @@ def _class_folders(root: str, shown: str) -> Optional[Guess]:
         return None
     more = ", …" if len(classes) > 3 else ""
     return Guess("folder", f"{shown} has class folders {', '.join(classes[:3])}{more}, not split into train and val")
+
+
+def _has_classes(root: str) -> bool:
+    """Whether any folder that may be a class holds pictures, below a split or not."""
+    folders = (root, *(os.path.join(root, name) for name in (*_sub_folders(root), "VOCdevkit")))
+    names = ((folder, name) for folder in folders for name in _sub_folders(folder) if not _NO_CLASS.fullmatch(name))
+    return any(_has_picture(os.path.join(folder, name), deepest=0) for folder, name in names)
 
 
 def _has_class_folders(folder: str) -> bool:

@@ -55,6 +55,12 @@ _KEYS = (
         "weight decay of all parameters, as detection's authors have it; False: not of biases and norms",
     ),
     Key(
+        "TRAIN.RANDOM_SAMPLES",
+        True,
+        "bool",
+        "Mask R-CNN: the anchors and regions of a picture that learn are drawn at random; False: always the same",
+    ),
+    Key(
         "TRAIN.DETECTION_NORMALISER",
         "global",
         "text",

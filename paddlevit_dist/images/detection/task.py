@@ -62,6 +62,7 @@ class Detection(Task):
     of_each_rank = {
         **dict.fromkeys(("MODEL.DROPOUT", "MODEL.ATTENTION_DROPOUT", "MODEL.DROPPATH"), 0.0),
         "TRAIN.DETECTION_NORMALISER": "global",
+        "TRAIN.RANDOM_SAMPLES": False,
     }
 
     def __init__(self, config: Any) -> None:
@@ -100,6 +101,8 @@ class Detection(Task):
             )
         known = model_options(model.NAME).defaults
         options = {"dropout": model.DROPOUT} if "dropout" in known else {}  # also where 0 is not the variant's
+        if "random_samples" in known:
+            options["random_samples"] = self.config.TRAIN.RANDOM_SAMPLES
         if model.MASK_PADDING:
             if "mask_padding" not in known:
                 raise UserError(f"MODEL.MASK_PADDING true: {model.NAME} cannot do that; leave it out")

@@ -9,6 +9,7 @@ from typing import Any, Dict, List, Optional
 import numpy as np
 from PIL import Image
 
+BOX = [2.0, 3.0, 10.0, 8.0]
 CATEGORIES = [{"id": 7, "name": "cat"}, {"id": 3, "name": "dog"}]
 
 

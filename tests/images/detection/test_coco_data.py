@@ -8,7 +8,7 @@ import shutil
 
 import numpy as np
 import pytest
-from images.detection.coco_writer import CATEGORIES, annotation, write_coco, write_picture
+from images.detection.coco_writer import BOX, CATEGORIES, annotation, write_coco, write_picture
 from pycocotools.coco import COCO
 
 from paddlevit_dist.config import load
@@ -20,7 +20,6 @@ from paddlevit_dist.images.detection.data.samples import DetectionSamples
 from paddlevit_dist.images.detection.data.transforms import EvaluationTransform
 from paddlevit_dist.images.detection.run_lengths import decode
 
-BOX = [2.0, 3.0, 10.0, 8.0]
 TRIANGLE = [[2.0, 3.0, 12.0, 3.0, 2.0, 11.0]]
 
 

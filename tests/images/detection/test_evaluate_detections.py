@@ -106,6 +106,29 @@ def test_masks_and_boxes_of_results_score_as_pycocotools_says(evaluate, kind, bo
     assert ("areas are those of the boxes" in told) == (kind == "segm" and boxes_too)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_random_masks_score_as_pycocotools_says(evaluate, seed):
+    dataset, results = coco_peer.random_case(seed)
+    rng = np.random.default_rng(seed)
+
+    def mask(box, kind):
+        x, y, width, height = box
+        if kind == 0:
+            return [[x, y, x + width, y + height / 3, x + width / 2, y + height]]
+        if kind == 1:
+            return [[x, y, x + width, y, x, y + height], [x + 2, y + 2, x + width, y + 9, x + width, y + height]]
+        runs = rectangle(box, 320, 320)
+        return runs.compressed() if kind == 2 else {"size": [320, 320], "counts": runs.counts().tolist()}
+
+    for annotation in dataset["annotations"]:
+        annotation["segmentation"] = mask(annotation["bbox"], rng.integers(0, 4))
+    for result in results:
+        result["segmentation"] = mask(result.pop("bbox"), 2)
+    said, _ = evaluate(dataset, results, "-iou_type=segm")
+    assert said["stats"] == coco_peer.evaluated(dataset, results, "segm").stats.tolist()
+    assert max(said["stats"]) > 0
+
+
 def test_boxes_are_compared_as_masks_where_results_have_no_others(evaluate):
     dataset, _ = with_masks(True)
     said, _ = evaluate(dataset, RESULTS, "-iou_type=segm")
@@ -242,7 +265,8 @@ def test_files_of_something_else_are_refused(evaluate, annotations, results, mes
 
 
 @pytest.mark.parametrize("segmentation, message", [
-    (del_, "annotations[1]: its segmentation is neither"),
+    (del_, "annotations[1] has no segmentation, and masks are to be compared"),
+    ("polygon", "annotations[1]: its segmentation is neither"),
     ([], "annotations[1]: its segmentation has no polygon"),
     ({"size": [5, 5], "counts": [25]}, "is of 5 x 5 pixels, the picture of 80 x 100"),
 ])  # fmt: skip

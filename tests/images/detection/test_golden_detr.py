@@ -80,6 +80,34 @@ def batch_of(model, dtype):
     return paddle.to_tensor(images.astype(dtype)), paddle.to_tensor(np.array(about["pictures"], dtype=np.int64))
 
 
+def under_authors_names(model):
+    """The same state as the authors' checkpoints have it, with joint projections."""
+    about, result = MODELS[model], {}
+    for key, value in weights_of(model).items():
+        name, part = (
+            (about["original"][key], None) if isinstance(about["original"][key], str) else about["original"][key]
+        )
+        if part is None:
+            result[name] = value
+        else:
+            joint = result.setdefault(name, np.zeros(about["original_shapes"][name], np.float32))
+            joint[part * len(value) : (part + 1) * len(value)] = value
+    return result
+
+
+def under_older_names(model, with_timm):
+    """The same state as transformers 4 has it, with its own ResNet or with timm's."""
+    about, result = MODELS[model], {}
+    for key, value in weights_of(model).items():
+        name = key.replace("mlp.fc", "fc").replace("o_proj", "out_proj")
+        name = name.replace("model.backbone.model.", "model.backbone.conv_encoder.model.")
+        if with_timm and "backbone" in name:
+            theirs = about["original"][key].replace("backbone.0.body.", "")
+            name = f"model.backbone.conv_encoder.model.{theirs}"
+        result[name] = value
+    return result
+
+
 def targets_of(model, case):
     """The objects of each picture, as the criterion has them: in pixels, padded with label -1."""
     sizes, numbers = np.array(MODELS[model]["pictures"]), MODELS[model]["cases"][case]["boxes"]
@@ -103,6 +131,23 @@ def in_float64(model):
     network = network_of(model, "float64")
     images, sizes = batch_of(model, "float64")
     return network, images, sizes, network(images, sizes)
+
+
+@pytest.mark.parametrize("model", EACH_MODEL)
+def test_golden_weights_have_the_same_meaning_under_all_published_names(model):
+    network, *_ = in_float64(model)
+    expected = Detr.key_maps["Hugging Face"](weights_of(model))
+    assert set(expected) == set(network.state_dict())
+    states = {
+        "the authors'": [under_authors_names(model)],
+        "Hugging Face": [under_older_names(model, with_timm) for with_timm in (False, True)],
+    }
+    for owner, variants in states.items():
+        for state in variants:
+            found = Detr.key_maps[owner](state)
+            assert set(found) == set(expected), owner
+            for name, value in found.items():
+                np.testing.assert_array_equal(value, expected[name], err_msg=name)
 
 
 def criterion_of(model):

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 from pathlib import Path
 from typing import Any, Iterator, List, NamedTuple, Optional, Sequence
 
 from ....contracts.dataset import require_split
 from ....errors import UserError
 from ....files import open_regular
+from ...data.box_layouts import SPLIT_WORDS, json_files, names_of, says
 from ...data.reading import existing_folder
 from ..json_stream import elements
 from .annotation_index import VERSION, ensure_annotation_index
@@ -22,7 +22,6 @@ _LAYOUT = (
     "with annotations/instances_train2017.json, annotations/instances_val2017.json, train2017/ and val2017/, or with "
     "one such file and folder for each split (DATA.TRAIN_ANNOTATIONS and so on name them)"
 )
-SPLIT_WORDS = {"train": ("train", "training"), "val": ("val", "valid", "validation")}
 _LOOKED_AT = 40  # pictures, to find their folder
 
 
@@ -87,7 +86,7 @@ class Coco(IndexedPictures):
     @staticmethod
     def has_validation(data_path: str) -> bool:
         """Whether a file's name says that it is for validation."""
-        return bool(_named_after(_json_files(data_path), "val"))
+        return bool(_named_after(json_files(data_path), "val"))
 
     def __getstate__(self) -> Any:
         return {**super().__getstate__(), "_stream": None}
@@ -137,7 +136,7 @@ def _named(root: str, name: Optional[str], key: str, is_there: Any, kind: str) -
 
 
 def _find_annotations(root: str, split: str) -> str:
-    files = _json_files(root)
+    files = json_files(root)
     fitting = _named_after(files, split)
     preferred = [file for file in fitting if os.path.basename(file).startswith("instances")] or fitting
     if len(preferred) == 1:
@@ -157,36 +156,15 @@ def _find_annotations(root: str, split: str) -> str:
     )
 
 
-def _json_files(root: str) -> List[str]:
-    """JSON files in the folder, its ``annotations`` and its other sub-folders."""
-    found = []
-    folders = [root, *(os.path.join(root, name) for name in _names(root) if os.path.isdir(os.path.join(root, name)))]
-    for folder in folders:
-        found += [os.path.join(folder, name) for name in _names(folder) if name.lower().endswith(".json")]
-    return found
-
-
-def _names(folder: str) -> List[str]:
-    try:
-        return sorted(name for name in os.listdir(folder) if not name.startswith("."))
-    except OSError:
-        return []
-
-
 def _named_after(files: Sequence[str], split: str) -> List[str]:
     """Those whose name, or else whose folder's name, has the split's word in it: instances_val2017.json,
     valid/_annotations.coco.json."""
     for part in (0, 1):
-        found = [file for file in files if _says(Path(file).parts[-1 - part], split)]
-        found = [file for file in found if not part or not any(_says(Path(file).name, one) for one in SPLIT_WORDS)]
+        found = [file for file in files if says(Path(file).parts[-1 - part], split)]
+        found = [file for file in found if not part or not any(says(Path(file).name, one) for one in SPLIT_WORDS)]
         if found:
             return found
     return []
-
-
-def _says(name: str, split: str) -> bool:
-    words = re.findall(r"[a-z]+", os.path.splitext(name)[0].lower())
-    return any(word in words for word in SPLIT_WORDS.get(split, (split.lower(),)))
 
 
 def _find_folder(root: str, split: str, file: str) -> str:
@@ -196,8 +174,8 @@ def _find_folder(root: str, split: str, file: str) -> str:
     folders = [
         os.path.join(root, parent, name)
         for parent in ("", "images")
-        for name in _names(os.path.join(root, parent))
-        if _says(name, split) or name in words
+        for name in names_of(os.path.join(root, parent))
+        if says(name, split) or name in words
     ]
     folders += [os.path.dirname(file), os.path.join(root, "images"), os.path.join(root, "JPEGImages"), root]
     folders = [folder for folder in dict.fromkeys(map(os.path.normpath, folders)) if os.path.isdir(folder)]

@@ -14,10 +14,10 @@ from tqdm import tqdm
 from ....contracts.dataset import require_split
 from ....errors import UserError
 from ....text_files import read_text
+from ...data.box_layouts import SPLIT_WORDS, VOC_ANNOTATIONS, VOC_PICTURES
 from ...data.image_dataset import read_class_names
 from ...data.reading import existing_folder
 from .annotation_index import PICTURE, VERSION, About, Columns, Source, ensure_annotation_index
-from .coco import SPLIT_WORDS
 from .detection_dataset import count
 from .indexed_pictures import IndexedPictures
 from .layouts import names_in, numbers_of, pictures_in, stamp, sub_folders
@@ -28,8 +28,6 @@ _LAYOUT = (
     "with Annotations/*.xml, JPEGImages/ and ImageSets/Main/train.txt and val.txt (VOCdevkit/VOC2007, for example), or "
     "with train/ and val/ that hold pictures and their .xml files"
 )
-ANNOTATIONS = ("Annotations", "annotations", "xmls", "labels")
-PICTURES = ("JPEGImages", "images", "Images", "img")
 
 
 class Part(NamedTuple):
@@ -90,7 +88,7 @@ def parts_of(root: str) -> List[Part]:
     """What lies below a folder: one part, or one for each year or split."""
     for folder in (root, os.path.join(root, "VOCdevkit")):
         found = [_part(folder, "")] if _part(folder, "") else []
-        inner = [name for name in sub_folders(folder) if name not in ANNOTATIONS + PICTURES]
+        inner = [name for name in sub_folders(folder) if name not in VOC_ANNOTATIONS + VOC_PICTURES]
         found += [part for name in inner for part in [_part(os.path.join(folder, name), name)] if part]
         if found:
             return found
@@ -101,11 +99,11 @@ def parts_of(root: str) -> List[Part]:
 
 def _part(folder: str, name: str) -> Optional[Part]:
     shown = name or os.path.basename(folder)
-    annotations = _first_there(folder, ANNOTATIONS)
+    annotations = _first_there(folder, VOC_ANNOTATIONS)
     if annotations and any(file.lower().endswith(".xml") for file in names_in(annotations)[:50]):
         lists = os.path.join(folder, "ImageSets", "Main")
         lists = lists if os.path.isdir(lists) else os.path.join(folder, "ImageSets")
-        pictures = _first_there(folder, PICTURES) or folder
+        pictures = _first_there(folder, VOC_PICTURES) or folder
         return Part(annotations, pictures, lists if os.path.isdir(lists) else None, shown)
     if os.path.isdir(folder) and name and any(file.lower().endswith(".xml") for file in names_in(folder)[:50]):
         return Part(folder, folder, None, shown)

@@ -12,10 +12,10 @@ from tqdm import tqdm
 from ....contracts.dataset import require_split
 from ....errors import UserError
 from ....text_files import read_bytes, read_text, read_yaml
+from ...data.box_layouts import SPLIT_WORDS, YOLO_DESCRIPTIONS
 from ...data.image_dataset import read_class_names
 from ...data.reading import existing_folder
 from .annotation_index import PICTURE, VERSION, About, Columns, Source, ensure_annotation_index
-from .coco import SPLIT_WORDS
 from .detection_dataset import count
 from .indexed_pictures import IndexedPictures
 from .layouts import names_in, numbers_of, pictures_in, stamp, sub_folders
@@ -25,7 +25,6 @@ _LAYOUT = (
     "with data.yaml (train, val and names), or with images/train, images/val, labels/train, labels/val and classes.txt"
 )
 _SLACK = 0.01  # shares may pass 0 and 1 by so much: rounding
-_DESCRIPTIONS = ("data.yaml", "dataset.yaml", "data.yml", "dataset.yml")
 _LARGEST_LABELS = 1 << 24
 
 
@@ -102,7 +101,9 @@ def description_of(root: str) -> Optional[Described]:
     Raises:
         UserError: it cannot be read, or lacks names.
     """
-    file = next((path for path in (os.path.join(root, name) for name in _DESCRIPTIONS) if os.path.isfile(path)), None)
+    file = next(
+        (path for path in (os.path.join(root, name) for name in YOLO_DESCRIPTIONS) if os.path.isfile(path)), None
+    )
     if file is None:
         return None
     try:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import paddle
 from paddle import nn
 
-from .position import waves
+from .position import Cells, periods
 
 
 def grid_points(number: int) -> np.ndarray:
@@ -22,29 +21,35 @@ def grid_points(number: int) -> np.ndarray:
 
 
 class Anchors(nn.Layer):
-    """Tells boxes from points, and lets each query look around its point from the beginning.
+    """Lets queries begin at points, with what the encoder says there, and tells boxes from the points.
 
-    A query starts as the sine embedding of its point, and the decoder's attention to the cells compares it with theirs
-    by projections that start equal, so that it is highest where they agree. Source of the idea: Wang et al., Anchor
-    DETR, 2022, arXiv 2109.07107, section 3.1.
-
-    Args:
-        queries: (queries, dim), the embeddings to start.
-        transformer: whose decoder is to start so.
+    So a query is near some object from the beginning, and a small network learns in minutes. Sources of the idea: Wang
+    et al., Anchor DETR, 2022, arXiv 2109.07107, section 3.1; Yao et al., Efficient DETR, 2021, arXiv 2104.01318.
     """
 
-    def __init__(self, queries: paddle.Tensor, transformer: Any):
+    def __init__(self, number: int):
         super().__init__()
-        number, dim = queries.shape
-        points = grid_points(number)
-        start = nn.initializer.Assign(np.log(points / (1.0 - points))[:, ::-1].astype(np.float32))
-        self.points = self.create_parameter([number, 2], default_initializer=start)  # across and down, before a sigmoid
-        with paddle.no_grad():
-            placed = paddle.to_tensor(points * (2 * math.pi), dtype=queries.dtype)  # (queries, 2)
-            queries.set_value(waves(placed, dim // 2).flatten(1))
-            for layer in transformer.decoder.layers:
-                layer.multihead_attn.k_proj.weight.set_value(layer.multihead_attn.q_proj.weight)
+        self.register_buffer("points", paddle.to_tensor(grid_points(number), dtype=paddle.get_default_dtype()))
+
+    def start(self, memory: paddle.Tensor, cells: Cells) -> paddle.Tensor:
+        """What the encoder's output (batch, cells, dim) holds at the points of each picture, (batch, queries, dim)."""
+        width = cells.columns.shape[1]
+        down, across = (side.astype(self.points.dtype).sum(axis=1, keepdim=True) for side in cells)  # (N or 1, 1)
+        rows = paddle.floor(self.points[:, 0] * down)  # (N or 1, queries)
+        places = rows * width + paddle.floor(self.points[:, 1] * across)
+        first = paddle.arange(memory.shape[0], dtype="int64").unsqueeze(1) * memory.shape[1]
+        places = places.astype("int64") + first  # (batch, queries)
+        found = paddle.gather(memory.flatten(0, 1), places.flatten())
+        return found.reshape([memory.shape[0], -1, memory.shape[2]])
 
     def forward(self, boxes):
         """Boxes (..., queries, 4) before the sigmoid, whose centres are told from the points."""
-        return paddle.concat([boxes[..., :2] + self.points, boxes[..., 2:]], axis=-1)
+        centres = paddle.log(self.points / (1.0 - self.points)).flip(axis=-1).astype(boxes.dtype)  # across and down
+        return paddle.concat([boxes[..., :2] + centres, boxes[..., 2:]], axis=-1)
+
+
+def embedded(number: int, dim: int) -> nn.initializer.Initializer:
+    """The sine embedding of the points, (number, dim), as the start of a parameter."""
+    angles = grid_points(number)[:, :, None] * (2 * math.pi) / periods(dim // 2)  # (number, 2, dim / 4)
+    waves = np.stack([np.sin(angles), np.cos(angles)], axis=-1)
+    return nn.initializer.Assign(waves.reshape(number, dim).astype(np.float32))

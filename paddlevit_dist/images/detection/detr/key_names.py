@@ -14,8 +14,12 @@ from ..coco_categories import COCO_CATEGORIES
 _BACKBONE = "backbone."
 _PROJECTIONS = ("q_proj", "k_proj", "v_proj")
 _COCO_OUTPUTS = 92  # of the authors' classifiers: a class for each number up to COCO's largest id, and "no object"
+ROWS_TAKEN = (
+    f"of the classifier's {_COCO_OUTPUTS} outputs, one for each id of COCO's categories and 'no object', those of the "
+    f"{len(COCO_CATEGORIES)} categories were taken, in the order of their ids"
+)
 
-_AUTHORS = ((r"^(?:module\.)?backbone\.0\.body\.", _BACKBONE),)
+_AUTHORS = ((r"^backbone\.0\.body\.", _BACKBONE),)
 
 _OF_MODEL = r"^(?:detr\.)?(?:model\.)?"
 _LAYER = _OF_MODEL + r"(encoder|decoder)\.layers\.(\d+)\."

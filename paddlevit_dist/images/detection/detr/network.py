@@ -5,7 +5,7 @@ Source: Carion et al., End-to-End Object Detection with Transformers, ECCV 2020,
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 import paddle
@@ -18,7 +18,7 @@ from ....models import create_model, model_options
 from ..detector import Detector, Outputs, Targets
 from ..evaluation.detections import Detections
 from . import key_names
-from .anchors import Anchors
+from .anchors import Anchors, embedded
 from .criterion import SetCriterion
 from .position import Cells, cells_of, sine_embedding
 from .transformer import Transformer, plain_linear
@@ -57,7 +57,7 @@ class Detr(Detector):
         embed_dim, num_heads, feedforward, encoder_layers, decoder_layers: of the transformer.
         num_queries: the most objects that can be found in a picture.
         dropout: rate in the transformer.
-        anchors: queries begin as points on a grid, and boxes are told from them (see ``Anchors``). The authors' do not.
+        anchors: queries begin at points on a grid, and boxes are told from them (see ``Anchors``). The authors' do not.
     """
 
     variants = DETR
@@ -96,10 +96,10 @@ class Detr(Detector):
         self.stride = self.backbone.feature_strides[feature_level]
         self.input_proj = _projection(self.backbone.feature_channels[feature_level], embed_dim)
         self.transformer = Transformer(embed_dim, num_heads, feedforward, dropout, encoder_layers, decoder_layers)
-        normal = paddle.ParamAttr(initializer=nn.initializer.Normal(0.0, 1.0))
-        self.query_embed = nn.Embedding(num_queries, embed_dim, weight_attr=normal)
+        start = embedded(num_queries, embed_dim) if anchors else nn.initializer.Normal(0.0, 1.0)
+        self.query_embed = nn.Embedding(num_queries, embed_dim, weight_attr=paddle.ParamAttr(initializer=start))
         self.bbox_embed = BoxHead(embed_dim)
-        self.anchors = Anchors(self.query_embed.weight, self.transformer) if anchors else None
+        self.anchors = Anchors(num_queries) if anchors else None
         self.embed_dim = embed_dim
         self.reset_classifier(num_classes)
 
@@ -134,7 +134,13 @@ class Detr(Detector):
         if sizes is not None:
             bias = cells.padding().flatten(1).unsqueeze([1, 2]).astype(_precision_of(found)) * _MASKED
         x = self.input_proj(found).flatten(2).transpose([0, 2, 1])  # (N, cells, embed_dim)
-        return self.transformer(x, position, self.query_embed.weight.unsqueeze(0), bias)
+        memory = self.transformer.encoder(x, position, bias)
+        queries = self.query_embed.weight.unsqueeze(0)  # (1, queries, embed_dim)
+        if self.anchors is None:
+            start = paddle.zeros([images.shape[0], *queries.shape[1:]], dtype=memory.dtype)
+        else:
+            start = self.anchors.start(memory, cells)
+        return self.transformer.decoder(start, queries, position, memory, bias), memory
 
     def feature_map(self, images: paddle.Tensor, sizes: Optional[paddle.Tensor] = None) -> paddle.Tensor:
         """The map that the transformer sees, (N, channels, height, width)."""
@@ -164,6 +170,14 @@ class Detr(Detector):
         """Rows of the authors' classifiers, which have one for each id of COCO's categories, for its 80 categories."""
         return key_names.rows_of_categories(value, self.num_classes) if name.startswith("class_embed.") else None
 
+    def notices_of_resized(self, names: Sequence[str]) -> List[str]:
+        return (
+            [key_names.ROWS_TAKEN] if self.classifier_layers[0] in {name.rpartition(".")[0] for name in names} else []
+        )
+
+    def classes_of_outputs(self, outputs: int) -> int:
+        return key_names.classes_of_outputs(outputs)
+
     def recomputed_layers(self) -> List[nn.Layer]:
         """The blocks of the backbone that can be, and the encoder's layers."""
         return [*self.backbone.recomputed_layers(), *self.transformer.encoder.layers]
@@ -192,6 +206,8 @@ def _backbone(name: str, options: Dict[str, Any]) -> Model:
     left_out = [key for key in (*_OF_BACKBONE, "mask_padding") if key not in known]
     if options["dilation"] and "dilation" in left_out:
         raise UserError(f"backbone '{name}' has no dilation (DC5): use a ResNet")
+    if "any_size" in known:
+        options = {"any_size": True, **options}
     return create_model(name, num_classes=0, **{key: value for key, value in options.items() if key not in left_out})
 
 

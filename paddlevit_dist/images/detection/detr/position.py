@@ -76,8 +76,12 @@ def _positions(inside: paddle.Tensor) -> paddle.Tensor:
     return inside.cumsum(axis=1) / (inside.sum(axis=1, keepdim=True) + _EPSILON) * (2 * math.pi)
 
 
+def periods(channels: int) -> np.ndarray:
+    """Wavelengths of ``channels`` / 2 pairs of sine and cosine, in units of 2 pi."""
+    return _TEMPERATURE ** (np.arange(0, channels, 2) / channels)
+
+
 def waves(position: paddle.Tensor, channels: int) -> paddle.Tensor:
     """(..., channels): sine and cosine in turn of ``position`` (...) over wavelengths that grow by pairs."""
-    periods = _TEMPERATURE ** (np.arange(0, channels, 2) / channels)
-    angles = position.unsqueeze(-1) / paddle.to_tensor(periods, dtype=position.dtype)  # (..., channels / 2)
+    angles = position.unsqueeze(-1) / paddle.to_tensor(periods(channels), dtype=position.dtype)  # (..., channels / 2)
     return paddle.stack([paddle.sin(angles), paddle.cos(angles)], axis=-1).flatten(-2)

@@ -144,10 +144,13 @@ class Decoder(nn.Layer):
         self.layers = nn.LayerList([DecoderLayer(dim, *layer) for _ in range(layers)])
         self.norm = LayerNorm(dim, epsilon=_EPSILON)
 
-    def forward(self, queries, position, memory, bias: Optional[paddle.Tensor] = None):
-        """(layers, batch, queries, dim)."""
-        keys = memory + position
-        x = paddle.zeros([memory.shape[0], *queries.shape[1:]], dtype=memory.dtype)
+    def forward(self, start, queries, position, memory, bias: Optional[paddle.Tensor] = None):
+        """(layers, batch, queries, dim).
+
+        Args:
+            start: what queries hold at first, (batch, queries, dim).
+        """
+        keys, x = memory + position, start
         outputs: List[paddle.Tensor] = []
         for layer in self.layers:
             x = layer(x, queries, keys, memory, bias)
@@ -156,6 +159,8 @@ class Decoder(nn.Layer):
 
 
 class Transformer(nn.Layer):
+    """The encoder and the decoder, under the names of the authors."""
+
     def __init__(
         self, dim: int, num_heads: int, feedforward: int, dropout: float, encoder_layers: int, decoder_layers: int
     ):
@@ -163,8 +168,3 @@ class Transformer(nn.Layer):
         layer = (dim, num_heads, feedforward, dropout)
         self.encoder = Encoder(encoder_layers, *layer)
         self.decoder = Decoder(decoder_layers, *layer)
-
-    def forward(self, x, position, queries, bias: Optional[paddle.Tensor] = None):
-        """The decoder's outputs (layers, batch, queries, dim) and the encoder's (batch, cells, dim)."""
-        memory = self.encoder(x, position, bias)
-        return self.decoder(queries, position, memory, bias), memory

@@ -173,7 +173,9 @@ class _Reader:
 
     def _mask(self, number: int, segmentation: Any, size: Tuple[int, int]) -> Any:
         """Compressed run lengths; or as it is, where the size of the picture is not known yet."""
-        if size[0] < 0 or (isinstance(segmentation, dict) and isinstance(segmentation.get("counts"), bytes)):
+        if segmentation is None:
+            raise UserError(f"{self.path}: annotations[{number}] has no segmentation, and masks are to be compared")
+        if size[0] < 0:
             return segmentation
         try:
             return runs_of(segmentation, *size).compressed()

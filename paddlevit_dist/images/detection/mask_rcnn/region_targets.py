@@ -75,7 +75,9 @@ def _draw(
         return boxes, paddle.zeros([0], dtype="int64"), boxes, paddle.zeros([0, 3], dtype="int64")
     overlap = overlaps(objects[: max(count, 1)], boxes)
     matches = match(overlap, rules.region_overlap, rules.region_overlap)
-    chosen, is_positive, is_used = sample(matches.states, rules.region_samples, rules.region_share)
+    chosen, is_positive, is_used = sample(
+        matches.states, rules.region_samples, rules.region_share, rules.random_samples
+    )
     boxes, of_object = paddle.gather(boxes, chosen), paddle.gather(matches.objects, chosen)
     labels = paddle.gather(targets.labels[picture].astype("int64"), of_object) + 1
     labels = paddle.where(is_positive, labels, paddle.zeros_like(labels))

@@ -15,6 +15,8 @@ class Rules(NamedTuple):
         positive_overlap, negative_overlap: an anchor whose IoU with an object is at least the first learns to be it,
             one that has less than the second with all objects learns to be none, others learn nothing.
         lowest_overlap: the anchors that overlap an object most learn to be it with less, but at least this.
+        random_samples: whether the anchors and regions that learn are drawn at random; else they are always the same
+            of a picture.
         anchor_samples, anchor_share: anchors of a picture that learn, and the largest share of positive ones.
         proposals_before, proposals_after: proposals kept in training, of each level before overlapping ones are
             suppressed, and of a picture thereafter.
@@ -39,6 +41,7 @@ class Rules(NamedTuple):
     positive_overlap: float = 0.7
     negative_overlap: float = 0.3
     lowest_overlap: float = 0.0
+    random_samples: bool = True
     anchor_samples: int = 256
     anchor_share: float = 0.5
     proposals_before: int = 2000

@@ -1,0 +1,122 @@
+"""Where files that say what is in pictures lie, and whose they are: COCO's, Pascal VOC's or YOLO's. Only names and the
+beginnings of files are read."""
+
+from __future__ import annotations
+
+import os
+import re
+from itertools import islice
+from typing import Iterator, List, NamedTuple, Optional, Sequence, Tuple
+
+from .formats import is_hidden
+
+# How folders and files of a split are called.
+SPLIT_WORDS = {"train": ("train", "training"), "val": ("val", "valid", "validation")}
+VOC_ANNOTATIONS = ("Annotations", "annotations", "xmls", "labels")
+VOC_PICTURES = ("JPEGImages", "images", "Images", "img")
+YOLO_DESCRIPTIONS = ("data.yaml", "dataset.yaml", "data.yml", "dataset.yml")
+_SPLIT_FOLDERS = (*SPLIT_WORDS["train"], *SPLIT_WORDS["val"], "test")
+_HEAD_BYTES = 1 << 16
+_MOST_NAMES = 2_000  # of a folder
+_COCO = re.compile(rb'"(images|annotations|categories)"\s*:\s*\[\s*[\]{]')
+_VOC = re.compile(rb"<annotation[\s>]")
+_YOLO = re.compile(rb"(?m)^names\s*:")
+_LABEL = re.compile(rb"\s*\d+(\.0*)?(\s+-?\d*\.?\d+([eE][-+]?\d+)?){4,}\s*$")
+
+
+class Boxes(NamedTuple):
+    """A dataset of pictures with boxes that a folder holds, and what shows it."""
+
+    dataset: str
+    reason: str
+
+
+def find_boxes(root: str, shown: str) -> List[Boxes]:
+    """What there is in a folder, usually nothing or one.
+
+    Args:
+        shown: how messages call it.
+    """
+    found = []
+    for dataset, look, words in (
+        ("coco", _coco, "annotations in COCO's format"),
+        ("voc", _voc, "Pascal VOC's annotations"),
+        ("yolo", _yolo, "YOLO's labels"),
+    ):
+        file = look(root)
+        if file is not None:
+            found.append(Boxes(dataset, f"{shown} has {words}, such as {os.path.relpath(file, root)}"))
+    return found
+
+
+def json_files(root: str) -> List[str]:
+    """The JSON files in a folder and in its sub-folders, one level down."""
+    found = []
+    for folder in (root, *_folders(root)):
+        found += [os.path.join(folder, name) for name in names_of(folder) if name.lower().endswith(".json")]
+    return found
+
+
+def names_of(folder: str) -> List[str]:
+    """The sorted names of the first entries of a folder, without hidden ones; empty where it cannot be listed."""
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(
+                entry.name for entry in islice(entries, _MOST_NAMES) if not is_hidden(os.fsencode(entry.name))
+            )
+    except OSError:
+        return []
+
+
+def _folders(folder: str) -> Iterator[str]:
+    paths = (os.path.join(folder, name) for name in names_of(folder))
+    return (path for path in paths if os.path.isdir(path))
+
+
+def _coco(root: str) -> Optional[str]:
+    return next((file for file in json_files(root) if _COCO.search(_head(file))), None)
+
+
+def _voc(root: str) -> Optional[str]:
+    tops = [root, os.path.join(root, "VOCdevkit")]
+    tops += [folder for top in tops for folder in _folders(top)]
+    places = [os.path.join(top, name) for top in tops for name in VOC_ANNOTATIONS]
+    places += [os.path.join(root, name) for name in _SPLIT_FOLDERS]
+    return _first(places, ".xml", _VOC)
+
+
+def _yolo(root: str) -> Optional[str]:
+    for name in YOLO_DESCRIPTIONS:
+        file = os.path.join(root, name)
+        if os.path.isfile(file) and _YOLO.search(_head(file)):
+            return file
+    labels = os.path.join(root, "labels")
+    places = [labels, *_folders(labels), *(os.path.join(root, split, "labels") for split in _SPLIT_FOLDERS)]
+    return _first(places, ".txt", _LABEL)
+
+
+def _first(folders: Sequence[str], suffix: str, beginning: "re.Pattern[bytes]") -> Optional[str]:
+    """The first file with this suffix that begins as it should, of some in each folder."""
+    for folder in folders:
+        files = [os.path.join(folder, name) for name in names_of(folder) if name.lower().endswith(suffix)]
+        for file in files[:20]:
+            head = _head(file)
+            if beginning.search(head.split(b"\n", 1)[0] if suffix == ".txt" else head):
+                return file
+    return None
+
+
+def _head(file: str) -> bytes:
+    try:
+        if not os.path.isfile(file):
+            return b""
+        with open(file, "rb") as stream:
+            return stream.read(_HEAD_BYTES)
+    except OSError:  # told by whoever reads the whole file
+        return b""
+
+
+def says(name: str, split: str) -> bool:
+    """Whether a file's or folder's name has the split's word in it."""
+    words: Tuple[str, ...] = SPLIT_WORDS.get(split, (split.lower(),))
+    return any(word in words for word in re.findall(r"[a-z]+", os.path.splitext(name)[0].lower()))

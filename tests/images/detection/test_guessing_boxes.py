@@ -1,0 +1,124 @@
+"""A path alone: whose annotations lie there is found and told, or asked."""
+
+from __future__ import annotations
+
+import pytest
+from images.detection.coco_writer import BOX, annotation, write_coco, write_picture
+from images.detection.test_voc_data import write_voc
+from images.detection.test_yolo_data import write_yolo
+from support.processes import ROOT
+
+from paddlevit_dist.config import load
+from paddlevit_dist.contracts.dataset import dataset_class
+from paddlevit_dist.errors import UserError
+from paddlevit_dist.images.data.guessing import guess
+from paddlevit_dist.images.detection.data.detection_dataset import DetectionDataset
+from paddlevit_dist.images.detection.data.opening import open_samples
+
+
+def coco(root):
+    write_coco(root, [annotation(1, 11, BOX)])
+
+
+def roboflow(root):
+    for split in ("train", "valid"):
+        write_coco(root, [annotation(1, 11, BOX)], split, file=f"{split}/_annotations.coco.json")
+
+
+def voc(root):
+    write_voc(root / "VOCdevkit" / "VOC2007", {"train": ["000001"], "val": ["000002"]})
+
+
+def flat_voc(root):
+    write_voc(root, {"train": ["1"]}, pictures="images", annotations="annotations")
+
+
+def xml_beside(root):
+    write_voc(root, {"train": ["1"]}, pictures="train", annotations="train")
+
+
+def yolo(root):
+    write_yolo(root, train="images/train")
+
+
+def yolo_by_split(root):
+    write_yolo(root, "train/images", names="names: [a, b, c]\n", train="train/images")
+
+
+def yolo_without_description(root):
+    write_yolo(root, names=None)
+    (root / "classes.txt").write_text("a\nb\nc\n")
+
+
+@pytest.mark.parametrize(
+    ("write", "dataset", "reason"),
+    [
+        (coco, "coco", "my_data has annotations in COCO's format, such as annotations/instances_train2017.json"),
+        (roboflow, "coco", "such as train/_annotations.coco.json"),
+        (voc, "voc", "my_data has Pascal VOC's annotations, such as VOCdevkit/VOC2007/Annotations/000001.xml"),
+        (flat_voc, "voc", "such as annotations/1.xml"),
+        (xml_beside, "voc", "such as train/1.xml"),
+        (yolo, "yolo", "my_data has YOLO's labels, such as data.yaml"),
+        (yolo_by_split, "yolo", "such as data.yaml"),
+        (yolo_without_description, "yolo", "such as labels/train/1.txt"),
+    ],
+)
+def test_what_lies_there_names_the_data_set_and_can_be_read(write, dataset, reason, tmp_path, monkeypatch):
+    write(tmp_path / "my_data")
+    monkeypatch.chdir(tmp_path)
+    made = guess("my_data")
+    assert made.dataset == dataset and reason in made.reason
+    loaded = load([f"-cfg={ROOT / 'configs' / 'detr_shapes.yaml'}", "-data_path=my_data"], example="vit_digits")
+    assert any(made.reason in line for line in loaded.notices)
+    assert loaded.values.DATA.DATASET == dataset
+    assert len(open_samples(loaded.values, "train", tmp_path, is_training=True)) >= 1
+
+
+def test_two_kinds_of_annotations_are_both_named(tmp_path):
+    coco(tmp_path)
+    yolo(tmp_path)
+    with pytest.raises(UserError) as refused:
+        guess(str(tmp_path))
+    assert "(-dataset=coco)" in str(refused.value) and "(-dataset=yolo)" in str(refused.value)
+    assert "name the right one with -dataset" in str(refused.value)
+
+
+def test_class_folders_beside_annotations_are_both_named(tmp_path):
+    flat_voc(tmp_path)
+    for name in ("train/ant/1.jpg", "train/bee/1.jpg"):
+        write_picture(tmp_path / name, 4, 4)
+    with pytest.raises(UserError) as refused:
+        guess(str(tmp_path))
+    assert "(-dataset=folder)" in str(refused.value) and "(-dataset=voc)" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("notes.json", '{"images": 3}'),
+        ("labels/notes.txt", "3 pictures\n"),
+        ("annotations/x.xml", "<svg/>"),
+        ("data.yaml", "x: 1"),
+    ],
+)
+def test_other_files_of_these_kinds_are_not_taken_for_annotations(tmp_path, name, content):
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text(content)
+    assert guess(str(tmp_path)) is None
+
+
+def test_data_of_another_task_are_refused_with_the_names_of_those_that_fit(tmp_path):
+    for dataset, task, fitting in (
+        (
+            "digits",
+            "detection",
+            "holds pictures, but TASK detection reads pictures with boxes: take coco, synthetic_sh",
+        ),
+        ("coco", "classification", "holds pictures with boxes, but TASK classification reads pictures: take cifar10, "),
+    ):
+        config = load(["TASK", task, f"-dataset={dataset}", "-data_path=x" if dataset == "coco" else "-seed=1"]).values
+        contract = DetectionDataset if task == "detection" else DetectionDataset.__mro__[1]
+        with pytest.raises(UserError) as refused:
+            dataset_class(config, contract)
+        assert fitting in str(refused.value)
+        assert ("coco" in str(refused.value).partition("take ")[2]) == (task == "detection")

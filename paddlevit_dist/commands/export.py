@@ -19,7 +19,12 @@ from .parser import CommandParser, at_least, choice, image_size
 _LARGEST_DIFFERENCE = {"float32": 1e-4, "float16": 5e-2}
 FORMATS = ("paddle", "onnx", "onnxruntime")
 _OUTPUTS = ("logits", "probabilities")
-_FOREIGN = {"input_name": "images", "example": {}, "paddlex": None}  # parts of weights that no run of ours trained
+_FOREIGN = {
+    "input_name": "images",
+    "example": {},
+    "paddlex": None,
+    "output_name": None,
+}  # parts of weights that no run of ours trained
 
 
 class Trained(NamedTuple):
@@ -109,14 +114,14 @@ def load_trained(
     from ..contracts.task import make_task
     from ..engine.trained import build_trained, open_source
 
-    if isinstance(image_size, tuple):
-        raise UserError("export: -image_size of a run's model is one number, its pictures are square")
-    words = [f"-image_size={image_size}"] if image_size else []
-    words += ["DATA.IMAGE_CHANNELS", str(in_channels)] if in_channels else []
+    words = ["DATA.IMAGE_CHANNELS", str(in_channels)] if in_channels else []
     _require_settings(source)
     found = open_source(source, "export", words=words)
     _require_tensors(found.config.MODEL.NAME)
     task = make_task(found.config)
+    if image_size:
+        found = open_source(source, "export", words=[*words, *_size_words(task.image_size_key, image_size)])
+        task = make_task(found.config)
     task.recall(found.learned)
     parts = task.export_parts()
     model, report = build_trained(task, found, part)
@@ -129,7 +134,24 @@ def load_trained(
     names = found.learned.class_names
     if names is not None and len(names) == model.num_classes and "landmarks" not in about:
         about["classes"] = list(names)
-    return Trained(model, about, parts)
+    exported = task.exported_model(model)
+    exported.eval()
+    return Trained(exported, about, parts)
+
+
+def _size_words(key: str, size: Any) -> List[str]:
+    """Words of a command line that set the size of the input.
+
+    Raises:
+        UserError: height and width were given, and the run's pictures are square.
+    """
+    from ..config.table import keys
+
+    if keys()[key].many:
+        return [key, str(list(size) if isinstance(size, tuple) else [size, size])]
+    if isinstance(size, tuple):
+        raise UserError("export: -image_size of a run's model is one number, its pictures are square")
+    return [key, str(size)]
 
 
 def _of_foreign_weights(
@@ -231,10 +253,10 @@ def export(
     parts = _FOREIGN if trained.parts is None else trained.parts._asdict()
     model, about = trained.model, {**trained.about, "format": kind, "precision": precision, "outputs": outputs}
     if outputs == "probabilities":
-        if parts["input_name"] != "images":
+        if parts["input_name"] != "images" or parts["output_name"] is not None:
             raise UserError("export: -outputs=probabilities is for classifiers; leave it out")
         model, about["output"] = _with_softmax(model), "probabilities of the classes"
-    about["input_name"] = parts["input_name"]
+    about["input_name"], about["outputs"] = parts["input_name"], parts["output_name"] or outputs
     inputs = np.random.default_rng(0).standard_normal((3, *shape[1:])).astype("float32")
     example = {**parts["example"]} or {"input": inputs[:1]}
     example["output"], expected = _outputs(model, example["input"]), _outputs(model, inputs)  # 2.6 cannot, once traced

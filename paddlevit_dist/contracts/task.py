@@ -106,6 +106,7 @@ class ExportParts(NamedTuple):
             it was prepared from. The outputs for it are added.
         paddlex: the content of PaddleX's ``inference.yml`` for this model, apart from its name; None: PaddleX has no
             reader for it.
+        output_name: of the output; None: that of a classifier, or of heatmaps.
     """
 
     channels: int
@@ -114,6 +115,7 @@ class ExportParts(NamedTuple):
     input_name: str = "images"
     example: Mapping[str, np.ndarray] = {}
     paddlex: Optional[Dict[str, Any]] = None
+    output_name: Optional[str] = None
 
 
 class Task:
@@ -149,6 +151,8 @@ class Task:
     draws_samples = False
     #: whether it makes figures for the report of a run (``figure_records``, ``figures``)
     makes_figures = False
+    #: the key that ``export -image_size`` sets: one number, or height and width where the key has two
+    image_size_key = "DATA.IMAGE_SIZE"
     #: whether its models are functions of tensors that ``paddle.jit.to_static`` can trace
     compiles = False
 
@@ -376,6 +380,10 @@ class Task:
             UserError: its models cannot be exported.
         """
         raise UserError(f"export: task {self.config.TASK} does not say how its models are used elsewhere")
+
+    def exported_model(self, model: paddle.nn.Layer) -> paddle.nn.Layer:
+        """A trained model as a function of one tensor that gives one tensor; by default as it is."""
+        return model
 
     def build_metrics(self) -> Metrics:
         """Empty metrics; one on each rank for each evaluation."""

@@ -64,6 +64,8 @@ class Detector(Model):
 
     #: whether training needs a mask of each object
     learns_masks: ClassVar[bool] = False
+    #: whether ``forward`` of pictures alone is a function of tensors, ``logits`` and ``boxes``, which can be exported
+    is_exportable: ClassVar[bool] = False
 
     @property
     def pretrained_part(self) -> Model:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from yacs.config import CfgNode
 
-from ...config.key import SHARE, Given, Key, Range, Setting, Table, optional
+from ...config.key import AT_LEAST_1, SHARE, Given, Key, Range, Setting, Table, optional
 from ...errors import UserError
 
 SINGLE, EQUAL_SHAPES, PADDED = "single", "equal_shapes", "padded"
@@ -28,6 +28,16 @@ _KEYS = (
         "float",
         "least score of a box that predict lists and draws; results.json has all",
         SHARE,
+    ),
+    Key(
+        "DETECTION.EXPORT_SIZE",
+        None,
+        "int",
+        "export: height and width that pictures are resized to; None: a square of DATA.EVAL_SHORTEST_SIDE pixels",
+        AT_LEAST_1,
+        many=True,
+        length=2,
+        optional=True,
     ),
     Key(
         "MODEL.MASK_PADDING",

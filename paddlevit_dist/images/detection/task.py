@@ -12,7 +12,7 @@ from ...checkpoint.load import load_weights
 from ...contracts.figures import Colour, Figure
 from ...contracts.prediction import InputSamples, Learned, Row
 from ...contracts.sample_checks import require_finite, require_labels
-from ...contracts.task import EvaluationStep, Records, Step, Task, Term
+from ...contracts.task import EvaluationStep, ExportParts, Records, Step, Task, Term
 from ...errors import UserError
 from ...models import create_model, model_options
 from ...parallel import all_gather, is_main
@@ -37,6 +37,7 @@ from .data.transforms import evaluation_transform
 from .detector import Criterion, Detector, Outputs, Targets
 from .drawing import CROWD, colours_of, in_cell
 from .evaluation.detections import Detections, corners_of
+from .export import ExportedDetector, export_parts
 from .figures import DetectionRecord, detection_figures
 from .metrics import DetectionMetrics, finite
 from .prediction import AsEvaluated, DetectionOutputs, open_inputs, rows_of
@@ -59,6 +60,7 @@ class Detection(Task):
     sample_name = "pictures"
     draws_samples = True
     makes_figures = True
+    image_size_key = "DETECTION.EXPORT_SIZE"
     of_each_rank = {
         **dict.fromkeys(("MODEL.DROPOUT", "MODEL.ATTENTION_DROPOUT", "MODEL.DROPPATH"), 0.0),
         "TRAIN.DETECTION_NORMALISER": "global",
@@ -167,6 +169,9 @@ class Detection(Task):
         data = self.config.DATA
         names = ("EVAL_SHORTEST_SIDE", "EVAL_LONGEST_SIDE", "IMAGENET_MEAN", "IMAGENET_STD", "EXIF_ROTATE")
         return {**{f"DATA.{name}": data[name] for name in names}, "interpolation": "bilinear"}
+
+    def classes_in(self, sample: DetectionSample) -> Optional[np.ndarray]:
+        return np.asarray(sample.labels, dtype=np.int64)
 
     def check_sample(self, sample: DetectionSample) -> None:
         require_finite(sample.boxes, "boxes")
@@ -360,3 +365,15 @@ class Detection(Task):
     def output_writer(self, folder: Path, samples: InputSamples) -> DetectionOutputs:
         least = self.config.DETECTION.SHOWN_SCORE
         return DetectionOutputs(folder, samples, self.class_names, self.category_ids, least)
+
+    def export_parts(self) -> ExportParts:
+        if not self._family.is_exportable:
+            raise UserError(
+                f"export: {self.config.MODEL.NAME} decides on the host which boxes it looks at, and an exported model "
+                "is a function of tensors alone; export a DETR, or predict with this package"
+            )
+        side = self.config.DATA.EVAL_SHORTEST_SIDE
+        return export_parts(self.config.DATA, tuple(self.config.DETECTION.EXPORT_SIZE or (side, side)))
+
+    def exported_model(self, model: paddle.nn.Layer) -> paddle.nn.Layer:
+        return ExportedDetector(model)

@@ -60,6 +60,7 @@ class Detr(Detector):
         anchors: queries begin at points on a grid, and boxes are told from them (see ``Anchors``). The authors' do not.
     """
 
+    is_exportable = True
     variants = DETR
     key_maps = key_names.DETR
     classifier_layers = ("class_embed",)

@@ -1,0 +1,71 @@
+"""What somebody without this package needs to use an exported detector: a network of one input and one output, how
+pictures are prepared, and what the output means."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Tuple
+
+import numpy as np
+import paddle
+from paddle.nn import functional as F
+from PIL import Image
+
+from ...contracts.task import ExportParts
+from .detector import Detector
+
+_OUTPUT = (
+    "(batch, boxes, 4 + classes), for each box centre x, centre y, width and height as shares of the picture, then the "
+    "probability of each class; what they lack to 1 is that of no object"
+)
+
+
+class ExportedDetector(paddle.nn.Layer):
+    """A DETR as a function of normalised pictures of one size, without padding."""
+
+    def __init__(self, model: Detector) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, images: paddle.Tensor) -> paddle.Tensor:
+        """(N, 3, height, width) -> (N, queries, 4 + classes), see ``_OUTPUT``."""
+        outputs = self.model(images)
+        probabilities = F.softmax(outputs["logits"], axis=-1)[:, :, :-1]
+        return paddle.concat([outputs["boxes"], probabilities], axis=-1)
+
+
+def export_parts(data: Any, size: Tuple[int, int]) -> ExportParts:
+    """The parts for a detector trained with this configuration.
+
+    Args:
+        data: the configuration's DATA.
+        size: height and width that pictures are resized to.
+    """
+    height, width = size
+    mean, deviation = ([float(value) for value in values] for values in (data.IMAGENET_MEAN, data.IMAGENET_STD))
+    steps: Dict[str, Any] = {"mode": "RGB"}
+    if data.EXIF_ROTATE:
+        steps["upright"] = "turned as its EXIF orientation says"
+    steps["resize"] = [height, width]
+    steps.update(interpolation="bilinear, as PIL's BILINEAR", divide_by=255)
+    steps.update(subtract=mean, divide_by_deviation=deviation, layout="batch, channels, height, width")
+    about = {
+        "mean": mean,
+        "standard_deviation": deviation,
+        "preprocessing": steps,
+        "output": _OUTPUT,
+        "note": "an evaluation keeps the proportions of pictures, with so many pixels of the shorter side: "
+        f"{data.EVAL_SHORTEST_SIDE}; it finds somewhat more than this model of one size",
+    }
+    example = _example(size, mean, deviation)
+    return ExportParts(3, about, size, example=example, output_name="boxes")
+
+
+def _example(size: Tuple[int, int], mean: Any, deviation: Any) -> Dict[str, np.ndarray]:
+    """A drawn picture, uint8 (90, 120, 3), and the input that it becomes, float32 (1, 3, *size)."""
+    rows, columns = np.mgrid[0:90, 0:120]
+    planes = [rows * 2, columns * 2, ((rows - 45) ** 2 + (columns - 60) ** 2 < 900) * 220]
+    picture = np.stack(planes, axis=-1).astype(np.uint8)
+    resized = Image.fromarray(picture).resize(size[::-1], Image.Resampling.BILINEAR)
+    pixels = np.asarray(resized).transpose(2, 0, 1).astype(np.float32)
+    centre, spread = (np.asarray(values, np.float32).reshape(-1, 1, 1) for values in (mean, deviation))
+    return {"picture": picture, "input": ((pixels / 255 - centre) / spread)[None].astype(np.float32)}

@@ -27,7 +27,8 @@ def run(words: List[str]) -> None:
     options = _options(words)
     kind = options.iou_type
     annotations = _reading(
-        options.annotations, lambda progress: annotation_file.read_annotations(options.annotations, kind, progress)
+        options.annotations,
+        lambda progress: annotation_file.read_annotations(options.annotations, kind, progress, options.federated),
     )
     results = _reading(
         options.results, lambda progress: result_file.read_results(options.results, annotations, kind, progress)
@@ -39,16 +40,19 @@ def run(words: List[str]) -> None:
         table = scoring.table_of(annotations, results, kind, bar.step)
     finally:
         bar.close()
-    accumulated = accumulate(table)
+    accumulated = accumulate(table, scoring.limits_of(annotations))
+    rates = scoring.by_frequency(annotations, accumulated.class_ap()) if options.federated else {}
     if options.json:
         per_class = dict(zip(annotations.names, accumulated.class_ap()[:, 0].tolist()))
-        print(json.dumps({"stats": accumulated.stats().tolist(), "per_category": per_class}))
+        said = {"stats": accumulated.stats().tolist(), "per_category": per_class}
+        print(json.dumps({**said, "per_frequency": rates} if options.federated else said))
         return
     counts = f"{len(annotations.image_ids):,} pictures, {len(annotations.truth.labels):,} annotations"
     print(
         one_line(f"{counts} of {len(annotations.names):,} categories, {len(results.labels):,} results; IoU of {kind}")
     )
-    for line in summary(accumulated) + _per_category(annotations, accumulated):
+    of_rates = [f" AP of categories of frequency {one_line(name)}: {ap:0.3f}" for name, ap in rates.items()]
+    for line in summary(accumulated) + of_rates + _per_category(annotations, accumulated):
         print(line)
 
 
@@ -63,6 +67,12 @@ def _options(words: List[str]) -> Namespace:
     parser.option("iou_type", "bbox", "what is compared, boxes or masks", choices=("bbox", "segm"))
     parser.add_argument(
         "--json", "-json", action="store_true", help="print one line of JSON: stats, and AP per_category; -1: undefined"
+    )
+    parser.add_argument(
+        "--federated",
+        "-federated",
+        action="store_true",
+        help="LVIS's rules: pictures say which categories they were checked for, and 300 results of each count",
     )
     return parser.parse_intermixed_args(words)
 

@@ -18,6 +18,10 @@ _NAMES = {
     "convnext_small": "ConvNeXt_small",
     "convnext_base": "ConvNeXt_base_224",
     "convnext_large": "ConvNeXt_large_224",
+    "resnet18": "ResNet18",
+    "resnet34": "ResNet34",
+    "resnet50": "ResNet50",
+    "resnet101": "ResNet101",
 }
 _ANY_OTHER = "CLIP_vit_base_patch16_224"
 

@@ -112,7 +112,15 @@ def test_parts_that_do_not_learn_keep_their_statistics_and_all_others_change_the
     assert len(small("resnet18", frozen_batch_norm=True).recomputed_layers()) == sum(SMALL["depths"])
 
 
-@pytest.mark.parametrize("options", [{"frozen_stages": 6}, {"frozen_stages": -1}, {"dims": (4, 8, 16)}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"frozen_stages": 6},
+        {"frozen_stages": -1},
+        {"dims": (4, 8, 16)},
+        {"dilation": True, "dims": (4,), "depths": (1,)},
+    ],
+)
 def test_options_that_do_not_fit_are_refused(options):
     with pytest.raises(UserError, match=next(iter(options))):
         small("resnet18", **options)

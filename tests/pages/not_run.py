@@ -89,10 +89,12 @@ IN_TEXT = {
 # Pages without any command that a reader types: they name some, as what they explain.
 EXPLAINING = {"docs/architecture.md", "docs/faults.md", "tests/golden/README.md"}
 
+_SESSIONS = tuple(f"docs/{name}.md" for name in "own_pictures own_loop own_code machines detection".split())
+
 # Pages whose commands another test runs, or that are about programs of hours.
 NOT_RUN_PAGES = {
     "docs/finetune.md": PAGE_OF_ITS_OWN,
     "docs/benchmarks.md": HOURS,
-    **dict.fromkeys(("docs/own_pictures.md", "docs/own_loop.md", "docs/own_code.md", "docs/machines.md"), SESSION),
+    **dict.fromkeys(_SESSIONS, SESSION),
     **dict.fromkeys(("docs/coming_from.md", "docs/reference/keys.md", "docs/reference/commands.md"), FORMS),
 }

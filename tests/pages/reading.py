@@ -15,6 +15,7 @@ PAGES = [
     "docs/images.md",
     "docs/models.md",
     "docs/finetune.md",
+    "docs/detection.md",
     "docs/pointclouds.md",
     "docs/instances.md",
     "docs/volumes.md",

@@ -48,6 +48,7 @@ _SHORTER = [
     (r"run_train.*-output=\./output/small", "-image_size=64 -epochs=1"),
     (r"-output=\./output/ten", "-epochs=1"),
     (r"-output=\./output/(four|mine|balls)", ""),
+    (r"run_train.*detr_shapes", "-epochs=1 DATA.SHAPES.TRAIN 32 DATA.SHAPES.VAL 8"),
     (r"run_train.*minkunet14", "-epochs=1 POINTS.ROOMS.TRAIN 8 POINTS.ROOMS.VAL 2"),
     (r"run_train.*pointgroup", "-epochs=1 POINTS.ROOMS.TRAIN 4 POINTS.ROOMS.VAL 2"),
     (r"run_eval.*(minkunet14|pointgroup)", "POINTS.ROOMS.VAL 2"),
@@ -148,8 +149,8 @@ def test_the_commands_of_all_pages_run_one_after_the_other(clone, monkeypatch):
 
 
 OUTPUTS = sorted(
-    "both.html demo digits ten profiled look mine predicted rooms rooms_instances heads four small balls heads_eval "
-    "my_volumes".split()
+    "both.html boxes demo digits ten profiled look mine predicted rooms rooms_instances heads four small balls "
+    "heads_eval my_volumes".split()
 )
 
 

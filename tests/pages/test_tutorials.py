@@ -83,6 +83,30 @@ def test_from_a_folder_of_pictures_to_a_table_of_new_ones(tmp_path):
 
 
 @pytest.mark.long
+def test_from_a_file_of_boxes_to_boxes_on_new_pictures(tmp_path):
+    page = "docs/detection.md"
+    printed = Session(tmp_path, page).run(page)
+    scores = [value for out in printed for value in re.findall(r"^AP ([\d.]+) AP50", out, re.MULTILINE)]
+    assert len(scores) == 3  # of the training's two parts and of the evaluation
+    again = next(out for out in printed if "IoU=0.50:0.95" in out)
+    assert f"{float(scores[-1]):.3f}" in again
+    results = json.loads((tmp_path / "found" / "results.json").read_text())
+    assert {entry["category_id"] for entry in results} <= {3, 7} and {entry["image_id"] for entry in results} == {
+        0,
+        1,
+        2,
+    }
+    assert sorted(path.name for path in (tmp_path / "found" / "pictures").iterdir()) == ["0.jpg", "1.jpg", "2.jpg"]
+    with open(tmp_path / "found" / "predictions.csv", encoding="utf-8", newline="") as file:
+        columns = next(csv.reader(file))
+    assert ",".join(columns) in text_of(page)
+    assert (tmp_path / "exported" / "things.about.yaml").is_file() and (tmp_path / "both.html").is_file()
+    said = next(out for out in printed if "boxes:" in out)
+    shown = re.search(r"^  train 48 .*$", text_of(page), re.MULTILINE)[0]
+    assert shown in said
+
+
+@pytest.mark.long
 def test_two_nodes_of_the_loopback_address_train(tmp_path):
     for name in ("configs", "main_multi_gpu.py"):
         (tmp_path / name).symlink_to(ROOT / name)

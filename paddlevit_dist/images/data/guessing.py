@@ -67,6 +67,10 @@ def guess(path: str) -> Optional[Guess]:
     if os.path.isfile(root):
         if root.lower().endswith(".tar"):
             raise UserError(f"data path {shown} is a tar file; give the folder that holds it: {os.path.dirname(root)}")
+        if root.lower().endswith((".json", ".yaml", ".yml", ".xml")):
+            raise UserError(
+                f"data path {shown} is a file; give the folder that holds it and the pictures: {os.path.dirname(root)}"
+            )
         return _cifar(root, shown)
     boxes = [Guess(*made) for made in find_boxes(root, shown)]
     found = [made for made in (look(root, shown) for look in _LOOKS) if made is not None]

@@ -66,8 +66,11 @@ class Runs(NamedTuple):
 
     def compressed(self) -> Dict[str, Any]:
         """As results hold it: {"size": [height, width], "counts": "..."}."""
-        text = _compress(self.counts()).tobytes().decode("ascii")
-        return {"size": [int(self.height), int(self.width)], "counts": text}
+        return {"size": [int(self.height), int(self.width)], "counts": self.text().decode("ascii")}
+
+    def text(self) -> bytes:
+        """The characters of the compressed form."""
+        return _compress(self.counts()).tobytes()
 
 
 def encode(mask: np.ndarray) -> Dict[str, Any]:
@@ -82,6 +85,47 @@ def encode(mask: np.ndarray) -> Dict[str, Any]:
 def decode(segmentation: Any, height: Optional[int] = None, width: Optional[int] = None) -> np.ndarray:
     """A mask, uint8 (height, width), from what ``runs_of`` takes."""
     return runs_of(segmentation, height, width).mask()
+
+
+def text_of(segmentation: Any, height: Optional[int] = None, width: Optional[int] = None) -> bytes:
+    """The compressed run lengths of what ``runs_of`` takes, without drawing what has them already.
+
+    Raises:
+        ValueError: as ``runs_of``.
+    """
+    if isinstance(segmentation, dict) and isinstance(segmentation.get("counts"), str):
+        text, size = segmentation["counts"].encode("ascii", "replace"), segmentation.get("size")
+        if size == [height, width] and _pixels(np.frombuffer(text, np.uint8), size[0] * size[1]) >= 0:
+            return text
+    return runs_of(segmentation, height, width).text()
+
+
+def area_of(text: bytes) -> int:
+    """Pixels inside, of compressed run lengths that ``text_of`` has returned."""
+    return int(_pixels(np.frombuffer(text, np.uint8), -1))
+
+
+class ManyRuns(NamedTuple):
+    """Masks of one picture, one behind the other; the runs of mask i are from ``first[i]`` to before ``first[i + 1]``.
+
+    Attributes:
+        starts, ends: int64 (runs,), as in ``Runs``.
+        first: int64 (masks + 1,).
+        areas: int64 (masks,), pixels inside.
+        rows: int64 (masks, 2), first row of the picture that a mask reaches, and one past the last.
+    """
+
+    starts: np.ndarray
+    ends: np.ndarray
+    first: np.ndarray
+    areas: np.ndarray
+    rows: np.ndarray
+
+    @classmethod
+    def of(cls, texts: Sequence[bytes], height: int) -> ManyRuns:
+        """Of compressed run lengths that ``text_of`` has returned."""
+        ends = np.cumsum([0] + [len(text) for text in texts]).astype(np.int64)
+        return cls(*_expand_all(np.frombuffer(b"".join(texts), np.uint8), ends, height))
 
 
 def runs_of_mask(mask: np.ndarray) -> Runs:
@@ -292,3 +336,71 @@ def _expand(text):
             value, shift = np.int64(0), np.int64(0)
     counts[number] = 1 if shift else 0
     return counts[: number + 1]
+
+
+@compiled
+def _pixels(text, expected):
+    """Pixels inside, of compressed run lengths; -1 if they are none, or not of ``expected`` pixels (-1: any)."""
+    total, inside, number = np.int64(0), np.int64(0), 0
+    value, shift = np.int64(0), np.int64(0)
+    last, before = np.int64(0), np.int64(0)
+    for position in range(len(text)):
+        low = np.int64(text[position]) - 48
+        if low < 0 or low > 63 or shift > 40:
+            return np.int64(-1)
+        value |= (low & 31) << shift
+        shift += 5
+        if not low & 32:
+            if low & 16:
+                value |= np.int64(-1) << shift
+            if number > 2:
+                value += before
+            if value < 0:
+                return np.int64(-1)
+            total += value
+            inside += value if number % 2 else 0
+            before, last = last, value
+            number += 1
+            value, shift = np.int64(0), np.int64(0)
+    return inside if shift == 0 and expected in (-1, total) else np.int64(-1)
+
+
+@compiled
+def _expand_all(texts, text_ends, height):
+    """``ManyRuns`` of valid texts, one behind the other."""
+    starts, ends = np.empty(len(texts), np.int64), np.empty(len(texts), np.int64)
+    masks = len(text_ends) - 1
+    first, areas, rows = np.zeros(masks + 1, np.int64), np.zeros(masks, np.int64), np.zeros((masks, 2), np.int64)
+    run = 0
+    for mask in range(masks):
+        place, is_inside, number = np.int64(0), False, 0
+        value, shift = np.int64(0), np.int64(0)
+        last, before = np.int64(0), np.int64(0)
+        top, bottom = height, 0
+        for position in range(text_ends[mask], text_ends[mask + 1]):
+            low = np.int64(texts[position]) - 48
+            value |= (low & 31) << shift
+            shift += 5
+            if low & 32:
+                continue
+            if low & 16:
+                value |= np.int64(-1) << shift
+            if number > 2:
+                value += before
+            if is_inside and value > 0:
+                starts[run], ends[run] = place, place + value
+                run += 1
+                areas[mask] += value
+                row = place % height
+                if row + value > height:  # it goes on in the next column
+                    top, bottom = 0, height
+                else:
+                    top, bottom = min(top, row), max(bottom, row + value)
+            place += value
+            is_inside = not is_inside
+            before, last = last, value
+            number += 1
+            value, shift = np.int64(0), np.int64(0)
+        first[mask + 1] = run
+        rows[mask] = top, bottom
+    return starts[:run], ends[:run], first, areas, rows

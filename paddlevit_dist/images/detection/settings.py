@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from yacs.config import CfgNode
 
-from ...config.key import AT_LEAST_1, SHARE, Given, Key, Range, Setting, Table, optional
+from ...config.key import ABOVE_0, AT_LEAST_0, AT_LEAST_1, SHARE, Given, Key, Range, Setting, Table, optional
 from ...errors import UserError
 
 SINGLE, EQUAL_SHAPES, PADDED = "single", "equal_shapes", "padded"
@@ -51,6 +51,19 @@ _KEYS = (
         "path",
         "weights of a classifier that a training's backbone starts from: a path, an address, or a published name",
     ),
+    optional("MODEL.BACKBONE", "text", "DETR: the model whose feature map the transformer sees, such as resnet50"),
+    optional("MODEL.DILATION", "bool", "DETR: the last stage of the backbone is dilated instead of halved (DC5)"),
+    optional(
+        "MODEL.FROZEN_STAGES",
+        "int",
+        "DETR: parts of the backbone that do not learn: 1 is the stem, 2 the stem and the first stage, ...",
+        AT_LEAST_0,
+    ),
+    optional("MODEL.FROZEN_BATCH_NORM", "bool", "DETR: statistics, scale and shift of every batch norm are fixed"),
+    optional("MODEL.NUM_QUERIES", "int", "DETR: the most objects that are found in a picture", AT_LEAST_1),
+    optional("MODEL.ENCODER_LAYERS", "int", "DETR: layers of the encoder", AT_LEAST_0),
+    optional("MODEL.DECODER_LAYERS", "int", "DETR: layers of the decoder", AT_LEAST_1),
+    optional("MODEL.FEEDFORWARD", "int", "DETR: hidden width of the MLPs in the transformer", AT_LEAST_1),
     Key(
         "TRAIN.BACKBONE_LR_FACTOR",
         1.0,
@@ -78,7 +91,29 @@ _KEYS = (
         "that of all devices, classes by that of each device (reference)",
         choices=("global", "reference"),
     ),
+    Key(
+        "TRAIN.CLASS_LOSS_WEIGHT",
+        1.0,
+        "float",
+        "weight of the classes in the loss, and in DETR's matching too; the authors': 1",
+        ABOVE_0,
+    ),
 )
+
+# Keys of MODEL with the option of the model that they set.
+OPTIONS = {
+    name: name.lower()
+    for name in (
+        "BACKBONE",
+        "DILATION",
+        "FROZEN_STAGES",
+        "FROZEN_BATCH_NORM",
+        "NUM_QUERIES",
+        "ENCODER_LAYERS",
+        "DECODER_LAYERS",
+        "FEEDFORWARD",
+    )
+}
 
 
 def _complete(values: CfgNode, settings: Mapping[str, Setting], _: Sequence[Setting]) -> list[str]:

@@ -41,7 +41,7 @@ from .export import ExportedDetector, export_parts
 from .figures import DetectionRecord, detection_figures
 from .metrics import DetectionMetrics, finite
 from .prediction import AsEvaluated, DetectionOutputs, open_inputs, rows_of
-from .settings import EQUAL_SHAPES
+from .settings import EQUAL_SHAPES, OPTIONS
 from .writer import DetectionWriter
 
 _DIVIDED_BY = {
@@ -105,6 +105,12 @@ class Detection(Task):
         options = {"dropout": model.DROPOUT} if "dropout" in known else {}  # also where 0 is not the variant's
         if "random_samples" in known:
             options["random_samples"] = self.config.TRAIN.RANDOM_SAMPLES
+        for key, option in OPTIONS.items():
+            if model[key] is None:
+                continue
+            if option not in known:
+                raise UserError(f"MODEL.{key} {model[key]}: {model.NAME} has no such option; leave it out")
+            options[option] = model[key]
         if model.MASK_PADDING:
             if "mask_padding" not in known:
                 raise UserError(f"MODEL.MASK_PADDING true: {model.NAME} cannot do that; leave it out")
@@ -232,8 +238,8 @@ class Detection(Task):
     def criterion(self) -> Criterion:
         """The losses of the configured model, known once the data are open."""
         if self._criterion is None:
-            losses = {"normaliser": self.config.TRAIN.DETECTION_NORMALISER}
-            name = self.config.MODEL.NAME
+            train, name = self.config.TRAIN, self.config.MODEL.NAME
+            losses = {"normaliser": train.DETECTION_NORMALISER, "class_weight": train.CLASS_LOSS_WEIGHT}
             self._criterion = self._family.criterion(name, self.num_classes, losses, **self.model_options)
         return self._criterion
 

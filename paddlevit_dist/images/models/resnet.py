@@ -183,8 +183,13 @@ class ResNet(Model):
         super().__init__()
         if not 0 <= frozen_stages <= 1 + len(depths):
             raise UserError(f"ResNet: frozen_stages {frozen_stages} is not from 0 to {1 + len(depths)}: change it")
-        if len(dims) != len(depths) or dilation and len(depths) < 2:
-            raise UserError(f"ResNet: dims {tuple(dims)} and depths {tuple(depths)} need a number for each stage")
+        if len(dims) != len(depths):
+            raise UserError(
+                f"ResNet: dims {tuple(dims)} and depths {tuple(depths)} have one number for each stage: change one "
+                "(MODEL.DIMS, MODEL.DEPTHS)"
+            )
+        if dilation and len(depths) < 2:
+            raise UserError(f"ResNet: dilation is of the last stage after another, depths {tuple(depths)} have one")
         self.image_size, self.in_channels = as_pair(image_size), in_channels
         self.frozen_batch_norm, self.frozen_stages, self.mask_padding = frozen_batch_norm, frozen_stages, mask_padding
         self.conv1 = _convolution(in_channels, dims[0], 7, stride=2)

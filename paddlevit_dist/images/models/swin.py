@@ -88,13 +88,6 @@ def attention_mask(grid: Size, window: Size, shift: Size) -> np.ndarray:
     Source: section 3.2, "Efficient batch computation for shifted configuration"; padded positions belong to the last
     region, as in timm.
     """
-    region = window_regions(grid, window, shift)
-    return np.where(region[:, :, None] == region[:, None, :], 0.0, _MASKED).astype(np.float32)
-
-
-@functools.lru_cache(maxsize=256)
-def window_regions(grid: Size, window: Size, shift: Size) -> np.ndarray:
-    """int64 (windows, tokens): a number for each part of a shifted image that was in one piece before."""
     sides = []
     for length, part, moved in zip(grid, window, shift):
         padded = length + -length % part
@@ -105,7 +98,21 @@ def window_regions(grid: Size, window: Size, shift: Size) -> np.ndarray:
         sides.append(regions.reshape(-1, part))
     down, across = sides
     region = 3 * down[:, None, :, None] + across[None, :, None, :]  # (rows, columns, window height, window width)
-    return region.reshape(-1, window[0] * window[1])
+    region = region.reshape(-1, window[0] * window[1])
+    return np.where(region[:, :, None] == region[:, None, :], 0.0, _MASKED).astype(np.float32)
+
+
+def mask_on_device(grid: Size, window: Size, shift: Size) -> paddle.Tensor:
+    """``attention_mask`` of a grid that windows divide and both of whose sides are shifted, made where it is used."""
+    sides = []
+    for length, part, moved in zip(grid, window, shift):
+        places = paddle.arange(length)
+        region = (places >= length - part).astype("int64") + (places >= length - moved).astype("int64")
+        sides.append(region.reshape([-1, part]))
+    down, across = sides
+    region = 3 * down.unsqueeze([1, 3]) + across.unsqueeze([0, 2])  # (rows, columns, window height, window width)
+    region = region.reshape([-1, window[0] * window[1]])
+    return _MASKED * (region.unsqueeze(2) != region.unsqueeze(1)).astype("float32")
 
 
 _EPSILON = 1e-5
@@ -235,8 +242,7 @@ class SwinBlock(nn.Layer):
         padded, mask = (x.shape[1], x.shape[2]), None
         if any(self.shift):
             x = paddle.roll(x, shifts=(-down, -across), axis=(1, 2))
-            region = paddle.to_tensor(window_regions(padded, self.window, self.shift))  # (windows, tokens)
-            mask = _MASKED * (region.unsqueeze(2) != region.unsqueeze(1)).astype(x.dtype)  # (windows, tokens, tokens)
+            mask = mask_on_device(padded, self.window, self.shift)
         windows, _ = split_into_windows(x, padded, self.window)
         x = merge_windows(self.attn(windows, mask), padded, padded, self.window)
         x = paddle.roll(x, shifts=(down, across), axis=(1, 2)) if any(self.shift) else x

@@ -8,17 +8,18 @@ import io
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
-from pycocotools.coco import COCO
-from pycocotools.cocoeval import COCOeval
 
 from paddlevit_dist.images.detection.evaluation import mask_matching, matching
 from paddlevit_dist.images.detection.evaluation.accumulation import Accumulated, accumulate
 from paddlevit_dist.images.detection.evaluation.tables import MatchTable
-from paddlevit_dist.images.detection.run_lengths import runs_of
+from paddlevit_dist.images.detection.run_lengths import text_of
 
 
-def evaluated(dataset: Dict, results: List[Dict], kind: str = "bbox", **params: Any) -> COCOeval:
+def evaluated(dataset: Dict, results: List[Dict], kind: str = "bbox", **params: Any) -> Any:
     """What pycocotools makes of them, accumulated and summarised."""
+    from pycocotools.coco import COCO  # only here: what is compared with stored numbers needs no pycocotools
+    from pycocotools.cocoeval import COCOeval
+
     with contextlib.redirect_stdout(io.StringIO()):
         truth = COCO()
         truth.dataset = copy.deepcopy(dataset)
@@ -63,9 +64,9 @@ def table_of(
             tables.append(matching.match_boxes(image_id, truth, boxes, *options))
         else:
             height, width = sizes[image_id]
-            true_runs = [runs_of(a["segmentation"], height, width) for a in own]
-            runs = [runs_of(r["segmentation"], height, width) for r in found]
-            tables.append(mask_matching.match_runs(image_id, truth, true_runs, runs, *options))
+            true_masks = [text_of(a["segmentation"], height, width) for a in own]
+            masks = [text_of(r["segmentation"], height, width) for r in found]
+            tables.append(mask_matching.match_texts(image_id, truth, true_masks, masks, height, *options))
     return MatchTable.joined(tables), category_ids
 
 

@@ -5,20 +5,25 @@ from __future__ import annotations
 import json
 import pickle
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
 from images.detection.coco_writer import BOX, CATEGORIES, annotation, write_coco, write_picture
+from PIL import Image
 from pycocotools.coco import COCO
 
 from paddlevit_dist.config import load
 from paddlevit_dist.errors import UserError
 from paddlevit_dist.images.data.inspection import Inspection
+from paddlevit_dist.images.data.quarantine import Replacements
 from paddlevit_dist.images.detection.data.coco import Coco
+from paddlevit_dist.images.detection.data.detection_dataset import Annotations
 from paddlevit_dist.images.detection.data.opening import open_samples
 from paddlevit_dist.images.detection.data.samples import DetectionSamples
 from paddlevit_dist.images.detection.data.transforms import EvaluationTransform
 from paddlevit_dist.images.detection.run_lengths import decode
+from paddlevit_dist.registry import DATASETS, OWN, register_dataset
 
 TRIANGLE = [[2.0, 3.0, 12.0, 3.0, 2.0, 11.0]]
 
@@ -277,8 +282,14 @@ def test_bad_pictures_are_found_before_a_run_and_replaced_only_where_asked(tmp_p
     notices = opened(tmp_path, cache, "DATA.ON_BAD_SAMPLE", "skip").notices
     assert any("one of them cannot be read and the next readable one takes its place" in line for line in notices)
     (tmp_path / "train2017" / "2.png").unlink()
-    with pytest.raises(UserError, match=r"2.png.*No such file"):
+    with pytest.raises(UserError, match="1 of 3 pictures of train are not there, as .*2.png: put them there, or leave"):
         opened(tmp_path, cache)
+    samples = opened(tmp_path, cache, "DATA.ON_BAD_SAMPLE", "skip")
+    assert any("1 of 3 pictures of train are not there, as" in line for line in samples.notices)
+    samples.replacements = Replacements(cache)
+    replaced = samples.sample(1, np.random.default_rng(0))
+    assert replaced.index == 2 and [Path(found.path).name for found in samples.replacements.collect()] == ["2.png"]
+    assert np.array_equal(replaced.image, samples.sample(2, np.random.default_rng(0)).image)
     write_picture(tmp_path / "train2017" / "2.png", 20, 29)
     with pytest.raises(UserError, match="2.png has 29 x 20 pixels"):
         opened(tmp_path, cache)
@@ -286,9 +297,15 @@ def test_bad_pictures_are_found_before_a_run_and_replaced_only_where_asked(tmp_p
     assert any("1 of 3 compared pictures of train have another size" in line for line in notices)
 
 
-def test_exif_turned_pictures_are_told_and_turned_where_asked(tmp_path, cache):
-    from PIL import Image
+def test_pictures_that_the_file_does_not_name_are_told(tmp_path, cache):
+    write_coco(tmp_path, [annotation(1, 11, BOX)])
+    assert not any("beside" in line for line in opened(tmp_path, cache).notices)
+    write_picture(tmp_path / "train2017" / "another.png", 20, 30)
+    line = "1 picture is beside those of train without annotations, and not read, as another.png"
+    assert line in opened(tmp_path, cache).notices
 
+
+def test_exif_turned_pictures_are_told_and_turned_where_asked(tmp_path, cache):
     write_coco(tmp_path, [annotation(1, 5, BOX)], images=[{"id": 5, "file_name": "a.jpg", "height": 30, "width": 20}])
     exif = Image.Exif()
     exif[0x0112] = 6
@@ -335,3 +352,49 @@ def test_file_names_of_any_script_and_in_sub_folders(tmp_path, cache):
     content = json.loads((tmp_path / "annotations" / "instances_train2017.json").read_text())
     (tmp_path / "annotations" / "instances_train2017.json").write_text(json.dumps(content, ensure_ascii=False), "utf-8")
     assert Coco(str(tmp_path), "train", cache).describe(0).endswith("bär/画像 1.png")
+
+
+def test_names_of_lvis_and_of_windows(tmp_path, cache):
+    images = [
+        {"id": 1, "coco_url": "http://images.cocodataset.org/val2017/1.png", "height": 20, "width": 30},
+        {"id": 2, "file_name": "val2017\\2.png", "height": 20, "width": 30},
+    ]
+    write_coco(tmp_path, [], "val2017", file="lvis_train.json")
+    write_coco(tmp_path, [], images=images, file="lvis_train.json")
+    dataset = Coco(str(tmp_path), "train", cache)
+    assert dataset.describe(0) == str(tmp_path / "val2017" / "1.png") and dataset.read(1)[0].size == (30, 20)
+    told = " ".join(dataset.notices)
+    assert "1 picture without file_name: the end of coco_url is taken, as 1" in told
+    assert "1 picture whose file_name has backslashes: taken for slashes, as 2" in told
+
+
+class Plain:
+    """What a user may write, without our base class."""
+
+    class_names = ("left", "right")
+    category_ids = (1, 2)
+
+    def __init__(self, data_path, split, cache_folder):
+        self.number = 4 if split == "train" else 2
+
+    def __len__(self):
+        return self.number
+
+    def read(self, index):
+        box = np.array([[1.0, 2.0, 3.0, 4.0]])
+        one = np.ones(1)
+        found = Annotations(box, np.array([index % 2]), 12 * one, np.zeros(1, bool), np.array([index + 1]))
+        return Image.fromarray(np.full((10, 12 + index, 3), index, np.uint8)), found
+
+
+def test_a_users_own_class_needs_to_read_and_to_name_its_categories(tmp_path):
+    register_dataset("my_boxes", Plain)
+    try:
+        config = load(["TASK", "detection", "-dataset=my_boxes", "DATA.GROUP_BY_SHAPE", "4", "-batch_size=2"]).values
+        samples = open_samples(config, "train", tmp_path, is_training=True, inspection=Inspection(False, False))
+        assert samples.sample(3, np.random.default_rng(0)).labels.tolist() in ([], [1])
+        assert samples.dataset.summary() == "4 pictures, 4 boxes: left 2, right 2"
+        assert samples.dataset.image_ids.tolist() == [1, 2, 3, 4] and samples.dataset.size(2) == (10, 14)
+        assert sorted(samples.draw_order(np.random.default_rng(0)).tolist()) == [0, 1, 2, 3]
+    finally:
+        DATASETS.pop("my_boxes"), OWN.pop(("dataset", "my_boxes"))

@@ -14,6 +14,7 @@ from paddlevit_dist.images.detection.detr.anchors import grid_points
 from paddlevit_dist.images.detection.detr.position import cells_of, sine_embedding
 from paddlevit_dist.images.detection.detr.variants import DETR
 from paddlevit_dist.models import create_model
+from paddlevit_dist.parallel import recompute_layers
 
 from .small_detr import CLASSES, QUERIES, default_dtype, pictures_of, small_detr
 
@@ -222,3 +223,23 @@ def test_the_ids_of_coco():
     assert len(COCO_CATEGORIES) == 80 and min(COCO_CATEGORIES) == 1 and max(COCO_CATEGORIES) == 90
     assert set(range(1, 91)) - set(COCO_CATEGORIES) == {12, 26, 29, 30, 45, 66, 68, 69, 71, 83}
     assert (COCO_CATEGORIES[1], COCO_CATEGORIES[62], COCO_CATEGORIES[90]) == ("person", "chair", "toothbrush")
+
+
+@pytest.mark.parametrize("mask_padding", [False, True])
+def test_recomputed_layers_change_no_gradient(mask_padding):
+    found = []
+    for recomputes in (False, True):
+        model = small_detr(dropout=0.3, mask_padding=mask_padding)
+        model.train()
+        layers = model.recomputed_layers()
+        assert len(layers) == 2 + 1  # blocks of the backbone, whose batch norms are fixed, and the encoder's layer
+        if recomputes:
+            recompute_layers(layers)
+        images, sizes = pictures_of(SIZES)
+        paddle.seed(3)
+        outputs = model(images, sizes)
+        (outputs["layer_logits"] ** 2).sum().backward()
+        found.append({name: p.grad.numpy() for name, p in model.named_parameters() if p.grad is not None})
+    assert found[0].keys() == found[1].keys() and "backbone.conv1.weight" in found[0]
+    for name, gradient in found[0].items():
+        np.testing.assert_allclose(found[1][name], gradient, atol=1e-5 * np.abs(gradient).max(), err_msg=name)

@@ -279,6 +279,58 @@ def test_masks_that_cannot_be_used_are_refused(evaluate, segmentation, message):
         evaluate(changed(dataset, ["images", 0, "height"], del_), results, "-iou_type=segm")
 
 
+def federated_case(seed):
+    """A random case as LVIS has them: each picture lists some categories as absent, and some as not exhaustive."""
+    dataset, results = coco_peer.random_case(seed, pictures=8, categories=5, most=60)
+    rng = np.random.default_rng(seed)
+    ids = [category["id"] for category in dataset["categories"]]
+    dataset["annotations"] = [dict(a, iscrowd=0, id=a["id"] + 1) for a in dataset["annotations"] if a["area"] > 0]
+    for category in dataset["categories"]:
+        category["frequency"] = str(rng.choice(["f", "r"]))
+    for image in dataset["images"]:
+        image["neg_category_ids"] = rng.permutation(ids)[:2].tolist()
+        image["not_exhaustive_category_ids"] = rng.permutation(ids)[:2].tolist()
+    return dataset, [result for result in results if result["bbox"][2] * result["bbox"][3] > 0]
+
+
+@pytest.mark.parametrize("seed", [2, 6, 9])
+def test_federated_annotations_score_as_pycocotools_says_of_the_same_with_plain_ones(evaluate, seed):
+    dataset, results = federated_case(seed)
+    said, _ = evaluate(dataset, results, "-federated")
+    plain, kept = copy.deepcopy(dataset), []
+    for image in plain["images"]:
+        own = sorted((r for r in results if r["image_id"] == image["id"]), key=lambda r: -r["score"])[:300]
+        known = {a["category_id"] for a in plain["annotations"] if a["image_id"] == image["id"]}
+        known |= set(image["neg_category_ids"])
+        kept += [result for result in own if result["category_id"] in known]
+        for category in image["not_exhaustive_category_ids"]:  # a crowd everywhere excuses whatever finds nothing else
+            plain["annotations"].append({
+                "id": len(plain["annotations"]) + 1000, "image_id": image["id"], "category_id": category,
+                "bbox": [-1e4, -1e4, 2e4, 2e4], "area": 1, "iscrowd": 1,
+            })  # fmt: skip
+    theirs = coco_peer.evaluated(plain, kept, maxDets=[1, 10, 300])
+    # pycocotools' own summary looks for 100 detections, so the numbers are formed of its arrays
+    precision, recall = theirs.eval["precision"][..., 2], theirs.eval["recall"][..., 2]
+    expected = [precision[..., 0], precision[0, ..., 0], precision[5, ..., 0], *np.moveaxis(precision[..., 1:], -1, 0)]
+    found = [values[values > -1].mean() for values in expected]
+    assert np.allclose(said["stats"][:6], found, atol=1e-12)
+    found = [values[values > -1].mean() for values in np.moveaxis(recall, -1, 0)]
+    assert np.allclose(said["stats"][8:], found, atol=1e-12)
+    for name, ap in said["per_frequency"].items():
+        names = [c["name"] for c in dataset["categories"] if c["frequency"] == name]
+        own = [said["per_category"][one] for one in names if said["per_category"][one] > -1]
+        assert np.isclose(ap, np.mean(own) if own else -1)
+
+
+def test_federated_lists_that_cannot_be_used_are_refused(evaluate):
+    dataset, results = federated_case(2)
+    with pytest.raises(UserError, match=r"images\[0\] has no lists neg_category_ids"):
+        evaluate(changed(dataset, ["images", 0, "neg_category_ids"], del_), results, "-federated")
+    with pytest.raises(UserError, match="lists category 777, which is not there"):
+        evaluate(changed(dataset, ["images", 0, "neg_category_ids"], [777]), results, "-federated")
+    assert "per_frequency" not in evaluate(dataset, results)[0]
+
+
 def test_detections_written_by_us_are_read_by_both(evaluate, tmp_path):
     rng = np.random.default_rng(3)
     found = {

@@ -74,6 +74,12 @@ def test_what_lies_there_names_the_data_set_and_can_be_read(write, dataset, reas
     assert len(open_samples(loaded.values, "train", tmp_path, is_training=True)) >= 1
 
 
+def test_a_file_of_annotations_is_not_a_folder(tmp_path):
+    coco(tmp_path)
+    with pytest.raises(UserError, match=f"is a file; give the folder that holds it and the pictures: {tmp_path}"):
+        guess(str(tmp_path / "annotations" / "instances_train2017.json"))
+
+
 def test_two_kinds_of_annotations_are_both_named(tmp_path):
     coco(tmp_path)
     yolo(tmp_path)

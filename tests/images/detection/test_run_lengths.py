@@ -6,7 +6,16 @@ import numpy as np
 import pytest
 from pycocotools import mask as peer
 
-from paddlevit_dist.images.detection.run_lengths import decode, encode, rectangle, runs_of, runs_of_mask
+from paddlevit_dist.images.detection.run_lengths import (
+    ManyRuns,
+    area_of,
+    decode,
+    encode,
+    rectangle,
+    runs_of,
+    runs_of_mask,
+    text_of,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning:pycocotools")
 
@@ -54,6 +63,24 @@ def test_masks_are_encoded_and_read_as_by_pycocotools(seed):
     assert np.array_equal(runs_of_mask(mask).box(), peer.toBbox(expected))
 
 
+def test_many_masks_at_once_are_the_same_runs():
+    rng = np.random.default_rng(2)
+    masks = [rng.random((30, 40)) < share for share in (0.0, 0.02, 0.5, 1.0)]
+    lengths = [0, 100, 0, 60, 40, 1000]  # with runs of no length, which others write
+    one_by_one = [runs_of_mask(mask) for mask in masks] + [runs_of({"size": [30, 40], "counts": lengths})]
+    others = peer.frPyObjects({"size": [30, 40], "counts": lengths}, 30, 40)["counts"].decode()
+    texts = [text_of(encode(mask), 30, 40) for mask in masks] + [text_of({"size": [30, 40], "counts": others}, 30, 40)]
+    assert texts[-1].decode() == others
+    joined = ManyRuns.of(texts, 30)
+    assert joined.areas.tolist() == [runs.area for runs in one_by_one] == [area_of(text) for text in texts]
+    for which, runs in enumerate(one_by_one):
+        chosen = slice(joined.first[which], joined.first[which + 1])
+        assert np.array_equal(joined.starts[chosen], runs.starts) and np.array_equal(joined.ends[chosen], runs.ends)
+        _, top, _, height = runs.box()
+        assert joined.rows[which].tolist() == ([top, top + height] if runs.area else [30, 0])
+    assert ManyRuns.of([], 30).first.tolist() == [0]
+
+
 def test_boxes_are_drawn_as_by_pycocotools():
     rng = np.random.default_rng(5)
     for _ in range(40):
@@ -93,5 +120,6 @@ def test_polygons_of_two_corners_have_no_pixels():
     ({"size": [10, 10], "counts": "é"}, "pixels"),
 ])  # fmt: skip
 def test_what_is_no_mask_is_refused(segmentation, message):
-    with pytest.raises(ValueError, match=message):
-        runs_of(segmentation, 10, 10)
+    for read in (runs_of, text_of):
+        with pytest.raises(ValueError, match=message):
+            read(segmentation, 10, 10)

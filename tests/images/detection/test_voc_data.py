@@ -93,6 +93,13 @@ def test_folders_without_lists(tmp_path, cache, annotations, pictures, split):
     assert dataset.read(0)[0].size == (30, 20)
 
 
+def test_lists_with_suffixes_paths_and_marks(tmp_path, cache):
+    write_voc(tmp_path, {"train": ["a.b", "2", "3"]})
+    (tmp_path / "ImageSets" / "Main" / "train.txt").write_text("JPEGImages/2.JPG 1\n3 -1\na.b\n")
+    dataset = Voc(str(tmp_path), "train", cache)
+    assert [dataset.describe(index)[-7:] for index in range(2)] == ["s/2.png", "a.b.png"] and len(dataset) == 2
+
+
 def test_categories_follow_classes_txt_where_there_is_one(tmp_path, cache):
     write_voc(tmp_path, {"train": ["1"]})
     (tmp_path / "classes.txt").write_text("person\ndog\n")

@@ -15,8 +15,9 @@ from ...data.box_layouts import SPLIT_WORDS, json_files, names_of, says
 from ...data.reading import existing_folder
 from ..json_stream import elements
 from .annotation_index import VERSION, ensure_annotation_index
-from .coco_json import read_coco
+from .coco_json import file_name, read_coco
 from .indexed_pictures import IndexedPictures
+from .layouts import pictures_in
 
 _LAYOUT = (
     "with annotations/instances_train2017.json, annotations/instances_val2017.json, train2017/ and val2017/, or with "
@@ -90,6 +91,10 @@ class Coco(IndexedPictures):
 
     def __getstate__(self) -> Any:
         return {**super().__getstate__(), "_stream": None}
+
+    def beside(self) -> List[str]:
+        named = {os.path.normpath(self._index.paths.path(index)) for index in range(len(self))}
+        return [name for name in pictures_in(self.root).values() if name not in named]
 
     def masks(self, index: int) -> List[Any]:
         return [self._mask(row) for row in self._index.objects_of(index)]
@@ -198,8 +203,8 @@ def _first_names(file: str) -> Iterator[str]:
     try:
         for element in elements(file):
             if element.name == "images" and isinstance(element.value, dict):
-                name = element.value.get("file_name")
-                if isinstance(name, str) and "\0" not in name:
+                name = file_name(element.value)
+                if name is not None:
                     yield name
                 number += 1
                 if number >= _LOOKED_AT:

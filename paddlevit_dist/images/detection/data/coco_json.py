@@ -26,7 +26,7 @@ _LARGEST_SIDE = 2**31 - 1
 _TICK_BYTES = 1 << 22
 
 
-def read_coco(file: str, folder: str, is_measured: bool = True) -> Source:
+def read_coco(file: str, folder: str) -> Source:
     """The pictures, objects and categories of a file.
 
     Args:
@@ -95,9 +95,13 @@ class _Reader:
 
     def _add_images(self, element: Element, entry: Dict[str, Any]) -> None:
         self.ids.append(self._id(element, entry, "id"))
-        name = entry.get("file_name")
-        if not isinstance(name, str) or not name or "\0" in name:
+        name = file_name(entry)
+        if name is None:
             raise self._error(element, "file_name", "expected the name of a file")
+        if "file_name" not in entry:
+            self._note("picture", "without file_name: the end of coco_url is taken", self.ids[-1])
+        elif "\\" in entry["file_name"]:
+            self._note("picture", "whose file_name has backslashes: taken for slashes", self.ids[-1])
         try:
             self.paths.append(os.fsencode(name))
         except UnicodeEncodeError as error:
@@ -272,6 +276,17 @@ class _Reader:
     def _told(self, kind: str, text: str, number: int, first: int) -> str:
         several = "categories" if kind == "category" else f"{kind}s"
         return f"{self.file} has {count(number, kind, several)} {text}, as {first}"
+
+
+def file_name(entry: Dict[str, Any]) -> Optional[str]:
+    """The file of a picture, relative to the folder of pictures: as the entry has it, with slashes; or the folder and
+    file at the end of LVIS's ``coco_url``. None: it has neither."""
+    name = entry.get("file_name")
+    if name is None and isinstance(entry.get("coco_url"), str):
+        name = "/".join(entry["coco_url"].split("/")[-2:])
+    if not isinstance(name, str) or not name or "\0" in name:
+        return None
+    return name.replace("\\", "/")
 
 
 def _short(value: Any) -> str:

@@ -57,17 +57,22 @@ class DetectionDataset(ImageDataset):
         raise NotImplementedError
 
     def annotations(self, index: int) -> Annotations:
-        """The same annotations without opening the picture."""
-        raise NotImplementedError
+        """The same annotations, where possible without opening the picture."""
+        return self.read(index)[1]
 
     def size(self, index: int) -> Tuple[int, int]:
         """Height and width of picture ``index`` in pixels, without opening it where its annotations say them."""
-        raise NotImplementedError
+        width, height = self.read(index)[0].size
+        return height, width
 
     @property
     def image_ids(self) -> np.ndarray:
         """int64 (samples,), the number of each picture in its file; all different."""
-        raise NotImplementedError
+        return np.arange(1, len(self) + 1)
+
+    def missing(self) -> Sequence[int]:
+        """The pictures whose files are not there, as far as that is known from lists of folders."""
+        return ()
 
     def image_id(self, index: int) -> int:
         """The number of picture ``index`` in its file."""
@@ -77,6 +82,10 @@ class DetectionDataset(ImageDataset):
     def sizes(self) -> np.ndarray:
         """int64 (samples, 2), height and width of every picture."""
         return np.array([self.size(index) for index in range(len(self))], dtype=np.int64).reshape(-1, 2)
+
+    def beside(self) -> Sequence[str]:
+        """The pictures in the dataset's folder that its annotations do not name, as far as that is known."""
+        return ()
 
     def learnable(self) -> np.ndarray:
         """bool (samples,): there is something to learn in the picture."""

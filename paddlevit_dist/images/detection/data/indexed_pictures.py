@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
 import numpy as np
 from PIL import Image
@@ -114,6 +114,17 @@ class IndexedPictures(DetectionDataset):
         except (OSError, ValueError):
             return -1
 
+    def missing(self) -> Sequence[int]:
+        folders: Dict[str, Set[str]] = {}
+        found = []
+        for index in range(len(self)):
+            folder, name = os.path.split(self.describe(index))
+            if folder not in folders:
+                folders[folder] = _names_in(folder)
+            if name not in folders[folder]:
+                found.append(index)
+        return found
+
     def learnable(self) -> np.ndarray:
         """bool (samples,): there is something to learn in the picture."""
         return self._index.learnable()
@@ -149,6 +160,13 @@ class IndexedPictures(DetectionDataset):
         return None
 
 
+def _names_in(folder: str) -> Set[str]:
+    try:
+        return set(os.listdir(folder))
+    except OSError:
+        return set()
+
+
 def announced_size(path: str, reading: Reading) -> Size:
     """Height and width that a picture will have once it is decoded.
 
@@ -159,6 +177,28 @@ def announced_size(path: str, reading: Reading) -> Size:
         width, height = image.size
         is_turned = reading.exif_rotate and orientation(image) in (5, 6, 7, 8)
     return (width, height) if is_turned else (height, width)
+
+
+def check_files(dataset: Any, split: str, is_replaced: bool) -> List[str]:
+    """Look for the files of all pictures; lines about those that are missing and replaced, and about pictures that
+    nothing is said of.
+
+    Raises:
+        UserError: some are missing, and are not replaced.
+    """
+    beside = dataset.beside()
+    lines = []
+    if beside:
+        are = "picture is" if len(beside) == 1 else "pictures are"
+        lines = [f"{len(beside):,} {are} beside those of {split} without annotations, and not read, as {beside[0]}"]
+    missing = dataset.missing()
+    if not len(missing):
+        return lines
+    scope = f"{len(missing):,} of {len(dataset):,} pictures of {split} are not there, as {dataset.describe(missing[0])}"
+    if is_replaced and len(missing) < len(dataset):
+        return [*lines, f"{scope}: the next ones take their place (DATA.ON_BAD_SAMPLE skip)"]
+    skip = ", or let DATA.ON_BAD_SAMPLE skip take the next ones" if split == "train" else ""
+    raise UserError(f"{scope}: put them there, or leave them out of the annotations{skip}")
 
 
 def check_sizes(dataset: Any, split: str, is_replaced: bool) -> List[str]:

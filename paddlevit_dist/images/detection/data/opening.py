@@ -11,7 +11,7 @@ from ...data.inspection import Inspection
 from ...data.left_out import printable
 from ...data.reading import Reading
 from .detection_dataset import DetectionDataset, count
-from .indexed_pictures import check_sizes
+from .indexed_pictures import check_files, check_sizes
 from .picture_parts import held_out_part, learnable_part, ordered_by_shape
 from .samples import DetectionSamples
 from .transforms import evaluation_transform, training_transform
@@ -46,6 +46,7 @@ def open_samples(
     if not len(dataset):
         raise UserError(f"dataset {data.DATASET} has no {split} pictures at {data.DATA_PATH}")
     if inspection is not None:
+        notices += check_files(dataset, split, inspection.replaces_bad and is_training)
         notices += inspection.look(dataset, split, dataset.num_classes or 0)
         notices += check_sizes(dataset, split, inspection.replaces_bad and is_training)
     transform: Any = training_transform(data) if is_training else evaluation_transform(data)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import Any, Callable, Optional, Tuple
+from typing import Any, Callable, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -51,6 +51,12 @@ class PicturesPart(Part, DetectionDataset):  # type: ignore[misc] # what both ha
 
     def annotations(self, index: int) -> Annotations:
         return self.dataset.annotations(int(self.rows[index]))
+
+    def missing(self) -> Sequence[int]:
+        return np.flatnonzero(np.isin(self.rows, self.dataset.missing())).tolist()
+
+    def beside(self) -> Sequence[str]:
+        return self.dataset.beside()
 
     def check_size(self, index: int) -> Optional[Exception]:
         """As the whole dataset does."""

@@ -38,7 +38,7 @@ class View(NamedTuple):
 
     def mask(self, stored: np.ndarray) -> np.ndarray:
         """The mask of an object in this view, from that in the stored picture: (height, width) of any type."""
-        return stored[self.rows[:, None], self.columns]
+        return stored.take(self.columns, axis=1).take(self.rows, axis=0)  # whole rows are copied at once
 
 
 def whole_view(picture: Image.Image, boxes: np.ndarray, objects: np.ndarray) -> View:

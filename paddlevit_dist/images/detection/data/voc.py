@@ -15,6 +15,7 @@ from ....contracts.dataset import require_split
 from ....errors import UserError
 from ....text_files import read_text
 from ...data.box_layouts import SPLIT_WORDS, VOC_ANNOTATIONS, VOC_PICTURES
+from ...data.formats import readable_suffixes, suffix_of
 from ...data.image_dataset import read_class_names
 from ...data.reading import existing_folder
 from .annotation_index import PICTURE, VERSION, About, Columns, Source, ensure_annotation_index
@@ -147,11 +148,17 @@ def _listed(file: str) -> List[str]:
         lines = [line.split() for line in read_text(file, "utf-8-sig").splitlines()]
     except (OSError, ValueError) as error:
         raise UserError(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}") from error
-    stems = [words[0] for words in lines if words and (len(words) == 1 or words[1] != "-1")]
+    stems = [_stem(words[0]) for words in lines if words and (len(words) == 1 or words[1] != "-1")]
     if len(set(stems)) < len(stems):
         twice = next(stem for stem in stems if stems.count(stem) > 1)
         raise UserError(f"{file} lists {twice} twice: each picture belongs there once")
     return stems
+
+
+def _stem(name: str) -> str:
+    """What a list calls a picture, without folder and suffix, which some lists have."""
+    name = os.path.basename(name)
+    return os.path.splitext(name)[0] if suffix_of(os.fsencode(name)) in readable_suffixes() else name
 
 
 def _read(root: str, stems: List[Tuple[Part, str]], annotated: List[str], names: Optional[List[str]]) -> Source:

@@ -6,7 +6,7 @@ details"; the authors' SetCriterion.
 
 from __future__ import annotations
 
-from typing import Dict, Mapping, NamedTuple, Tuple, Union
+from typing import Dict, Mapping, NamedTuple, Optional, Tuple, Union
 
 import numpy as np
 import paddle
@@ -58,7 +58,7 @@ class SetCriterion(Criterion):
         normaliser: "global" or "reference".
         class_weight, box_weight, giou_weight: of the terms in the loss.
         no_object_weight: of a query without an object in the cross-entropy.
-        cost_class, cost_box, cost_giou: weights of the matching cost.
+        cost_class, cost_box, cost_giou: weights of the matching cost; ``cost_class`` None: ``class_weight``.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class SetCriterion(Criterion):
         box_weight: float = 5.0,
         giou_weight: float = 2.0,
         no_object_weight: float = 0.1,
-        cost_class: float = 1.0,
+        cost_class: Optional[float] = None,
         cost_box: float = 5.0,
         cost_giou: float = 2.0,
     ):
@@ -80,7 +80,7 @@ class SetCriterion(Criterion):
         self.num_classes, self.queries, self.normaliser = num_classes, queries, normaliser
         self.weights = {"class": class_weight, "box": box_weight, "giou": giou_weight}
         self.no_object_weight = no_object_weight
-        self.cost = CostWeights(cost_class, cost_box, cost_giou)
+        self.cost = CostWeights(class_weight if cost_class is None else cost_class, cost_box, cost_giou)
         self.suffixes: Tuple[str, ...] = ("", _AUXILIARY) if layers > 1 else ("",)
         known = ("class", "box", "giou") if normaliser == "global" else ("box", "giou")
         self.count_names = tuple(f"{name}{suffix}" for suffix in self.suffixes for name in known)

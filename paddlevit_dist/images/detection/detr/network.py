@@ -105,6 +105,14 @@ class Detr(Detector):
         self.reset_classifier(num_classes)
 
     @classmethod
+    def build(cls, name: str, num_classes: int, image_size: Optional[Any] = None, **options: Any) -> Model:
+        """As in the base class; another backbone than the variant's has none of the options that are for that."""
+        usual = cls.variants.get(name, {}).get("backbone")
+        if options.get("backbone", usual) != usual:
+            options = {"backbone_options": None, "feature_level": -1, **options}
+        return super().build(name, num_classes, image_size, **options)
+
+    @classmethod
     def criterion(
         cls, name: str, num_classes: int, losses: Optional[Mapping[str, Any]] = None, **options: Any
     ) -> SetCriterion:
@@ -133,7 +141,8 @@ class Detr(Detector):
         position = sine_embedding(cells, self.embed_dim, _precision_of(found)).astype(found.dtype)
         bias = None
         if sizes is not None:
-            bias = cells.padding().flatten(1).unsqueeze([1, 2]).astype(_precision_of(found)) * _MASKED
+            padding = cells.padding().astype(_precision_of(found))  # Paddle 2.6 cannot flatten bools without views
+            bias = _MASKED * padding.flatten(1).unsqueeze([1, 2])  # (N or 1, 1, 1, cells)
         x = self.input_proj(found).flatten(2).transpose([0, 2, 1])  # (N, cells, embed_dim)
         memory = self.transformer.encoder(x, position, bias)
         queries = self.query_embed.weight.unsqueeze(0)  # (1, queries, embed_dim)
@@ -214,6 +223,8 @@ def _backbone(name: str, options: Dict[str, Any]) -> Model:
 
 def _check_level(name: str, backbone: Model, level: int) -> None:
     number = len(backbone.feature_strides)
+    if not number:
+        raise UserError(f"backbone '{name}' has no feature maps: take a ResNet, a Swin, a PVTv2 or a ConvNeXt")
     if not -number <= level < number:
         raise UserError(f"backbone '{name}' has {number} feature maps: feature_level {level} is none of them")
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from ....errors import UserError
 from ..json_stream import elements
-from ..run_lengths import Runs, runs_of
-from .matching import Truth
+from ..run_lengths import area_of, text_of
+from .matching import Federated, Truth
 
 BOXES, MASKS = "bbox", "segm"
 Id = Union[int, float, str]
@@ -29,9 +29,11 @@ class AnnotationFile(NamedTuple):
         category_ids: ascending; label k stands for the k-th.
         names: of the categories, each different.
         truth: of all pictures.
-        masks: of the annotations, where an evaluation compares masks.
+        masks: of the annotations, as ``run_lengths.text_of`` returns them, where masks are compared.
         first: int64 (pictures + 1,), first annotation of each picture.
         notices: what in the file differs from what COCO's tools write.
+        checked: of each picture, what it was checked for; None where that was not asked for.
+        frequencies: of each category, such as "r" for rare; "" where the file does not say.
     """
 
     path: str
@@ -40,18 +42,20 @@ class AnnotationFile(NamedTuple):
     category_ids: List[Id]
     names: List[str]
     truth: Truth
-    masks: Optional[List[Dict[str, Any]]]
+    masks: Optional[List[bytes]]
     first: np.ndarray
     notices: List[str]
+    checked: Optional[List[Federated]] = None
+    frequencies: Sequence[str] = ()
 
     def truth_of(self, picture: int) -> Truth:
         """The annotations of a picture, by its position."""
         chosen = slice(self.first[picture], self.first[picture + 1])
         return Truth(*(column[chosen] for column in self.truth))
 
-    def true_runs_of(self, picture: int) -> List[Runs]:
+    def masks_of(self, picture: int) -> List[bytes]:
         """The masks of a picture's annotations."""
-        return [runs_of(mask) for mask in self.masks[self.first[picture] : self.first[picture + 1]]]
+        return (self.masks or [])[self.first[picture] : self.first[picture + 1]]
 
     def size_of(self, picture: int) -> Tuple[int, int]:
         """Height and width of a picture.
@@ -68,17 +72,18 @@ class AnnotationFile(NamedTuple):
 
 
 def read_annotations(
-    path: Any, kind: str = BOXES, progress: Callable[[int], None] = lambda place: None
+    path: Any, kind: str = BOXES, progress: Callable[[int], None] = lambda place: None, federated: bool = False
 ) -> AnnotationFile:
     """Read COCO's annotations from a JSON file; lists that an evaluation does not need are passed over.
 
     Args:
         kind: ``BOXES`` or ``MASKS``, what is going to be compared.
         progress: called with the place in the file, in bytes.
+        federated: pictures say what they were checked for, as in LVIS.
     Raises:
         UserError: the file cannot be read, or is none of annotations; the message says where.
     """
-    reader = _Reader(os.fspath(path), kind)
+    reader = _Reader(os.fspath(path), kind, federated)
     read = {"images": reader.image, "annotations": reader.annotation, "categories": reader.category}
     names = set()
     try:
@@ -114,8 +119,10 @@ def why(error: Exception) -> str:
 class _Reader:
     """What was read so far."""
 
-    def __init__(self, path: str, kind: str) -> None:
-        self.path, self.kind = path, kind
+    def __init__(self, path: str, kind: str, federated: bool) -> None:
+        self.path, self.kind, self.federated = path, kind, federated
+        self.lists: Dict[Id, Tuple[List[Id], List[Id]]] = {}  # absent and not exhaustive categories of each picture
+        self.frequencies: Dict[Id, str] = {}
         self.sizes: Dict[Id, Tuple[int, int]] = {}
         self.names: Dict[Id, Any] = {}
         self.image_of: List[Id] = []
@@ -133,13 +140,20 @@ class _Reader:
         own = self._id(place, image, "id")
         self.repeated["images"] += own in self.sizes
         height, width = (image.get(side) for side in ("height", "width"))
-        known = all(type(side) is int and 0 < side < 1 << 31 for side in (height, width))
-        self.sizes[own] = (height, width) if known else (-1, -1)
+        known = all(type(side) in (int, float) and 0 < side < 1 << 31 and side % 1 == 0 for side in (height, width))
+        self.sizes[own] = (int(height), int(width)) if known else (-1, -1)
+        if self.federated:
+            lists = (image.get(name) for name in ("neg_category_ids", "not_exhaustive_category_ids"))
+            absent, not_exhaustive = lists
+            if not isinstance(absent, list) or not isinstance(not_exhaustive, list):
+                raise UserError(f"{self.path}: {place} has no lists neg_category_ids and not_exhaustive_category_ids")
+            self.lists[own] = absent, not_exhaustive
 
     def category(self, number: int, category: Any) -> None:
         own = self._id(f"categories[{number}]", category, "id")
         self.repeated["categories"] += own in self.names
         self.names[own] = category.get("name")
+        self.frequencies[own] = str(category.get("frequency", ""))
 
     def annotation(self, number: int, annotation: Any) -> None:
         place = f"annotations[{number}]"
@@ -172,13 +186,13 @@ class _Reader:
             self.masks.append(self._mask(number, annotation.get("segmentation"), self.sizes.get(image_id, (-1, -1))))
 
     def _mask(self, number: int, segmentation: Any, size: Tuple[int, int]) -> Any:
-        """Compressed run lengths; or as it is, where the size of the picture is not known yet."""
+        """Compressed run lengths as bytes; or as it is, where the size of the picture is not known yet."""
         if segmentation is None:
             raise UserError(f"{self.path}: annotations[{number}] has no segmentation, and masks are to be compared")
         if size[0] < 0:
             return segmentation
         try:
-            return runs_of(segmentation, *size).compressed()
+            return text_of(segmentation, *size)
         except ValueError as error:
             raise UserError(f"{self.path}: annotations[{number}]: its segmentation {error}") from None
 
@@ -198,9 +212,9 @@ class _Reader:
         masks = None
         areas = np.array(self.areas)
         if self.kind == MASKS:
-            masks = [self._late_mask(row, image_ids) for row in order.tolist()]
+            masks = [self._late_mask(row) for row in order.tolist()]
             missing = np.isnan(areas[order])
-            areas[order[missing]] = [runs_of(masks[row]).area for row in np.flatnonzero(missing)]
+            areas[order[missing]] = [area_of(masks[row]) for row in np.flatnonzero(missing)]
         truth = Truth(
             np.array(self.boxes).reshape(-1, 4)[order],
             labels[order],
@@ -218,10 +232,21 @@ class _Reader:
             masks,
             np.searchsorted(pictures[order], np.arange(len(image_ids) + 1)),
             self.notices,
+            [self._checked(own, label) for own in image_ids] if self.federated else None,
+            [self.frequencies[own] for own in category_ids],
         )
 
-    def _late_mask(self, row: int, image_ids: Sequence[Id]) -> Dict[str, Any]:
+    def _checked(self, image_id: Id, label: Dict[Id, int]) -> Federated:
+        """What a picture was checked for."""
+        try:
+            return Federated(*(np.array([label[own] for own in some], np.int64) for some in self.lists[image_id]))
+        except (KeyError, TypeError) as error:
+            raise UserError(f"{self.path}: picture {image_id!r} lists category {error}, which is not there") from None
+
+    def _late_mask(self, row: int) -> bytes:
         """The mask of an annotation that may stand before its picture in the file."""
+        if isinstance(self.masks[row], bytes):
+            return self.masks[row]
         size = self.sizes[self.image_of[row]]
         if size[0] < 0:
             raise UserError(

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, List, NamedTuple, Optional, Sequence
+from typing import Any, Optional, Sequence
 
 import numpy as np
 
 from ....compiled import compiled
 from ....errors import UserError
-from ..run_lengths import Runs, runs_of
+from ..run_lengths import ManyRuns, text_of
 from .detections import Detections
-from .matching import decided, pair
+from .matching import Federated, decided, pair
 from .tables import MAX_DETECTIONS, MatchTable
 
 
@@ -23,6 +23,7 @@ def match_masks(
     num_classes: int,
     use_classes: bool = True,
     max_detections: Sequence[int] = MAX_DETECTIONS,
+    federated: Optional[Federated] = None,
 ) -> MatchTable:
     """The table of one picture, by the IoU of masks.
 
@@ -37,83 +38,51 @@ def match_masks(
     if not np.isfinite(detections.scores).all():
         raise UserError(f"picture {image_id}: a detection has a score that is not a finite number")
     found, true = (
-        [_runs(image_id, what, mask, height, width) for mask in masks or ()]
+        [_text(image_id, what, mask, height, width) for mask in masks or ()]
         for what, masks in (("a detection", detections.masks), ("an annotation", truth.masks))
     )
-    return match_runs(
-        image_id, truth, true, found, detections.scores, detections.labels, num_classes, use_classes, max_detections
-    )
+    return match_texts(
+        image_id, truth, true, found, height, detections.scores, detections.labels, num_classes, use_classes,
+        max_detections, federated=federated,
+    )  # fmt: skip
 
 
-def _runs(image_id: int, what: str, mask: Any, height: int, width: int) -> Runs:
+def _text(image_id: int, what: str, mask: Any, height: int, width: int) -> bytes:
     try:
-        return runs_of(mask, height, width)
+        return text_of(mask, height, width)
     except ValueError as error:
         raise UserError(f"picture {image_id}: {what} cannot be compared: its segmentation {error}") from None
 
 
-def match_runs(
+def match_texts(
     image_id: int,
     truth: Any,
-    true_runs: Sequence[Runs],
-    runs: Sequence[Runs],
+    true_masks: Sequence[bytes],
+    masks: Sequence[bytes],
+    height: int,
     scores: np.ndarray,
     labels: np.ndarray,
     num_classes: int,
     use_classes: bool = True,
     max_detections: Sequence[int] = MAX_DETECTIONS,
     areas: Optional[np.ndarray] = None,
+    federated: Optional[Federated] = None,
 ) -> MatchTable:
-    """As ``match_masks``, for runs of pixels.
+    """As ``match_masks``, for compressed run lengths as ``run_lengths.text_of`` returns them.
 
     Args:
-        true_runs: of each annotation.
-        runs: of each detection.
+        true_masks: of each annotation.
+        masks: of each detection.
+        height: of the picture.
         areas: float64 (n,) of the detections; None: pixels of their masks.
     """
-    pairing = pair(truth.labels, labels, scores, num_classes, use_classes, max_detections)
+    pairing = pair(truth.labels, labels, scores, num_classes, use_classes, max_detections, federated)
     is_crowd = np.asarray(truth.is_crowd, bool)[pairing.true_rows]
-    found = _Joined.of([runs[row] for row in pairing.rows])
-    true = _Joined.of([true_runs[row] for row in pairing.true_rows])
+    found = ManyRuns.of([masks[row] for row in pairing.rows.tolist()], height)
+    true = ManyRuns.of([true_masks[row] for row in pairing.true_rows.tolist()], height)
     overlaps = _mask_overlaps(*found, *true, is_crowd, pairing.groups, pairing.size)
     areas = found.areas.astype(np.float64) if areas is None else np.asarray(areas, np.float64)[pairing.rows]
     return decided(image_id, truth, pairing, overlaps, areas)
-
-
-class _Joined(NamedTuple):
-    """Runs of several masks, one behind the other; those of mask i from ``first[i]`` to before ``first[i + 1]``."""
-
-    starts: np.ndarray
-    ends: np.ndarray
-    first: np.ndarray
-    areas: np.ndarray
-    rows: np.ndarray  # the picture's rows that each mask reaches
-
-    @classmethod
-    def of(cls, masks: List[Runs]) -> _Joined:
-        first = np.cumsum([0] + [len(mask.starts) for mask in masks]).astype(np.int64)
-        starts, ends = (
-            np.concatenate([mask[column] for mask in masks] + [np.zeros(0, np.int64)]).astype(np.int64)
-            for column in (2, 3)
-        )
-        sums = np.concatenate([[0], np.cumsum(ends - starts)])
-        rows = _rows(starts, ends, first, masks[0].height if masks else 1)
-        return cls(starts, ends, first, np.diff(sums[first]), rows)
-
-
-@compiled
-def _rows(starts, ends, first, height):
-    """First row of each mask, and one past its last: int64 (masks, 2)."""
-    rows = np.zeros((len(first) - 1, 2), np.int64)
-    for mask in range(len(rows)):
-        top, end = height, 0
-        for run in range(first[mask], first[mask + 1]):
-            if starts[run] // height != (ends[run] - 1) // height:  # it goes on in the next column
-                top, end = 0, height
-            else:
-                top, end = min(top, starts[run] % height), max(end, (ends[run] - 1) % height + 1)
-        rows[mask] = top, end
-    return rows
 
 
 @compiled

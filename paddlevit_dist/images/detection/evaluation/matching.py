@@ -41,6 +41,23 @@ class Truth(NamedTuple):
     ids: Optional[np.ndarray] = None
 
 
+class Federated(NamedTuple):
+    """What a picture was checked for, where that is not everything, as in LVIS. A class is known to be in it if it is
+    annotated; detections of classes of which neither that nor the opposite is known are left out.
+
+    Attributes:
+        absent: int64 (n,), classes that are known not to be in the picture.
+        not_exhaustive: int64 (m,), classes of which only some objects are annotated: what finds none is not wrong.
+        most: detections that are looked at in all classes together, those with the highest scores.
+
+    Source: A. Gupta et al., "LVIS", CVPR 2019, arXiv 1908.03195.
+    """
+
+    absent: np.ndarray
+    not_exhaustive: np.ndarray
+    most: int = 300
+
+
 def match(
     image_id: int,
     truth: Any,
@@ -48,6 +65,7 @@ def match(
     num_classes: int,
     use_classes: bool = True,
     max_detections: Sequence[int] = MAX_DETECTIONS,
+    federated: Optional[Federated] = None,
 ) -> MatchTable:
     """The table of one picture, by the IoU of boxes.
 
@@ -58,6 +76,7 @@ def match(
         num_classes: up to 65,536.
         use_classes: False: all classes count as one, as ``useCats = 0`` does in COCO's tools.
         max_detections: the last is how many are looked at in each class.
+        federated: what the picture was checked for; None: everything.
     Raises:
         UserError: a score or a corner of a box is not a finite number.
     """
@@ -65,7 +84,9 @@ def match(
     if not (np.isfinite(boxes).all() and np.isfinite(scores).all()):
         raise UserError(f"picture {image_id}: a detection has a box or a score that is not a finite number")
     boxes = as_written(boxes)
-    return match_boxes(image_id, truth, boxes, scores, labels, num_classes, use_classes, max_detections)
+    return match_boxes(
+        image_id, truth, boxes, scores, labels, num_classes, use_classes, max_detections, federated=federated
+    )
 
 
 def match_boxes(
@@ -78,6 +99,7 @@ def match_boxes(
     use_classes: bool = True,
     max_detections: Sequence[int] = MAX_DETECTIONS,
     areas: Optional[np.ndarray] = None,
+    federated: Optional[Federated] = None,
 ) -> MatchTable:
     """As ``match``, for boxes as files have them.
 
@@ -85,7 +107,7 @@ def match_boxes(
         boxes: float64 (n, 4), x, y, width, height.
         areas: float64 (n,) of the detections; None: width times height.
     """
-    pairing = pair(truth.labels, labels, scores, num_classes, use_classes, max_detections)
+    pairing = pair(truth.labels, labels, scores, num_classes, use_classes, max_detections, federated)
     boxes = np.asarray(boxes, np.float64).reshape(-1, 4)[pairing.rows]
     true_boxes = np.asarray(truth.boxes, np.float64).reshape(-1, 4)[pairing.true_rows]
     is_crowd = np.asarray(truth.is_crowd, bool)[pairing.true_rows]
@@ -105,6 +127,7 @@ class Pairing(NamedTuple):
         labels: uint16 (d,), classes of the detections that count.
         scores: (d,), their scores.
         num_classes: that are told apart.
+        is_excused: bool (d,), detections that are not wrong if they find nothing.
     """
 
     rows: np.ndarray
@@ -114,6 +137,7 @@ class Pairing(NamedTuple):
     labels: np.ndarray
     scores: np.ndarray
     num_classes: int
+    is_excused: np.ndarray
 
 
 def pair(
@@ -123,6 +147,7 @@ def pair(
     num_classes: int,
     use_classes: bool,
     max_detections: Sequence[int],
+    federated: Optional[Federated] = None,
 ) -> Pairing:
     """Order detections and annotations of one picture by class."""
     if not 0 < num_classes <= _MOST_CLASSES:
@@ -130,6 +155,12 @@ def pair(
     labels, true_labels = np.asarray(labels, np.int64), np.asarray(true_labels, np.int64)
     scores = np.asarray(scores)
     rows, true_rows = _by_class(labels, num_classes), _by_class(true_labels, num_classes)
+    is_excused = np.zeros(len(labels), bool)
+    if federated is not None:
+        best = np.argsort(-scores.astype(np.float64), kind="stable")[: federated.most]
+        known = np.isin(labels, np.concatenate([true_labels, np.asarray(federated.absent, np.int64)]))
+        rows = rows[np.isin(rows, best) & known[rows]]
+        is_excused = np.isin(labels, federated.not_exhaustive)
     if not use_classes:
         labels, true_labels, num_classes = np.zeros_like(labels), np.zeros_like(true_labels), 1
     rows = rows[np.lexsort((-scores[rows].astype(np.float64), labels[rows]))]  # stable
@@ -142,7 +173,9 @@ def pair(
     groups = np.stack([limits[:-1], ends[:-1], ends[1:], true_ends[:-1], true_ends[1:]], axis=1)
     groups = groups[(groups[:, 1] < groups[:, 2]) | (groups[:, 3] < groups[:, 4])]
     size = int(((groups[:, 2] - groups[:, 1]) * (groups[:, 4] - groups[:, 3])).sum())
-    return Pairing(rows, true_rows, groups, size, labels[rows].astype(np.uint16), scores[rows], num_classes)
+    return Pairing(
+        rows, true_rows, groups, size, labels[rows].astype(np.uint16), scores[rows], num_classes, is_excused[rows]
+    )
 
 
 def _by_class(labels: np.ndarray, num_classes: int) -> np.ndarray:
@@ -167,8 +200,9 @@ def decided(image_id: int, truth: Any, pairing: Pairing, overlaps: np.ndarray, a
         counts_as_found = np.asarray(truth.ids)[pairing.true_rows] != 0
     totals = np.zeros((pairing.num_classes, len(AREA_RANGES)), np.int64)
     found, ignored = _decide(
-        pairing.groups, overlaps, areas, true_areas, is_crowd, counts_as_found, AREA_RANGES, IOU_THRESHOLDS, totals
-    )
+        pairing.groups, overlaps, areas, pairing.is_excused, true_areas, is_crowd, counts_as_found, AREA_RANGES,
+        IOU_THRESHOLDS, totals,
+    )  # fmt: skip
     return MatchTable(
         np.array([image_id], np.int64),
         np.array([len(found)], np.int32),
@@ -203,7 +237,7 @@ def _box_overlaps(boxes, true_boxes, is_crowd, groups, size):
 
 
 @compiled(error_model="numpy")
-def _decide(groups, overlaps, areas, true_areas, is_crowd, counts_as_found, ranges, thresholds, totals):
+def _decide(groups, overlaps, areas, is_excused, true_areas, is_crowd, counts_as_found, ranges, thresholds, totals):
     """Bits of true positives and of ignored detections, uint64 (d,) each; adds to ``totals``."""
     found, ignored = np.zeros(len(areas), np.uint64), np.zeros(len(areas), np.uint64)
     is_ignored = np.zeros(len(true_areas), np.bool_)
@@ -246,7 +280,7 @@ def _decide(groups, overlaps, areas, true_areas, is_crowd, counts_as_found, rang
                         ignored[row] |= bit
                     elif best >= 0 and counts_as_found[best]:
                         found[row] |= bit
-                    elif areas[row] < low or areas[row] > high:
+                    elif is_excused[row] or areas[row] < low or areas[row] > high:
                         ignored[row] |= bit
         start += (end - first) * number
     return found, ignored

@@ -11,7 +11,7 @@ import numpy as np
 from ....errors import UserError
 from ....files import open_regular
 from ..json_stream import elements
-from ..run_lengths import Runs, rectangle, runs_of
+from ..run_lengths import area_of, rectangle, runs_of, text_of
 from .annotation_file import BOXES, MASKS, AnnotationFile, Id, check_box, check_id, check_number, why
 
 
@@ -24,7 +24,7 @@ class ResultFile(NamedTuple):
         areas: float64 (n,).
         scores: float64 (n,).
         labels: int64 (n,), as in the annotations, -1 for categories that they do not have.
-        masks: of each, where masks are compared: compressed run lengths as (height, width, counts).
+        masks: of each, as ``run_lengths.text_of`` returns them, where masks are compared.
         numbers: int64 (n,), places in the file.
         first: int64 (pictures + 1,), first detection of each picture.
         notices: what differs from what COCO's tools expect.
@@ -35,7 +35,7 @@ class ResultFile(NamedTuple):
     areas: np.ndarray
     scores: np.ndarray
     labels: np.ndarray
-    masks: Optional[List[Tuple[int, int, bytes]]]
+    masks: Optional[List[bytes]]
     numbers: np.ndarray
     first: np.ndarray
     notices: List[str]
@@ -44,10 +44,9 @@ class ResultFile(NamedTuple):
         """Where the detections of a picture are, by its position."""
         return slice(self.first[picture], self.first[picture + 1])
 
-    def runs_of(self, picture: int) -> List[Runs]:
+    def masks_of(self, picture: int) -> List[bytes]:
         """The masks of a picture's detections."""
-        masks = (self.masks or [])[self.rows_of(picture)]
-        return [runs_of({"size": [height, width], "counts": counts}) for height, width, counts in masks]
+        return (self.masks or [])[self.rows_of(picture)]
 
 
 def read_results(
@@ -96,7 +95,7 @@ class _Reader:
         self.label = {own: place for place, own in enumerate(annotations.category_ids)}
         self.boxes, self.areas, self.scores = array("d"), array("d"), array("d")
         self.pictures, self.labels = array("l"), array("l")
-        self.masks: List[Tuple[int, int, bytes]] = []
+        self.masks: List[bytes] = []
         self.has_boxes = True
         self.unknown_pictures: Dict[Id, int] = {}  # id -> its first result
 
@@ -120,42 +119,41 @@ class _Reader:
         if picture >= 0:
             self._shape(place, picture, result)
         else:
-            self._add((0.0, 0.0, 0.0, 0.0), 0.0, (1, 1, b"1"))
+            self._add((0.0, 0.0, 0.0, 0.0), 0.0, b"")
 
     def _shape(self, place: str, picture: int, result: Dict[str, Any]) -> None:
         """Add the box or mask of a result."""
-        if self.has_boxes:
-            box = result.get("bbox")
-            check_box(self.path, place, box)
-            mask = None
-            if self.kind == MASKS:
-                height, width = self.annotations.size_of(picture)
-                if "segmentation" in result:
-                    mask = self._mask(place, result, height, width)
-                else:
-                    mask = _stored(rectangle(box, height, width))
-            self._add(box, box[2] * box[3], mask)
-        elif "segmentation" not in result:
+        if not self.has_boxes and "segmentation" not in result:
             raise UserError(f"{self.path}: {place} has no segmentation, unlike the first result")
-        else:
-            size = self.annotations.sizes[picture].tolist()
-            runs = self._runs(place, result["segmentation"], *(size if size[0] > 0 else (None, None)))
-            self._add(runs.box(), float(runs.area), _stored(runs) if self.kind == MASKS else None)
+        size: Tuple[Any, Any] = (None, None)
+        if self.kind == MASKS:
+            size = self.annotations.size_of(picture)
+        elif (self.annotations.sizes[picture] > 0).all():
+            size = tuple(self.annotations.sizes[picture].tolist())
+        try:
+            if self.kind == BOXES and not self.has_boxes:
+                runs = runs_of(result["segmentation"], *size)
+                self._add(runs.box(), runs.area)
+            elif not self.has_boxes:
+                text = text_of(result["segmentation"], *size)
+                self._add((0.0, 0.0, 0.0, 0.0), area_of(text), text)
+            else:
+                box = result.get("bbox")
+                check_box(self.path, place, box)
+                text = b""
+                if self.kind == MASKS and "segmentation" in result:
+                    text = text_of(result["segmentation"], *size)
+                elif self.kind == MASKS:
+                    text = rectangle(box, *size).text()
+                self._add(box, box[2] * box[3], text)  # type: ignore[index,arg-type]  # checked
+        except ValueError as error:
+            raise UserError(f"{self.path}: {place}: its segmentation {error}") from None
 
-    def _add(self, box: Sequence[float], area: float, mask: Any) -> None:
+    def _add(self, box: Sequence[float], area: float, mask: bytes = b"") -> None:
         self.boxes.extend(box)
         self.areas.append(area)
         if self.kind == MASKS:
             self.masks.append(mask)
-
-    def _mask(self, place: str, result: Dict[str, Any], height: int, width: int) -> Tuple[int, int, bytes]:
-        return _stored(self._runs(place, result["segmentation"], height, width))
-
-    def _runs(self, place: str, segmentation: Any, height: Optional[int], width: Optional[int]) -> Runs:
-        try:
-            return runs_of(segmentation, height, width)
-        except ValueError as error:
-            raise UserError(f"{self.path}: {place}: its segmentation {error}") from None
 
     def ended(self) -> ResultFile:
         self._refuse_unknown_pictures()
@@ -198,8 +196,3 @@ class _Reader:
             what = "areas are those of the boxes, as in COCO's tools; leave bbox out for those of the masks"
             notices.append(f"{self.path}: results have boxes too, so that their {what}")
         return notices
-
-
-def _stored(runs: Runs) -> Tuple[int, int, bytes]:
-    compressed = runs.compressed()
-    return runs.height, runs.width, compressed["counts"].encode("ascii")

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Callable, List
+from typing import Any, Callable, Dict, List, Tuple
 
+import numpy as np
+
+from .accumulation import UNDEFINED
 from .annotation_file import MASKS, AnnotationFile
-from .mask_matching import match_runs
+from .mask_matching import match_texts
 from .matching import match_boxes
 from .result_file import ResultFile
-from .tables import MatchTable
+from .tables import MAX_DETECTIONS, MatchTable
 
+FEDERATED_LIMITS = (1, 10, 300)
 _JOINED_AFTER = 256  # pictures: one table of many takes less memory than many tables
 
 
@@ -26,14 +30,43 @@ def table_of(
     tables: List[MatchTable] = [MatchTable.empty(num_classes)]
     for picture in range(len(annotations.image_ids)):
         truth, rows = annotations.truth_of(picture), results.rows_of(picture)
-        scores, labels, areas = results.scores[rows], results.labels[rows], results.areas[rows]
+        scores, labels = results.scores[rows], results.labels[rows]
+        checked = annotations.checked[picture] if annotations.checked else None
+        if checked is not None:  # LVIS's tools leave out what has no area
+            labels = np.where(results.areas[rows] > 0, labels, -1)
+            truth = truth._replace(labels=np.where(truth.areas > 0, truth.labels, -1))
+        options: Dict[str, Any] = {
+            "areas": results.areas[rows],
+            "max_detections": limits_of(annotations),
+            "federated": checked,
+        }
         if kind == MASKS:
-            true_runs, runs = annotations.true_runs_of(picture), results.runs_of(picture)
-            table = match_runs(picture, truth, true_runs, runs, scores, labels, num_classes, areas=areas)
+            masks = (annotations.masks_of(picture), results.masks_of(picture), int(annotations.sizes[picture, 0]))
+            table = match_texts(picture, truth, *masks, scores, labels, num_classes, **options)
         else:
-            table = match_boxes(picture, truth, results.boxes[rows], scores, labels, num_classes, areas=areas)
+            table = match_boxes(picture, truth, results.boxes[rows], scores, labels, num_classes, **options)
         tables.append(table)
         if len(tables) > _JOINED_AFTER:
             tables = [MatchTable.joined(tables)]
         progress()
     return MatchTable.joined(tables)
+
+
+def limits_of(annotations: AnnotationFile) -> Tuple[int, ...]:
+    """The numbers of detections that recall is told for."""
+    return FEDERATED_LIMITS if annotations.checked else MAX_DETECTIONS
+
+
+def by_frequency(annotations: AnnotationFile, class_ap: np.ndarray) -> Dict[str, float]:
+    """Mean AP of the categories of each frequency, by the names that the file gives them; -1 where none is annotated.
+
+    Args:
+        class_ap: float64 (categories, 3), of ``Accumulated``.
+    """
+    frequencies = np.array(annotations.frequencies)
+    result = {}
+    for name in sorted(set(annotations.frequencies) - {""}):
+        values = class_ap[frequencies == name, 0]
+        values = values[values > UNDEFINED]
+        result[name] = float(values.mean()) if len(values) else UNDEFINED
+    return result

@@ -15,7 +15,7 @@ NAMES = ("objectness", "anchor_boxes", "classes", "boxes", "masks")
 
 
 class MaskRcnnCriterion(Criterion):
-    """Objectness and boxes of the anchors, classes, boxes and masks of the regions, all of weight 1.
+    """Objectness and boxes of the anchors, classes, boxes and masks of the regions, all of weight 1 but the classes.
 
     With the normaliser "global" each term is the mean over a picture's samples (256 anchors, 512 regions, all regions
     on objects for masks; fewer where there are fewer), then over all pictures of the update: whoever has which picture
@@ -27,18 +27,25 @@ class MaskRcnnCriterion(Criterion):
         anchor_beta, box_beta: where the loss of a regression turns from a square to a line; see ``Rules``.
         has_masks: whether the network has masks.
         normaliser: "global" or "reference".
+        class_weight: of the regions' classes; 1 in the paper.
 
     Source: He et al., Mask R-CNN, 2017, section 3; Girshick, Fast R-CNN, 2015, equations 1 to 3.
     """
 
     def __init__(
-        self, anchor_beta: float = 1 / 9, box_beta: float = 1 / 9, has_masks: bool = True, normaliser: str = "global"
+        self,
+        anchor_beta: float = 1 / 9,
+        box_beta: float = 1 / 9,
+        has_masks: bool = True,
+        normaliser: str = "global",
+        class_weight: float = 1.0,
     ):
         if normaliser not in ("global", "reference"):
             raise ValueError(f"normaliser {normaliser!r}: expected 'global' or 'reference'")
         self.anchor_beta, self.box_beta = anchor_beta, box_beta
         self.terms_by_name: Tuple[str, ...] = NAMES if has_masks else NAMES[:-1]
         self.is_global = normaliser == "global"
+        self.weights = {name: class_weight if name == "classes" else 1.0 for name in self.terms_by_name}
         # The engine asks for one count at least; under "reference" each term brings its own.
         self.count_names = self.terms_by_name if self.is_global else ("pictures",)
 
@@ -67,7 +74,9 @@ class MaskRcnnCriterion(Criterion):
             ).mean(axis=[1, 2])  # (p,)
             losses["masks"] = (of_masks, outputs["mask_shares"])
         pictures = outputs["anchor_logits"].shape[0]
-        return {name: self._term(*losses[name], pictures) for name in self.terms_by_name}
+        return {
+            name: self._term(*losses[name], pictures)._replace(weight=self.weights[name]) for name in self.terms_by_name
+        }
 
     def _term(self, losses: paddle.Tensor, shares: paddle.Tensor, pictures: int) -> Term:
         if self.is_global:

@@ -117,7 +117,7 @@ class MaskRCNN(Detector):
     def criterion(
         cls, name: str, num_classes: int, losses: Optional[Mapping[str, Any]] = None, **options: Any
     ) -> Criterion:
-        """See ``Detector.criterion``; ``losses`` may have ``normaliser``."""
+        """See ``Detector.criterion``; ``losses`` may have ``normaliser`` and ``class_weight``."""
         chosen = {**cls.options(), **cls.variants.get(name, {}), **options}
         rules = Rules(**(chosen["rules"] or {}))
         return MaskRcnnCriterion(rules.anchor_beta, rules.box_beta, cls.learns_masks, **(losses or {}))
@@ -279,7 +279,7 @@ def _choose(scores: paddle.Tensor, boxes: paddle.Tensor, rules: Rules) -> Found:
     scores, boxes = scores[:, 1:], boxes[:, 1:]  # without the background
     sides = boxes[:, :, 2:] - boxes[:, :, :2]
     fits = paddle.logical_and(scores > rules.least_score, (sides >= _SHORTEST_SIDE_PX).all(axis=2))
-    places = paddle.nonzero(fits.flatten()).reshape([-1])
+    places = paddle.nonzero(fits.reshape([-1])).reshape([-1])  # Paddle 2.6 cannot flatten bools without views
     if places.shape[0] == 0:
         return _none_found(boxes)
     boxes, labels = paddle.gather(boxes.reshape([-1, 4]), places), places % scores.shape[1]

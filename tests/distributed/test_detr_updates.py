@@ -1,0 +1,97 @@
+"""DETR's update is that of one batch, however its pictures are spread over processes and micro-batches."""
+
+from __future__ import annotations
+
+import numpy as np
+import paddle
+import pytest
+from support.processes import run_together
+
+from paddlevit_dist.contracts.task import Step, Task
+from paddlevit_dist.engine.precision import Precision
+from paddlevit_dist.engine.steps import COUNTS, Updater
+from paddlevit_dist.images.detection.detector import Targets
+from paddlevit_dist.images.detection.detr.network import Detr
+from paddlevit_dist.models import create_model
+from paddlevit_dist.parallel import data_parallel, rank, world_size
+
+OPTIONS = {
+    "backbone": "resnet18",
+    "backbone_options": {"depths": (1,), "dims": (4,)},
+    "frozen_stages": 0,
+    "embed_dim": 8,
+    "num_heads": 2,
+    "feedforward": 8,
+    "encoder_layers": 1,
+    "decoder_layers": 2,
+    "num_queries": 4,
+}
+OBJECTS = (0, 3, 0, 0, 1, 6, 0, 2)  # of each picture: some halves and quarters have many, some none
+SIDE = 24
+
+
+class OnlyLosses(Task):
+    """Nothing but DETR's losses."""
+
+    def __init__(self):
+        super().__init__(None)
+        self.criterion = Detr.criterion("detr_resnet18", 3, **OPTIONS)
+        self.count_names = self.criterion.count_names
+
+    def train_step(self, model, batch, step):
+        targets = Targets(batch["boxes"], batch["labels"], batch["sizes"])
+        return self.criterion.terms(model(batch["images"], batch["sizes"], targets), targets)
+
+
+def pictures() -> dict:
+    random, number = np.random.default_rng(0), len(OBJECTS)
+    boxes, labels = np.zeros((number, max(OBJECTS), 4), np.float32), np.full((number, max(OBJECTS)), -1)
+    for picture, objects in enumerate(OBJECTS):
+        boxes[picture, :objects] = np.sort(random.random((objects, 2, 2)), axis=1).reshape(objects, 4) * SIDE
+        labels[picture, :objects] = random.integers(3, size=objects)
+    images = random.standard_normal((number, 3, SIDE, SIDE)).astype(np.float32)
+    return {"images": images, "boxes": boxes, "labels": labels, "sizes": np.full((number, 2), SIDE)}
+
+
+def batch_of(part: slice, task: OnlyLosses) -> dict:
+    arrays = {name: array[part] for name, array in pictures().items()}
+    counts = task.criterion.counts(arrays)
+    arrays[COUNTS] = np.array([counts[name] for name in task.count_names])
+    return {name: paddle.to_tensor(array) for name, array in arrays.items()}
+
+
+def update_once(micro_batches: int) -> dict:
+    """What one SGD update on this rank's share of the pictures adds to the weights."""
+    paddle.seed(0)
+    model, task = create_model("detr_resnet18", 3, **OPTIONS), OnlyLosses()
+    before = {name: parameter.numpy() for name, parameter in model.named_parameters()}
+    parameters = [parameter for parameter in model.parameters() if not parameter.stop_gradient]
+    updater = Updater(
+        task,
+        data_parallel(model),
+        paddle.optimizer.SGD(learning_rate=0.0, parameters=parameters),
+        Precision(False),
+        seed=0,
+        samples_per_update=len(OBJECTS),
+        accumulation_steps=micro_batches,
+        gradient_clip=None,
+    )
+    size = len(OBJECTS) // world_size() // micro_batches
+    first = rank() * micro_batches
+    batches = [batch_of(slice((first + i) * size, (first + i + 1) * size), task) for i in range(micro_batches)]
+    updater(batches, Step(1, 0, 1), learning_rate=1.0)
+    return {name: parameter.numpy() - before[name] for name, parameter in model.named_parameters()}
+
+
+@pytest.mark.parametrize("processes, numbers_of_micro_batches", [(1, (4,)), (2, (1, 2))])
+def test_the_update_is_that_of_one_batch_of_all_pictures(processes, numbers_of_micro_batches):
+    expected = update_once(1)
+    largest = max(np.abs(change).max() for change in expected.values())
+    assert largest > 0.1
+    calls = {
+        str(number): ("distributed.test_detr_updates:update_once", (number,)) for number in numbers_of_micro_batches
+    }
+    for changes in sum(run_together(calls, processes).values(), []):
+        assert set(changes) == set(expected)
+        for name, change in changes.items():
+            np.testing.assert_allclose(change, expected[name], atol=1e-5 * largest, err_msg=name)

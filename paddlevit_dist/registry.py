@@ -160,6 +160,7 @@ RECIPES = {
     **dict.fromkeys(("mnist", "fashion_mnist"), "vit_mnist"),
     "digits": "vit_digits",
     "synthetic_shapes": "detr_shapes",
+    **dict.fromkeys(("coco", "voc", "yolo"), "detr_r50_coco"),
     "folder": "finetune_pictures",
     "images": "vit_tiny_patch16_224",
     "points": "minkunet34c_scannet",
@@ -266,6 +267,12 @@ def room_of(kind: str, name: str) -> Optional[str]:
     """The room that a built-in name belongs to ("images", "points" or "volumes"); None for any other name."""
     target = _TABLES[kind].get(name)
     return target.split(".")[1] if isinstance(target, str) and target.startswith("paddlevit_dist.") else None
+
+
+def is_of_boxes(kind: str, name: str) -> bool:
+    """Whether a built-in name is of pictures with boxes: of detection, not of whole pictures."""
+    target = _TABLES[kind].get(name)
+    return isinstance(target, str) and target.startswith("paddlevit_dist.images.detection.")
 
 
 def guess_dataset(path: str) -> Any:

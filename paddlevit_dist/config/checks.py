@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..errors import UserError
-from ..registry import RECIPES, TABLES, key_tables, list_names, own_tables, readers_of, room_of
+from ..registry import RECIPES, TABLES, is_of_boxes, key_tables, list_names, own_tables, readers_of, room_of
 from .key import COMMAND_LINE, Given, Setting, Table, covers, value_of
 from .table import keys, keys_of, tables_of
 
@@ -29,8 +29,29 @@ def check_rooms(given: Given) -> None:
             fitting = f", or one of {others}" if kind == "dataset" else ""
             raise UserError(
                 f"{given[name]} is for {room}, {given['TASK']} for {task}: choose a recipe for {room}, such as "
-                f"-cfg={RECIPES[room]}{fitting}"
+                f"-cfg={RECIPES.get(value_of(values, name), RECIPES[room])}{fitting}"
             )
+    if task == "images":
+        _check_boxes(given)
+
+
+def _check_boxes(given: Given) -> None:
+    """Detection and whole pictures share a room and neither data nor networks; what a detector is, its task says."""
+    has_boxes = is_of_boxes("task", given.values.TASK)
+    dataset = given.values.DATA.DATASET
+    if room_of("dataset", dataset) is not None and is_of_boxes("dataset", dataset) != has_boxes:
+        others = [name for name in list_names("dataset") if room_of("dataset", name) == "images"]
+        fitting = ", ".join(name for name in others if is_of_boxes("dataset", name) == has_boxes)
+        holds, reads = ("pictures", "pictures with boxes")[:: 1 if has_boxes else -1]
+        raise UserError(
+            f"{given['DATA.DATASET']} holds {holds}, but {given['TASK']} reads {reads}: choose a recipe for {holds}, "
+            f"such as -cfg={RECIPES.get(dataset, RECIPES['images'])}, or one of {fitting}"
+        )
+    if is_of_boxes("model", given.values.MODEL.NAME) and not has_boxes:
+        raise UserError(
+            f"{given['MODEL.NAME']} finds objects, but {given['TASK']} does not: choose a recipe for detection, "
+            f"such as -cfg={RECIPES['coco']}"
+        )
 
 
 def check(given: Given) -> list[str]:

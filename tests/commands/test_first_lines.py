@@ -63,6 +63,8 @@ def test_a_path_where_nothing_is_recognised_stops_the_run(tmp_path):
         ("landmarks", "volumes"),
         ("digits", "digits"),
         ("MNIST", "mnist"),
+        ("coco", "coco"),
+        ("yolo", "yolo"),
     ],
 )
 def test_data_without_a_recipe_is_an_error_that_names_one(dataset, room, tmp_path):

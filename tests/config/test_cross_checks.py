@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from paddlevit_dist.config import load
+from paddlevit_dist.config import EXAMPLE, load
 
 
 @pytest.mark.parametrize(
@@ -85,6 +85,31 @@ from paddlevit_dist.config import load
 )
 def test_contradictions_name_both_sides(refuse, words, message):
     assert refuse(load, shlex.split(words)) == message.replace("(word)", "(command line)")
+
+
+@pytest.mark.parametrize(
+    "words, parts",
+    [
+        (
+            "-cfg=vit_digits -dataset=coco -data_path=x",
+            (
+                "coco (-dataset) holds pictures with boxes, but TASK classification ",
+                "=detr_r50_coco, or one of cifar10, ",
+            ),
+        ),
+        (
+            "-cfg=detr_shapes -dataset=folder -data_path=x",
+            ("folder (-dataset) holds pictures, but TASK detection ", "=finetune_pictures, or one of coco, "),
+        ),
+        (
+            "-cfg=vit_digits MODEL.NAME detr_resnet50",
+            ("MODEL.NAME detr_resnet50 (command line) finds objects, but TASK classification ", "=detr_r50_coco"),
+        ),
+    ],
+)
+def test_boxes_are_for_detection_and_whole_pictures_are_not(refuse, words, parts):
+    message = refuse(load, shlex.split(words), EXAMPLE)
+    assert all(part in message for part in parts), message
 
 
 def test_places_in_files_have_their_line(refuse, load_text):

@@ -241,6 +241,16 @@ def test_links_and_files_that_a_page_names_exist(page):
                 assert anchor in anchors_of(os.path.relpath(found, ROOT)), f"{page}: {target}"
 
 
+@pytest.mark.parametrize("page", [page for page in PAGES if page != "docs/own_code.md"])  # that one joins by -import
+def test_programs_import_the_package_before_paddle(page):
+    """Then they print no warning of Paddle's about a compiler cache that nobody needs."""
+    for _, program in (block for block in blocks_of(page) if block[0] == "python"):
+        ours, paddles = (
+            re.search(rf"^(import|from) [^#\n]*\b{name}\b", program, re.M) for name in ("paddlevit_dist", "paddle")
+        )
+        assert not (ours and paddles) or ours.start() < paddles.start(), program
+
+
 def test_the_example_that_needs_no_arguments_is_the_recipe_of_the_digits():
     values = load([], EXAMPLE).values
     assert values.DATA.DATASET == "digits" and values.DATA.IMAGE_SIZE == 16 and values.MODEL.EMBED_DIM == 96

@@ -21,6 +21,8 @@ import tempfile
 import threading
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
+_TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
 
 class Server(NamedTuple):
     requests: socket.socket
@@ -74,6 +76,8 @@ def start(command: List[str], folder: str, environment: Dict[str, str]) -> Optio
         return None
     environment = {name: value for name, value in environment.items() if name != "PYTEST_CURRENT_TEST"}
     if not _running:
+        if _TESTS not in environment.get("PYTHONPATH", "").split(os.pathsep):
+            return None  # a command whose path is its own came first: a server would not find this module
         _running.append(_start_server(environment))
     return Copy(_running[0], command, folder) if environment == _running[0].environment else None
 

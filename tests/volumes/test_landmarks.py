@@ -174,6 +174,9 @@ def test_phantoms_have_their_landmarks_where_they_say():
         assert abs(np.median(at[f"eye_{side}"]) - 12) < 30  # the eye's water
     assert np.median(at["chin"]) > 600 and np.median(at["occiput"]) > 500  # bone
     assert 0 < missing < 24  # 4 % of 192
+    points = [dataset.points(index, dataset.volume(index).geometry) for index in range(len(dataset))]
+    known = (~np.isnan(points).any(axis=2)).sum(axis=0).tolist()
+    assert dataset.placed() == known and sum(known) == 192 - missing  # what a run's first lines tell
 
 
 def test_what_earlier_versions_decoded_is_not_taken(tmp_path):

@@ -58,6 +58,10 @@ class Criterion:
         no picture has an object, so that all ranks have gradients of the same parameters."""
         raise NotImplementedError
 
+    def epoch_lines(self) -> List[str]:
+        """What the log should say of the terms that this process has formed since the last call."""
+        return []
+
 
 class Detector(Model):
     """Base class of networks that find objects in pictures of any size."""

@@ -95,14 +95,14 @@ def text_of(segmentation: Any, height: Optional[int] = None, width: Optional[int
     """
     if isinstance(segmentation, dict) and isinstance(segmentation.get("counts"), str):
         text, size = segmentation["counts"].encode("ascii", "replace"), segmentation.get("size")
-        if size == [height, width] and _pixels(np.frombuffer(text, np.uint8), size[0] * size[1]) >= 0:
+        if size == [height, width] and _pixels(np.frombuffer(text, np.uint8))[1] == size[0] * size[1]:
             return text
     return runs_of(segmentation, height, width).text()
 
 
 def area_of(text: bytes) -> int:
     """Pixels inside, of compressed run lengths that ``text_of`` has returned."""
-    return int(_pixels(np.frombuffer(text, np.uint8), -1))
+    return int(_pixels(np.frombuffer(text, np.uint8))[0])
 
 
 class ManyRuns(NamedTuple):
@@ -191,21 +191,26 @@ def _of_run_lengths(segmentation: Dict[str, Any], height: Optional[int], width: 
     if isinstance(counts, str):
         counts = counts.encode("ascii", "replace")
     if isinstance(counts, bytes):
-        lengths = _expand(np.frombuffer(counts, np.uint8))
-        if lengths[-1] != 0:
+        total = _pixels(np.frombuffer(counts, np.uint8))[1]
+        if total < 0:
             raise ValueError("has run lengths that are not COCO's compressed form")
-        lengths = lengths[:-1]
-    elif isinstance(counts, (list, np.ndarray)):
+        _check_total(total, *size)
+        runs = ManyRuns.of([counts], size[0])
+        return Runs(int(size[0]), int(size[1]), runs.starts, runs.ends)
+    if isinstance(counts, (list, np.ndarray)):
         lengths = _integers(counts)
     else:
         raise ValueError('has no "counts"')
     edges = np.cumsum(lengths)
-    if (lengths < 0).any() or not len(edges) or edges[-1] != size[0] * size[1]:
-        total = f"{int(edges[-1]):,}" if len(edges) else "0"
-        raise ValueError(f"has run lengths of {total} pixels for a picture of {size[0]} x {size[1]}")
+    _check_total(edges[-1] if len(edges) else 0, *size)
     starts, ends = edges[:-1:2], edges[1::2]
     holds = starts < ends
     return Runs(int(size[0]), int(size[1]), starts[holds], ends[holds])
+
+
+def _check_total(total: int, height: int, width: int) -> None:
+    if total != height * width:
+        raise ValueError(f"has run lengths of {int(total):,} pixels for a picture of {height} x {width}")
 
 
 def _integers(counts: Any) -> np.ndarray:
@@ -314,40 +319,15 @@ def _compress(counts):
 
 
 @compiled
-def _expand(text):
-    """Run lengths of compressed ones, int64 (n + 1,); the last is 0 if the text was valid and 1 if not."""
-    counts = np.empty(len(text) + 1, np.int64)
-    number = 0
-    value, shift = np.int64(0), np.int64(0)
-    for position in range(len(text)):
-        low = np.int64(text[position]) - 48
-        if low < 0 or low > 63 or shift > 40:
-            shift = np.int64(1)  # as if it had ended within a number
-            break
-        value |= (low & 31) << shift
-        shift += 5
-        if not low & 32:
-            if low & 16:
-                value |= np.int64(-1) << shift
-            if number > 2:
-                value += counts[number - 2]
-            counts[number] = value
-            number += 1
-            value, shift = np.int64(0), np.int64(0)
-    counts[number] = 1 if shift else 0
-    return counts[: number + 1]
-
-
-@compiled
-def _pixels(text, expected):
-    """Pixels inside, of compressed run lengths; -1 if they are none, or not of ``expected`` pixels (-1: any)."""
+def _pixels(text):
+    """Pixels inside, and all pixels, of compressed run lengths; -1 for both if they are none."""
     total, inside, number = np.int64(0), np.int64(0), 0
     value, shift = np.int64(0), np.int64(0)
     last, before = np.int64(0), np.int64(0)
     for position in range(len(text)):
         low = np.int64(text[position]) - 48
         if low < 0 or low > 63 or shift > 40:
-            return np.int64(-1)
+            return np.int64(-1), np.int64(-1)
         value |= (low & 31) << shift
         shift += 5
         if not low & 32:
@@ -356,13 +336,15 @@ def _pixels(text, expected):
             if number > 2:
                 value += before
             if value < 0:
-                return np.int64(-1)
+                return np.int64(-1), np.int64(-1)
             total += value
             inside += value if number % 2 else 0
             before, last = last, value
             number += 1
             value, shift = np.int64(0), np.int64(0)
-    return inside if shift == 0 and expected in (-1, total) else np.int64(-1)
+    if shift:  # it ends within a number
+        return np.int64(-1), np.int64(-1)
+    return inside, total
 
 
 @compiled

@@ -187,17 +187,19 @@ class Detection(Task):
         return with_host_facts(collate(samples))
 
     def finish_epoch(self) -> List[str]:
-        """Merge the unreadable pictures found by all ranks into one list; every rank must call this."""
+        """What the losses say of the epoch; and merge the unreadable pictures found by all ranks into one list. Every
+        rank must call this."""
+        said = self.criterion.epoch_lines()
         if self.replacements is None:
-            return []
+            return said
         found = sorted({line for lines in all_gather(self.replacements.collect()) for line in lines})
         if not found:
-            return []
+            return said
         file = Path(self.config.SAVE, QUARANTINE_FILE)
         if is_main():
             write_quarantine(file, found)
         number = f"{len(found):,} unreadable picture{'s' if len(found) > 1 else ''}"
-        return [f"{number} so far replaced by the next readable one, listed in {file}"]
+        return [*said, f"{number} so far replaced by the next readable one, listed in {file}"]
 
     def pictures(self, samples: Any, batch: Dict[str, Any], epoch: int) -> List[Tuple[np.ndarray, str]]:
         """A collated training batch as the model sees it, with the boxes that it learns."""

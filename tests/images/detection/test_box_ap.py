@@ -21,7 +21,7 @@ def assert_equal(ours, theirs):
         assert np.array_equal(getattr(ours, name), theirs.eval[name])
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", range(14))
 def test_equal_to_pycocotools_to_the_last_digit(seed):
     dataset, results = coco_peer.random_case(seed)
     assert_equal(coco_peer.accumulated(dataset, results), coco_peer.evaluated(dataset, results))

@@ -181,3 +181,13 @@ def test_accuracy_is_of_objects_that_have_a_query():
     outputs["layer_logits"] = paddle.to_tensor(logits)
     term = SetCriterion(CLASSES, QUERIES, 1).terms(outputs, targets)["accuracy"]
     assert term.weight == 0 and term.count == 8 and 1 <= term.sum.item() <= 1 + QUERIES
+
+
+def test_objects_without_a_query_are_told_once():
+    criterion = SetCriterion(CLASSES, QUERIES, 2)
+    criterion.terms(outputs_of(2, 4, QUERIES), targets_of((1, 2, 0, 5), SIZES))
+    assert criterion.epoch_lines() == []
+    criterion.terms(outputs_of(2, 4, QUERIES), targets_of((1, 8, 0, 6), SIZES))
+    (line,) = criterion.epoch_lines()
+    assert line.startswith("4 of 15 objects on the first device had no query") and "up to 8" in line
+    assert "MODEL.NUM_QUERIES is 5" in line and criterion.epoch_lines() == []

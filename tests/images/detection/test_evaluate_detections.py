@@ -374,5 +374,10 @@ def test_the_command_needs_no_paddle_and_ends_with_code_2(tmp_path):
     ended = evaluate(str(tmp_path / "u.json"), "-json")
     assert ended.returncode == 2 and ended.stdout == ""
     assert ended.stderr.startswith("error: ") and ended.stderr.count("\n") == 1
-    ended = evaluate(str(tmp_path / "missing.json"))
-    assert ended.returncode == 2 and "missing.json: cannot be read: No such file" in ended.stderr
+
+
+def test_files_that_are_not_there(tmp_path):
+    (tmp_path / "a.json").write_text(json.dumps(ANNOTATIONS))
+    for words in (("a.json", "missing.json"), ("missing.json", "a.json")):
+        with pytest.raises(UserError, match="missing.json: cannot be read: No such file"):
+            evaluate_detections.run([str(tmp_path / word) for word in words])

@@ -34,6 +34,7 @@ def stored():
     return arrays("detr")
 
 
+@functools.lru_cache(maxsize=None)
 def weights_of(model):
     """The state under the names of transformers 5, float32."""
     about, make = MODELS[model], recipe().golden_weight

@@ -7,6 +7,7 @@ import pickle
 import pytest
 from images.detection.coco_writer import write_picture
 
+from paddlevit_dist.config import load
 from paddlevit_dist.errors import UserError
 from paddlevit_dist.images.detection.data.voc import Voc
 from paddlevit_dist.images.detection.data.xml_files import parse_xml
@@ -169,3 +170,12 @@ def test_a_changed_file_is_noticed_and_an_empty_folder_told(tmp_path, cache):
     write_xml(tmp_path / "Annotations" / "1.xml", an_object(), an_object("bird"))
     changed = Voc(str(tmp_path), "train", cache)
     assert len(changed.annotations(0).ids) == 2 and changed.class_names == ["bird", "dog"]
+
+
+def test_the_keys_name_other_lists(tmp_path, cache):
+    write_voc(tmp_path, {"trainval": ["1", "2"], "test": ["3"]})
+    words = ["TASK", "detection", "-dataset=voc", f"-data_path={tmp_path}", "DATA.TRAIN_ANNOTATIONS", "trainval"]
+    loaded = load([*words, "DATA.VAL_ANNOTATIONS", "test", "DATA.TRAIN_PICTURES", "x"])
+    assert [len(Voc.open(loaded.values, split, cache)) for split in ("train", "val")] == [2, 1]
+    unread = [notice for notice in loaded.notices if "it is for coco" in notice]
+    assert len(unread) == 1 and "TRAIN_PICTURES" in unread[0] and "ANNOTATIONS" not in unread[0]

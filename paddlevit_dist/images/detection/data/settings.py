@@ -44,8 +44,12 @@ _TRANSFORMS = (
 )
 
 _FILES = (
-    optional("DATA.TRAIN_ANNOTATIONS", "path", "coco: file of the training annotations, below DATA_PATH or absolute"),
-    optional("DATA.VAL_ANNOTATIONS", "path", "coco: file of the validation annotations"),
+    optional(
+        "DATA.TRAIN_ANNOTATIONS",
+        "path",
+        "coco: file of the training annotations, below DATA_PATH or absolute; voc: name of a list such as trainval",
+    ),
+    optional("DATA.VAL_ANNOTATIONS", "path", "the same for validation"),
     optional("DATA.TRAIN_PICTURES", "path", "coco: folder of the training pictures, below DATA_PATH or absolute"),
     optional("DATA.VAL_PICTURES", "path", "coco: folder of the validation pictures"),
     Key("DATA.KEEP_EMPTY", True, "bool", "training: keep pictures in which there is nothing to learn"),
@@ -116,9 +120,12 @@ def _unused(given: Given) -> Iterator[Unused]:
     dataset = given.values.DATA.DATASET
     if dataset != "synthetic_shapes":
         yield Unused(("DATA.SHAPES.",), "DATA.DATASET", "it is for synthetic_shapes, and {}")
+    if dataset not in ("coco", "voc"):
+        yield Unused(
+            ("DATA.TRAIN_ANNOTATIONS", "DATA.VAL_ANNOTATIONS"), "DATA.DATASET", "it is for coco and voc, and {}"
+        )
     if dataset != "coco":
-        names = tuple(key.name for key in _FILES[:4])
-        yield Unused(names, "DATA.DATASET", "it is for coco, and {}")
+        yield Unused(("DATA.TRAIN_PICTURES", "DATA.VAL_PICTURES"), "DATA.DATASET", "it is for coco, and {}")
     if given.values.DATA.VAL_FRACTION is None:
         yield Unused(("DATA.VAL_SEED",), "DATA.VAL_FRACTION", "nothing is held out: {}")
     if not given.values.DATA.CROP_PROBABILITY:

@@ -8,7 +8,7 @@ import numpy as np
 import paddle
 from paddle import nn
 
-from .position import Cells, periods
+from .position import Cells, waves
 
 
 def grid_points(number: int) -> np.ndarray:
@@ -48,8 +48,11 @@ class Anchors(nn.Layer):
         return paddle.concat([boxes[..., :2] + centres, boxes[..., 2:]], axis=-1)
 
 
-def embedded(number: int, dim: int) -> nn.initializer.Initializer:
-    """The sine embedding of the points, (number, dim), as the start of a parameter."""
-    angles = grid_points(number)[:, :, None] * (2 * math.pi) / periods(dim // 2)  # (number, 2, dim / 4)
-    waves = np.stack([np.sin(angles), np.cos(angles)], axis=-1)
-    return nn.initializer.Assign(waves.reshape(number, dim).astype(np.float32))
+class AtPoints(nn.initializer.Initializer):
+    """Queries (number, dim) start as the sine embedding of their points."""
+
+    def forward(self, var, block=None):
+        number, dim = var.shape
+        angles = paddle.to_tensor(grid_points(number) * (2 * math.pi), dtype=var.dtype)  # (number, 2)
+        with paddle.no_grad():
+            var.set_value(waves(angles, dim // 2).flatten(1))

@@ -6,7 +6,7 @@ details"; the authors' SetCriterion.
 
 from __future__ import annotations
 
-from typing import Dict, Mapping, NamedTuple, Optional, Tuple, Union
+from typing import Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
 
 import numpy as np
 import paddle
@@ -81,6 +81,9 @@ class SetCriterion(Criterion):
         self.weights = {"class": class_weight, "box": box_weight, "giou": giou_weight}
         self.no_object_weight = no_object_weight
         self.cost = CostWeights(class_weight if cost_class is None else cost_class, cost_box, cost_giou)
+        self._seen = self._left_out = self._most = (
+            0  # objects since the last report: all, without a query, of a picture
+        )
         self.suffixes: Tuple[str, ...] = ("", _AUXILIARY) if layers > 1 else ("",)
         known = ("class", "box", "giou") if normaliser == "global" else ("box", "giou")
         self.count_names = tuple(f"{name}{suffix}" for suffix in self.suffixes for name in known)
@@ -96,10 +99,11 @@ class SetCriterion(Criterion):
         return matched + self.no_object_weight * (len(objects) * self.queries - matched)
 
     def terms(self, outputs: Outputs, targets: Targets) -> Dict[str, Term]:
-        logits, boxes = _in_full(outputs["layer_logits"]), _in_full(outputs["layer_boxes"])
-        losses = self.layer_losses(logits, boxes, targets)
+        logits = outputs["layer_logits"]
+        losses = self.layer_losses(logits, outputs["layer_boxes"], targets)
         sums = {"class": losses.label, "box": losses.box, "giou": losses.giou}
         objects = losses.matches.counts
+        self._note(objects)
         label_count, box_count = self.class_count(objects), float(objects.sum())
         terms = {}
         for suffix in self.suffixes:
@@ -112,6 +116,21 @@ class SetCriterion(Criterion):
             right = paddle.logical_and(logits[-1].argmax(axis=-1) == truth, truth < self.num_classes)
             terms["accuracy"] = Term(right.astype("float32").sum(), box_count, 0.0)
         return terms
+
+    def _note(self, objects: np.ndarray) -> None:
+        self._seen += int(objects.sum())
+        self._left_out += int(np.maximum(objects - self.queries, 0).sum())
+        self._most = max(self._most, int(objects.max()))
+
+    def epoch_lines(self) -> List[str]:
+        said = []
+        if self._left_out:
+            said = [
+                f"{self._left_out:,} of {self._seen:,} objects on the first device had no query to find them: a "
+                f"picture holds up to {self._most:,}, and MODEL.NUM_QUERIES is {self.queries:,}; raise it"
+            ]
+        self._seen = self._left_out = self._most = 0
+        return said
 
     def layer_losses(self, logits: paddle.Tensor, boxes: paddle.Tensor, targets: Targets) -> LayerLosses:
         """The losses of each layer.
@@ -157,8 +176,3 @@ class SetCriterion(Criterion):
         places = matches.query_of + np.arange(layers * pictures).reshape(layers, pictures, 1) * queries
         flat = paddle.gather(boxes.reshape([-1, 4]), paddle.to_tensor(places.ravel()))
         return flat.reshape([*places.shape, 4])
-
-
-def _in_full(outputs: paddle.Tensor) -> paddle.Tensor:
-    """Outputs of mixed precision in float32; others as they are."""
-    return outputs if outputs.dtype == paddle.float64 else outputs.astype("float32")

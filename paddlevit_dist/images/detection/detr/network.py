@@ -18,7 +18,7 @@ from ....models import create_model, model_options
 from ..detector import Detector, Outputs, Targets
 from ..evaluation.detections import Detections
 from . import key_names
-from .anchors import Anchors, embedded
+from .anchors import Anchors, AtPoints
 from .criterion import SetCriterion
 from .position import Cells, cells_of, sine_embedding
 from .transformer import Transformer, plain_linear
@@ -97,7 +97,7 @@ class Detr(Detector):
         self.stride = self.backbone.feature_strides[feature_level]
         self.input_proj = _projection(self.backbone.feature_channels[feature_level], embed_dim)
         self.transformer = Transformer(embed_dim, num_heads, feedforward, dropout, encoder_layers, decoder_layers)
-        start = embedded(num_queries, embed_dim) if anchors else nn.initializer.Normal(0.0, 1.0)
+        start = AtPoints() if anchors else nn.initializer.Normal(0.0, 1.0)
         self.query_embed = nn.Embedding(num_queries, embed_dim, weight_attr=paddle.ParamAttr(initializer=start))
         self.bbox_embed = BoxHead(embed_dim)
         self.anchors = Anchors(num_queries) if anchors else None
@@ -126,7 +126,7 @@ class Detr(Detector):
         width and height as shares of the picture without padding; ``layer_logits`` and ``layer_boxes``, (layers, ...):
         the same of every decoder layer, the last of them included."""
         found, _ = self.encode(images, sizes)
-        logits, boxes = self.class_embed(found), self.bbox_embed(found)
+        logits, boxes = _in_full(self.class_embed(found)), _in_full(self.bbox_embed(found))
         if self.anchors is not None:
             boxes = self.anchors(boxes)
         boxes = F.sigmoid(boxes)
@@ -165,7 +165,7 @@ class Detr(Detector):
 
     def decode(self, outputs: Outputs, sizes: np.ndarray, original_sizes: np.ndarray) -> List[Detections]:
         """As in the base class: every query with the class it prefers, even where it prefers none."""
-        probabilities = F.softmax(outputs["logits"].astype("float32"), axis=-1)[..., :-1]
+        probabilities = F.softmax(outputs["logits"], axis=-1).astype("float32")[..., :-1]
         scores, labels = probabilities.max(axis=-1), probabilities.argmax(axis=-1)
         packed = paddle.concat(
             [outputs["boxes"].astype("float32"), scores.unsqueeze(-1), labels.astype("float32").unsqueeze(-1)], axis=-1
@@ -196,6 +196,11 @@ class Detr(Detector):
 def _precision_of(x: paddle.Tensor) -> str:
     """What positions are computed in: half precision counts no cells."""
     return "float64" if x.dtype == paddle.float64 else "float32"
+
+
+def _in_full(x: paddle.Tensor) -> paddle.Tensor:
+    """Mixed precision ends here: boxes and losses in half precision would be off by pixels."""
+    return x.astype(_precision_of(x))
 
 
 def _detections(found: np.ndarray, size: np.ndarray) -> Detections:

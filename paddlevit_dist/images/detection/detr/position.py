@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import NamedTuple, Optional, Tuple
 
-import numpy as np
 import paddle
 
 _EPSILON = 1e-6
@@ -46,9 +45,9 @@ def cells_of(
         sizes = (sizes + (stride - 1)) // stride
     sides = []
     for axis, (pixels, cells) in enumerate(zip(padded, grid)):
-        source = np.arange(cells, dtype=np.int64)
+        source = paddle.arange(cells, dtype="int64")  # made on the device: nothing waits for a copy
         source = source if stride is not None else source * pixels // cells
-        sides.append(paddle.to_tensor(source).unsqueeze(0) < sizes[:, axis : axis + 1].astype("int64"))
+        sides.append(source.unsqueeze(0) < sizes[:, axis : axis + 1].astype("int64"))
     return Cells(*sides)
 
 
@@ -76,12 +75,8 @@ def _positions(inside: paddle.Tensor) -> paddle.Tensor:
     return inside.cumsum(axis=1) / (inside.sum(axis=1, keepdim=True) + _EPSILON) * (2 * math.pi)
 
 
-def periods(channels: int) -> np.ndarray:
-    """Wavelengths of ``channels`` / 2 pairs of sine and cosine, in units of 2 pi."""
-    return _TEMPERATURE ** (np.arange(0, channels, 2) / channels)
-
-
 def waves(position: paddle.Tensor, channels: int) -> paddle.Tensor:
     """(..., channels): sine and cosine in turn of ``position`` (...) over wavelengths that grow by pairs."""
-    angles = position.unsqueeze(-1) / paddle.to_tensor(periods(channels), dtype=position.dtype)  # (..., channels / 2)
+    exponents = paddle.arange(0, channels, 2, dtype=position.dtype) / channels  # (channels / 2,)
+    angles = position.unsqueeze(-1) / paddle.exp(exponents * math.log(_TEMPERATURE))
     return paddle.stack([paddle.sin(angles), paddle.cos(angles)], axis=-1).flatten(-2)

@@ -87,8 +87,8 @@ _KEYS = (
         "TRAIN.DETECTION_NORMALISER",
         "global",
         "text",
-        "losses are divided by counts of all devices and micro-batches (global), or as DETR's authors do: boxes by "
-        "that of all devices, classes by that of each device (reference)",
+        "losses are divided by counts of all devices and micro-batches (global), or as the authors do (reference): "
+        "DETR's boxes by that of all devices, its classes and all of Mask R-CNN's terms by that of each device",
         choices=("global", "reference"),
     ),
     Key(

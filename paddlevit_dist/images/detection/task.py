@@ -44,11 +44,6 @@ from .prediction import AsEvaluated, DetectionOutputs, open_inputs, rows_of
 from .settings import EQUAL_SHAPES, OPTIONS
 from .writer import DetectionWriter
 
-_DIVIDED_BY = {
-    "global": "by the counts of all devices and micro-batches (TRAIN.DETECTION_NORMALISER global)",
-    "reference": "as DETR's authors do: boxes by the count of all devices, classes by that of each device "
-    "(TRAIN.DETECTION_NORMALISER reference)",
-}
 _MOST_NAMED = 90  # categories in a legend
 _BACKBONE = "backbone."  # what the names of a backbone's parameters begin with
 
@@ -135,7 +130,9 @@ class Detection(Task):
             self.evaluated = samples.dataset
             samples.notices.append(f"{split} is evaluated with {EVALUATED_AS[self.config.DETECTION.EVALUATE_AS]}")
             return samples
-        samples.notices.append(f"losses are divided {_DIVIDED_BY[self.config.TRAIN.DETECTION_NORMALISER]}")
+        normaliser, divided = self.config.TRAIN.DETECTION_NORMALISER, "by the counts of all devices and micro-batches"
+        divided = self._family.reference_normaliser if normaliser == "reference" else divided
+        samples.notices.append(f"losses are divided {divided} (TRAIN.DETECTION_NORMALISER {normaliser})")
         if self.config.DATA.ON_BAD_SAMPLE == "skip":
             samples.replacements = self.replacements = Replacements(Path(self.config.SAVE).absolute())
         return samples

@@ -263,6 +263,13 @@ def test_heads_for_cocos_ids_become_heads_for_its_80_categories():
     np.testing.assert_allclose(ours, theirs[:, rows], atol=1e-5)
 
 
+def test_weights_for_other_classes_are_refused_with_their_number(model):
+    state = {name: value.numpy() for name, value in model.state_dict().items()}
+    with pytest.raises(UserError, match="it has 3 classes and the model 5: set NUM_CLASSES to 3$"):
+        load_weights(create_model(batches.NAME, 5), state, strict=True)
+    assert [model.classes_of_outputs(outputs) for outputs in (4, 91, 2)] == [3, 80, 1]
+
+
 def test_a_classifiers_weights_are_the_backbones():
     paddle.seed(0)
     options = MaskRCNN.variants[batches.NAME]["backbone_options"]

@@ -7,7 +7,7 @@ from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from paddlevit_dist.errors import UserError
 
-from . import other_files, pictures, scenes, volumes
+from . import boxes, other_files, pictures, scenes, volumes
 from .mutations import GZIP, PNG, SCENE, TAR, ZIP, Packing
 
 
@@ -65,6 +65,11 @@ _TABLE = [
     Reader("record of prepared pictures", pictures.make_record, pictures.read_record, True),
     Reader("pictures", pictures.make_pictures, pictures.read_pictures, packing=PNG),
     Reader("pictures by OpenCV", pictures.make_jpegs, pictures.read_jpegs, least_refused=0.1),
+    Reader("COCO's annotations", boxes.make_coco, boxes.read_coco, is_text=True),
+    Reader("COCO's annotations, any byte", boxes.make_coco, boxes.read_coco),
+    Reader("Pascal VOC's annotations", boxes.make_voc, boxes.read_voc, is_text=True),
+    Reader("YOLO's labels", boxes.make_yolo, boxes.read_yolo, is_text=True),
+    Reader("JSON by its elements", boxes.make_json, boxes.read_json, True, refusals=(ValueError,)),
     Reader("PLY", scenes.make_ply, scenes.read_ply),
     Reader("PLY in text", scenes.make_text_ply, scenes.read_ply, is_text=True),
     Reader("scenes of torch", scenes.make_pth, scenes.read_pth, packing=ZIP),
@@ -92,6 +97,7 @@ _TABLE = [
         pictures.read_cifar,
         least_refused=0.0,
     ),
+    Reader("cache of annotations", _cache_of(boxes.make_coco, boxes.read_coco), boxes.read_coco, least_refused=0.0),
     Reader("cache of volumes", _cache_of(volumes.make_data, volumes.read_data), volumes.read_data, least_refused=0.0),
 ]
 

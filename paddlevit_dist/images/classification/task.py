@@ -20,14 +20,14 @@ from ...contracts.task import EvaluationStep, ExportParts, Records, Step, Task, 
 from ...contracts.user_models import contract_of
 from ...errors import UserError
 from ...models import create_model
-from ...parallel import all_gather, has_batch_norm, is_main, rank
+from ...parallel import has_batch_norm, rank
 from ..data.class_balance import class_weights, draw_balanced_order, tell_imbalance, weighted_cross_entropy
 from ..data.held_out import open_pictures
 from ..data.image_dataset import ImageDataset
 from ..data.inspection import Inspection
 from ..data.left_out import printable
 from ..data.parts import PartReader
-from ..data.quarantine import QUARANTINE_FILE, Replacements, write_quarantine
+from ..data.quarantine import Replacements, merge_quarantine
 from ..data.reading import check_labels
 from ..models.options import configured_options
 from ..transforms.crops import EvaluationTransform, GlyphTransform, TrainingTransform, build_transform
@@ -213,16 +213,7 @@ class Classification(Task):
 
     def finish_epoch(self) -> List[str]:
         """Merge the unreadable images found by all ranks into one list; every rank must call this."""
-        if self.replacements is None:
-            return []
-        found = sorted({line for lines in all_gather(self.replacements.collect()) for line in lines})
-        if not found:
-            return []
-        file = Path(self.config.SAVE, QUARANTINE_FILE)
-        if is_main():
-            write_quarantine(file, found)
-        number = f"{len(found):,} unreadable picture{'s' if len(found) > 1 else ''}"
-        return [f"{number} so far replaced by the next readable one, listed in {file}"]
+        return merge_quarantine(self.replacements, Path(self.config.SAVE))
 
     def _check_classes(self, dataset: Any) -> None:
         if self.num_classes is None:

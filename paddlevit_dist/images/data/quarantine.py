@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import socket
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, List, NamedTuple, TypeVar
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, TypeVar
 
 from ...errors import UserError
 from ...files import atomic_file
+from ...parallel import all_gather, is_main
 from .reading import UnreadablePicture
 
 QUARANTINE_FILE = "quarantine.tsv"
@@ -90,3 +91,18 @@ class Replacements:
         """What all processes sharing the folder have recorded so far, each image once, sorted."""
         parts = sorted(Path(self.folder, _PARTS_FOLDER).glob("*.tsv"))
         return sorted({found for part in parts for found in read_quarantine(part)})
+
+
+def merge_quarantine(replacements: Optional[Replacements], folder: Path) -> List[str]:
+    """Merge the unreadable images found by all ranks so far into one list in ``folder``; returns the line for the log,
+    if there is one. Every rank must call this."""
+    if replacements is None:
+        return []
+    found = sorted({line for lines in all_gather(replacements.collect()) for line in lines})
+    if not found:
+        return []
+    file = folder / QUARANTINE_FILE
+    if is_main():
+        write_quarantine(file, found)
+    number = f"{len(found):,} unreadable picture{'s' if len(found) > 1 else ''}"
+    return [f"{number} so far replaced by the next readable one, listed in {file}"]

@@ -27,6 +27,33 @@ def with_host_facts(batch: Dict[str, Any]) -> Dict[str, Any]:
     return {**batch, _HOST: json.dumps(facts)}
 
 
+def largest_side(data: Any, sizes: np.ndarray) -> int:
+    """No training picture has a longer side in pixels.
+
+    Args:
+        data: the configuration's DATA.
+        sizes: int64 (samples, 2), of the stored pictures.
+    """
+    if data.CROP_PROBABILITY or not len(sizes):  # a crop may have any proportions
+        return int(data.LONGEST_SIDE)
+    widest = float((sizes.max(axis=1) / np.maximum(sizes.min(axis=1), 1)).max())
+    return min(int(data.LONGEST_SIDE), int(np.ceil(max(data.SHORTEST_SIDES) * widest)))
+
+
+def padded_to(batch: Dict[str, Any], side: int) -> Dict[str, Any]:
+    """A collated batch whose pictures, and masks, are padded to a square at least, at the right and at the bottom.
+
+    Args:
+        side: in pixels; larger pictures stay.
+    """
+    result = dict(batch)
+    for name in ("images", "masks"):
+        if name in batch:
+            missing = [max(0, side - present) for present in batch[name].shape[2:]]
+            result[name] = np.pad(batch[name], [(0, 0), (0, 0), *((0, number) for number in missing)])
+    return result
+
+
 def host_facts(batch: Dict[str, Any]) -> Dict[str, np.ndarray]:
     """``sizes`` int64 (N, 2), in training ``box_counts`` (N,), else ``indices`` (N,) and ``original_sizes`` (N, 2)."""
     return {name: np.array(value, dtype=np.int64) for name, value in json.loads(batch[_HOST]).items()}

@@ -23,6 +23,13 @@ _KEYS = (
         choices=(SINGLE, EQUAL_SHAPES, PADDED),
     ),
     Key(
+        "DETECTION.TIGHT_PADDING",
+        True,
+        "bool",
+        "training: pictures are padded to the largest of their batch; False: to a square that holds any, so that no "
+        "step depends on which pictures are together, for more memory and time",
+    ),
+    Key(
         "DETECTION.SHOWN_SCORE",
         0.5,
         "float",
@@ -136,7 +143,10 @@ def _check(given: Given) -> list[str]:
 
 TABLE = Table(
     _KEYS,
-    training=("TRAIN.",),
+    training=(
+        "TRAIN.",
+        "DETECTION.TIGHT_PADDING",
+    ),
     complete=_complete,
     check=_check,
 )

@@ -15,21 +15,23 @@ from ...contracts.sample_checks import require_finite, require_labels
 from ...contracts.task import EvaluationStep, ExportParts, Records, Step, Task, Term
 from ...errors import UserError
 from ...models import create_model, model_options
-from ...parallel import all_gather, is_main
 from ...registry import resolve
 from ..data.inspection import Inspection
 from ..data.left_out import printable
-from ..data.quarantine import QUARANTINE_FILE, Replacements, write_quarantine
+from ..data.quarantine import Replacements, merge_quarantine
 from ..models.options import configured_options
 from ..transforms.normalising import Normaliser
 from .batches import (
     EVALUATED_AS,
     chosen_pictures,
     host_facts,
+    largest_side,
+    padded_to,
     passes,
     with_host_facts,
     zero_padding,
 )
+from .coco_categories import COCO_CATEGORIES
 from .data.detection_dataset import DetectionDataset
 from .data.opening import open_samples
 from .data.samples import DetectionSample, DetectionSamples, collate
@@ -60,6 +62,7 @@ class Detection(Task):
         **dict.fromkeys(("MODEL.DROPOUT", "MODEL.ATTENTION_DROPOUT", "MODEL.DROPPATH"), 0.0),
         "TRAIN.DETECTION_NORMALISER": "global",
         "TRAIN.RANDOM_SAMPLES": False,
+        "DETECTION.TIGHT_PADDING": False,
     }
 
     def __init__(self, config: Any) -> None:
@@ -70,6 +73,8 @@ class Detection(Task):
         self.evaluated: Optional[DetectionDataset] = None
         self.replacements: Optional[Replacements] = None
         self.normaliser = Normaliser(config.DATA.IMAGENET_MEAN, config.DATA.IMAGENET_STD)
+        self._padded_side: Optional[int] = None  # of training pictures; None: that of the largest in a batch
+        self._learned: Optional[Learned] = None
         self._criterion: Optional[Criterion] = None
         self._inspection: Optional[Inspection] = Inspection(config.EVAL, config.DATA.ON_BAD_SAMPLE == "skip")
         self.model_options, notices = configured_options(config.MODEL)
@@ -130,6 +135,8 @@ class Detection(Task):
             self.evaluated = samples.dataset
             samples.notices.append(f"{split} is evaluated with {EVALUATED_AS[self.config.DETECTION.EVALUATE_AS]}")
             return samples
+        if not self.config.DETECTION.TIGHT_PADDING:
+            self._padded_side = largest_side(self.config.DATA, samples.dataset.sizes)
         normaliser, divided = self.config.TRAIN.DETECTION_NORMALISER, "by the counts of all devices and micro-batches"
         divided = self._family.reference_normaliser if normaliser == "reference" else divided
         samples.notices.append(f"losses are divided {divided} (TRAIN.DETECTION_NORMALISER {normaliser})")
@@ -171,7 +178,8 @@ class Detection(Task):
     def about_input(self) -> Dict[str, Any]:
         data = self.config.DATA
         names = ("EVAL_SHORTEST_SIDE", "EVAL_LONGEST_SIDE", "IMAGENET_MEAN", "IMAGENET_STD", "EXIF_ROTATE")
-        return {**{f"DATA.{name}": data[name] for name in names}, "interpolation": "bilinear"}
+        shown = {f"DATA.{name}": data[name] for name in names}
+        return {**shown, "interpolation": "bilinear", "MODEL.MASK_PADDING": self.config.MODEL.MASK_PADDING}
 
     def classes_in(self, sample: DetectionSample) -> Optional[np.ndarray]:
         return np.asarray(sample.labels, dtype=np.int64)
@@ -181,22 +189,15 @@ class Detection(Task):
         require_labels(sample.labels, self.num_classes, -1, "category")
 
     def collate(self, samples: Sequence[DetectionSample]) -> Dict[str, Any]:
-        return with_host_facts(collate(samples))
+        batch = collate(samples)
+        if self._padded_side is not None and samples[0].is_training:
+            batch = padded_to(batch, self._padded_side)
+        return with_host_facts(batch)
 
     def finish_epoch(self) -> List[str]:
         """What the losses say of the epoch; and merge the unreadable pictures found by all ranks into one list. Every
         rank must call this."""
-        said = self.criterion.epoch_lines()
-        if self.replacements is None:
-            return said
-        found = sorted({line for lines in all_gather(self.replacements.collect()) for line in lines})
-        if not found:
-            return said
-        file = Path(self.config.SAVE, QUARANTINE_FILE)
-        if is_main():
-            write_quarantine(file, found)
-        number = f"{len(found):,} unreadable picture{'s' if len(found) > 1 else ''}"
-        return [*said, f"{number} so far replaced by the next readable one, listed in {file}"]
+        return [*self.criterion.epoch_lines(), *merge_quarantine(self.replacements, Path(self.config.SAVE))]
 
     def pictures(self, samples: Any, batch: Dict[str, Any], epoch: int) -> List[Tuple[np.ndarray, str]]:
         """A collated training batch as the model sees it, with the boxes that it learns."""
@@ -250,6 +251,8 @@ class Detection(Task):
         return dict(self.criterion.counts(batch))
 
     def build_model(self, num_classes: Optional[int] = None) -> paddle.nn.Layer:
+        if self._learned is not None and self._learned.num_classes is None and num_classes is not None:
+            self._name_classes(num_classes, self._learned)  # as many as the weights have
         model = create_model(self.config.MODEL.NAME, num_classes or self.num_classes, **self.model_options)
         source = self.config.MODEL.BACKBONE_PRETRAINED
         if source is not None and not self.config.EVAL and self.config.MODEL.PRETRAINED is None:
@@ -350,13 +353,18 @@ class Detection(Task):
         return found
 
     def recall(self, learned: Learned) -> None:
-        self.num_classes = learned.num_classes or len(learned.class_names or ()) or None
-        if self.num_classes is None:
-            raise UserError("the weights do not say which categories they find: name them with --class_names=FILE")
-        self.class_names = [*(learned.class_names or ())][: self.num_classes]
-        self.class_names += map(str, range(len(self.class_names), self.num_classes))
-        ids = learned.data.get("category ids") or range(1, self.num_classes + 1)
-        self.category_ids = [int(number) for number in ids][: self.num_classes]
+        self._learned = learned
+        if learned.num_classes is not None:
+            self._name_classes(learned.num_classes, learned)
+
+    def _name_classes(self, number: int, learned: Learned) -> None:
+        """Take names and ids from the weights; of those that say nothing, 80 categories are COCO's."""
+        names, ids = [*(learned.class_names or ())], learned.data.get("category ids")
+        if not names and number == len(COCO_CATEGORIES):
+            names, ids = list(COCO_CATEGORIES.values()), list(COCO_CATEGORIES)
+        self.num_classes = number
+        self.class_names = [*names[:number], *map(str, range(len(names), number))]
+        self.category_ids = [int(one) for one in ids or range(1, number + 1)][:number]
 
     def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> InputSamples:
         return open_inputs(self.config, inputs, cache_folder)

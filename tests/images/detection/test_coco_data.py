@@ -247,6 +247,10 @@ def test_what_is_not_found_or_not_clear_is_told_with_the_key_that_names_it(tmp_p
     assert "has 2 files of annotations for train" in refused(tmp_path, cache)
     dataset = Coco(str(tmp_path), "train", cache, annotations="annotations/instances_train.json")
     assert len(dataset) == 3
+    for name in ("test_a.json", "test_b.json"):
+        write_coco(tmp_path, [], file=f"annotations/{name}")
+    assert "2 files of annotations for test" in refused(tmp_path, cache, "test")
+    assert "name one with -split=val DATA.VAL_ANNOTATIONS" in refused(tmp_path, cache, "test")
     assert "DATA.TRAIN_ANNOTATIONS x.json: there is no file" in refused(tmp_path, cache, annotations="x.json")
     shutil.move(str(tmp_path / "train2017"), str(tmp_path.parent / f"{tmp_path.name}-elsewhere"))
     (tmp_path / "annotations" / "instances_train.json").unlink()

@@ -20,8 +20,9 @@ def recipe():
 
 def options_of(params):
     """The golden file's parameters of pycocotools as ours."""
-    names = {"imgIds": "image_ids", "maxDets": "max_detections"}
-    options = {names[name]: value for name, value in params.items() if name in names}
+    assert set(params) <= {"imgIds", "maxDets", "useCats"}
+    names = {"imgIds": "image_ids", "maxDets": "max_detections"}  # pycocotools sorts both
+    options = {names[name]: sorted(set(value)) for name, value in params.items() if name in names}
     return {**options, "use_classes": bool(params.get("useCats", 1))}
 
 

@@ -10,6 +10,7 @@ import pytest
 from support.golden import arrays, description, recipe
 
 from paddlevit_dist.checkpoint.load import load_weights
+from paddlevit_dist.engine.steps import loss_of
 from paddlevit_dist.images.detection.detector import Targets
 from paddlevit_dist.images.detection.detr.network import Detr
 from paddlevit_dist.images.detection.detr.position import sine_embedding
@@ -151,11 +152,17 @@ def test_golden_weights_have_the_same_meaning_under_all_published_names(model):
                 np.testing.assert_array_equal(value, expected[name], err_msg=name)
 
 
-def criterion_of(model):
+def criterion_of(model, normaliser):
     config = MODELS[model]["config"]
-    return Detr.criterion(
-        "detr", config["classes"], num_queries=config["queries"], decoder_layers=config["decoder_layers"]
-    )
+    options = {"num_queries": config["queries"], "decoder_layers": config["decoder_layers"]}
+    return Detr.criterion("detr", config["classes"], {"normaliser": normaliser}, **options)
+
+
+def total_loss(criterion, outputs, targets):
+    """As the engine forms it on one device without accumulation."""
+    counts = criterion.counts({"labels": targets.labels.numpy()})
+    at_least_one = {name: max(count, 1) for name, count in counts.items()}
+    return loss_of(criterion.terms(outputs, targets), at_least_one, accumulation_steps=1, processes=1)
 
 
 def assert_outputs(model, outputs, logits_within, boxes_within):
@@ -220,7 +227,7 @@ def test_golden_post_processing(model):
 @pytest.mark.parametrize(("model", "case"), EACH_CASE)
 def test_golden_assignment_losses_and_gradients(model, case):
     network, _, _, outputs = in_float64(model)
-    about, targets, criterion = MODELS[model]["cases"][case], targets_of(model, case), criterion_of(model)
+    about, targets, criterion = MODELS[model]["cases"][case], targets_of(model, case), criterion_of(model, "global")
     losses = criterion.layer_losses(outputs["layer_logits"], outputs["layer_boxes"], targets)
 
     queries = network.query_embed.weight.shape[0]
@@ -239,9 +246,9 @@ def test_golden_assignment_losses_and_gradients(model, case):
             expected = about["losses"][theirs if layer == last else f"{theirs}_{layer}"]
             assert abs(found - expected) <= EXACT * max(1, expected)
 
-    terms = criterion.terms(outputs, targets)
-    loss = sum(term.weight * term.sum / max(counts[name], 1) for name, term in terms.items() if term.weight)
-    assert abs(loss.item() - about["losses"]["total"]) <= EXACT * about["losses"]["total"]
+    loss = total_loss(criterion, outputs, targets)
+    for found in (loss, total_loss(criterion_of(model, "reference"), outputs, targets)):
+        assert abs(found.item() - about["losses"]["total"]) <= EXACT * about["losses"]["total"]
     assert_gradients(network, loss, about["gradient_norms"], stored()[f"{model}/{case}/gradient_samples"])
 
 

@@ -121,14 +121,15 @@ def find_files(root: str, split: str, annotations: Optional[str], pictures: Opti
     Raises:
         UserError: nothing, or more than one thing, fits.
     """
-    file = _named(root, annotations, _annotations_key(split), os.path.isfile, "file")
+    file = _named(root, annotations, _key(split, "ANNOTATIONS"), os.path.isfile, "file")
     file = file or _find_annotations(root, split)
-    folder = _named(root, pictures, f"DATA.{split.upper()}_PICTURES", os.path.isdir, "folder")
+    folder = _named(root, pictures, _key(split, "PICTURES"), os.path.isdir, "folder")
     return Files(file, folder or _find_folder(root, split, file))
 
 
-def _annotations_key(split: str) -> str:
-    return f"DATA.{split.upper()}_ANNOTATIONS"
+def _key(split: str, part: str) -> str:
+    """The key that names a part of a split; those of validation serve any other split as well."""
+    return f"DATA.{split.upper()}_{part}" if split in SPLIT_WORDS else f"-split=val DATA.VAL_{part}"
 
 
 def _named(root: str, name: Optional[str], key: str, is_there: Any, kind: str) -> Optional[str]:
@@ -150,14 +151,15 @@ def _find_annotations(root: str, split: str) -> str:
         names = ", ".join(os.path.relpath(file, root) for file in preferred[:4])
         raise UserError(
             f"{root} has {len(preferred)} files of annotations for {split}: {names}; name one with "
-            f"{_annotations_key(split) if split in SPLIT_WORDS else 'DATA.VAL_ANNOTATIONS'}"
+            f"{_key(split, 'ANNOTATIONS')}"
         )
     if split not in SPLIT_WORDS:
         require_split(split, [name for name in SPLIT_WORDS if _named_after(files, name)], root)
+    divide = "" if split == "train" else ", or let DATA.VAL_FRACTION divide the training set"
     found = f"; there is {', '.join(os.path.relpath(file, root) for file in files[:4])}" if files else ""
     raise UserError(
-        f"{root} has no file of {split} annotations{found}; expected a folder {_LAYOUT}, or "
-        f"{_annotations_key(split)}" + ("" if split == "train" else ", or DATA.VAL_FRACTION to divide the training set")
+        f"{root} has no file of {split} annotations{found}; name one with "
+        f"{_key(split, 'ANNOTATIONS')}{divide}; expected a folder {_LAYOUT}"
     )
 
 
@@ -188,11 +190,10 @@ def _find_folder(root: str, split: str, file: str) -> str:
     if not names:
         return folders[0]
     if not any(hits):
-        key = f"DATA.{split.upper()}_PICTURES" if split in SPLIT_WORDS else "DATA.VAL_PICTURES"
         looked = ", ".join(os.path.relpath(folder, root) for folder in folders[:4])
         raise UserError(
             f"the pictures of {file}, such as {names[0]}, are not below {root} (looked in {looked}): name their folder "
-            f"with {key}"
+            f"with {_key(split, 'PICTURES')}, or give -data_path a folder that holds both"
         )
     return folders[hits.index(max(hits))]
 

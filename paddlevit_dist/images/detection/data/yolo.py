@@ -271,5 +271,6 @@ def _lines(file: str, num_classes: int, label_of: Dict[int, int], odd: Dict[str,
 
 
 def _wrong(file: str, number: int, line: bytes, reason: str) -> UserError:
-    shown = line.strip().decode("utf-8", "backslashreplace")[:60]
+    shown = line.strip().decode("utf-8", "backslashreplace")
+    shown = shown if len(shown) <= 80 else f"{shown[:77]}..."
     return UserError(f"{file} line {number}: '{shown}': {reason}")

@@ -13,6 +13,7 @@ from ..json_stream import elements
 from ..run_lengths import area_of, text_of
 from .matching import Federated, Truth
 
+_LARGEST = 1e300  # sums of larger numbers may no longer be finite
 BOXES, MASKS = "bbox", "segm"
 Id = Union[int, float, str]
 _LISTS = ("images", "annotations", "categories")
@@ -303,7 +304,8 @@ def check_box(path: str, place: str, box: Any) -> None:
     if not isinstance(box, list) or len(box) != 4:
         raise UserError(f"{path}: {place}: bbox must be [x, y, width, height], found {_shown(box)}")
     for number in box:
-        check_number(path, place, "bbox", number)
+        if type(number) is not float or not -_LARGEST < number < _LARGEST:  # a call for each would take a second
+            check_number(path, place, "bbox", number)
 
 
 def check_number(path: str, place: str, name: str, number: Any) -> None:
@@ -312,7 +314,7 @@ def check_number(path: str, place: str, name: str, number: Any) -> None:
     Raises:
         UserError: says what is in its place.
     """
-    if not isinstance(number, (int, float)) or not -1e300 < number < 1e300:
+    if not isinstance(number, (int, float)) or not -_LARGEST < number < _LARGEST:
         raise UserError(f"{path}: {place}: {name} must be of finite numbers, found {_shown(number)}")
 
 

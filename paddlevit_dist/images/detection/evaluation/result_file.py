@@ -123,31 +123,33 @@ class _Reader:
 
     def _shape(self, place: str, picture: int, result: Dict[str, Any]) -> None:
         """Add the box or mask of a result."""
-        if not self.has_boxes and "segmentation" not in result:
+        box: Any = (0.0, 0.0, 0.0, 0.0)
+        if self.has_boxes:
+            box = result.get("bbox")
+            check_box(self.path, place, box)
+            if self.kind == BOXES:  # most files have no more, and may have millions of them
+                self._add(box, box[2] * box[3])
+                return
+        elif "segmentation" not in result:
             raise UserError(f"{self.path}: {place} has no segmentation, unlike the first result")
-        size: Tuple[Any, Any] = (None, None)
-        if self.kind == MASKS:
-            size = self.annotations.size_of(picture)
-        elif (self.annotations.sizes[picture] > 0).all():
-            size = tuple(self.annotations.sizes[picture].tolist())
+        height, width = self._size(picture)
         try:
-            if self.kind == BOXES and not self.has_boxes:
-                runs = runs_of(result["segmentation"], *size)
+            if self.kind == BOXES:
+                runs = runs_of(result["segmentation"], height, width)
                 self._add(runs.box(), runs.area)
-            elif not self.has_boxes:
-                text = text_of(result["segmentation"], *size)
-                self._add((0.0, 0.0, 0.0, 0.0), area_of(text), text)
+            elif "segmentation" in result:
+                text = text_of(result["segmentation"], height, width)
+                self._add(box, box[2] * box[3] if self.has_boxes else area_of(text), text)
             else:
-                box = result.get("bbox")
-                check_box(self.path, place, box)
-                text = b""
-                if self.kind == MASKS and "segmentation" in result:
-                    text = text_of(result["segmentation"], *size)
-                elif self.kind == MASKS:
-                    text = rectangle(box, *size).text()
-                self._add(box, box[2] * box[3], text)  # type: ignore[index,arg-type]  # checked
+                self._add(box, box[2] * box[3], rectangle(box, height, width).text())  # type: ignore[arg-type]
         except ValueError as error:
             raise UserError(f"{self.path}: {place}: its segmentation {error}") from None
+
+    def _size(self, picture: int) -> Tuple[Optional[int], Optional[int]]:
+        """Height and width of a picture; where boxes are drawn around masks they need not be known."""
+        if self.kind == BOXES and self.annotations.sizes[picture].min() < 1:
+            return None, None
+        return self.annotations.size_of(picture)
 
     def _add(self, box: Sequence[float], area: float, mask: bytes = b"") -> None:
         self.boxes.extend(box)

@@ -1,0 +1,81 @@
+"""What is annotated in pictures, for the table."""
+
+from __future__ import annotations
+
+import json
+
+from images.detection.coco_writer import BOX, annotation, write_coco
+from images.detection.test_voc_data import write_voc
+from images.detection.test_yolo_data import write_yolo
+
+from paddlevit_dist.errors import UserError
+from paddlevit_dist.images.detection.data.coco import Coco
+from paddlevit_dist.images.detection.data.voc import Voc
+from paddlevit_dist.images.detection.data.yolo import Yolo
+from paddlevit_dist.images.detection.json_stream import elements
+from paddlevit_dist.images.detection.run_lengths import runs_of
+
+_TRIANGLE = [[2.0, 3.0, 12.0, 3.0, 2.0, 11.0]]
+_RUNS = {"size": [20, 30], "counts": [5, 10, 585]}
+
+
+def _read(kind, folder):
+    cache = folder / "cache"
+    cache.mkdir(exist_ok=True)
+    dataset = kind(str(folder), "train", cache)
+    assert dataset.summary() and dataset.learnable().shape == (len(dataset),)
+    for index in range(len(dataset)):
+        found, (height, width) = dataset.annotations(index), dataset.size(index)
+        assert len(found.boxes) == len(found.labels) == len(found.areas) == len(found.is_crowd)
+        assert len(found.labels) == 0 or 0 <= found.labels.min() <= found.labels.max() < dataset.num_classes
+        for mask in found.masks or ():
+            _drawn(mask, height, width)
+
+
+def _drawn(mask, height, width):
+    try:
+        assert runs_of(mask, height, width).area <= height * width
+    except ValueError as error:  # whoever learns from it says which object it is
+        raise UserError(str(error)) from error
+
+
+def make_coco(folder):
+    first = annotation(1, 11, BOX, segmentation=_TRIANGLE)
+    return [
+        write_coco(folder, [first, annotation(2, 12, BOX, 3, iscrowd=1, segmentation=_RUNS), annotation(3, 13, BOX)])
+    ]
+
+
+def read_coco(folder):
+    _read(Coco, folder)
+
+
+def make_voc(folder):
+    write_voc(folder, {"train": ["1", "2"]})
+    lists = folder / "ImageSets" / "Main" / "train.txt"
+    return [folder / "Annotations" / "1.xml", folder / "Annotations" / "2.xml", lists]
+
+
+def read_voc(folder):
+    _read(Voc, folder)
+
+
+def make_yolo(folder):
+    write_yolo(folder, train="images/train")
+    return [folder / "labels" / "train" / "1.txt", folder / "labels" / "train" / "7.txt", folder / "data.yaml"]
+
+
+def read_yolo(folder):
+    _read(Yolo, folder)
+
+
+def make_json(folder):
+    content = {"a": [{"b": [1.5, -2e-3], "ä": None}] * 3, "c": {"d": True}, "e": []}
+    (folder / "x.json").write_text(json.dumps(content, ensure_ascii=False), "utf-8")
+    return [folder / "x.json"]
+
+
+def read_json(folder):
+    content = (folder / "x.json").read_bytes()
+    for element in elements(folder / "x.json", 16):
+        assert 0 <= element.start < element.end <= len(content)

@@ -65,6 +65,17 @@ def at_least(smallest: int, largest: float = float("inf")) -> Callable[[str], in
     return parse
 
 
+def share(text: str) -> float:
+    """A number from 0 to 1."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0.0 <= value <= 1.0:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number from 0 to 1")
+    return value
+
+
 def choice(*words: str) -> Callable[[str], str]:
     """Parser for one of these words."""
 

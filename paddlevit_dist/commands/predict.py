@@ -9,7 +9,7 @@ from typing import Any, List, Optional
 
 from .. import signals
 from ..errors import UserError
-from .parser import CommandParser, at_least, path
+from .parser import CommandParser, at_least, path, share
 
 _FOLDER = "./predictions"
 
@@ -34,7 +34,10 @@ def run(words: List[str]) -> None:
     from ..observe.record import make_folder
     from ..parallel import plan_processes
 
-    source = open_source(options.source, "predict", recipe=options.cfg, class_names=_names_in(options.class_names))
+    names = _names_in(options.class_names)
+    source = open_source(
+        options.source, "predict", recipe=options.cfg, class_names=names, least_score=options.least_score
+    )
     plan = plan_processes(requested)
     for line in [*plan.notices, *stale] if plan.is_main else ():
         write_line(line)
@@ -68,6 +71,7 @@ def _parse(words: List[str]) -> Any:
     parser.option("num_workers", None, "loader processes per device (default: by the number of cores)", at_least(0))
     parser.option("cfg", None, "the recipe of weights that do not say how they were trained", path)
     parser.option("class_names", None, "text file with the name of a class on each line", path)
+    parser.option("least_score", None, "detection: of a box that is listed and drawn (default: the run's)", share)
     return parser.parse_intermixed_args(words)
 
 

@@ -206,6 +206,7 @@ class Predictor:
         class_names: in place of those that the weights know.
         batch_size: inputs that are computed at once; None: as in the run's evaluation.
         num_workers: processes that read inputs; 0: a thread of this process reads them.
+        least_score: detection: of a box that is returned; None: that of the run.
 
     Attributes:
         unreadable: (path, reason) of each input of the last call that could not be read.
@@ -221,8 +222,11 @@ class Predictor:
         class_names: Optional[Sequence[str]] = None,
         batch_size: Optional[int] = None,
         num_workers: int = 0,
+        least_score: Optional[float] = None,
     ) -> None:
-        self._source = open_source(os.fspath(source), "predict", recipe=recipe, class_names=class_names)
+        self._source = open_source(
+            os.fspath(source), "predict", recipe=recipe, class_names=class_names, least_score=least_score
+        )
         self._task = prepared_task(self._source)
         self._batch_size = batch_size or usual_batch_size(self._source.config)
         self._num_workers = num_workers

@@ -16,6 +16,7 @@ from ..checkpoint.download import is_address, local_copy
 from ..checkpoint.load import LoadReport, classes_of, load_weights
 from ..checkpoint.store import read_about
 from ..checkpoint.weights import INDEX_ENDING, SUFFIXES, evaluated_weights, find_weights_file, read_weights, shards_of
+from ..config.table import keys_of
 from ..contracts.prediction import Learned
 from ..contracts.task import Task
 from ..errors import UserError
@@ -24,6 +25,7 @@ from .about import settings_of
 
 _RUN_CONFIGURATION = "config.yaml"  # in a run's folder
 _PICTURES = "folder"
+_LEAST_SCORE = "DETECTION.SHOWN_SCORE"
 _EXPORTED = (".pdiparams", ".pdmodel", ".onnx")
 _FOR_USE: Dict[str, Any] = {  # nothing is trained, resumed or written by the run that these settings are from
     "EVAL": True,
@@ -62,6 +64,7 @@ def open_source(
     recipe: Optional[str] = None,
     class_names: Optional[Sequence[str]] = None,
     words: Sequence[str] = (),
+    least_score: Optional[float] = None,
 ) -> Source:
     """Find the weights that ``source`` means, and how they were trained.
 
@@ -72,8 +75,9 @@ def open_source(
         recipe: YAML file or name of a recipe, for weights that say nothing of themselves.
         class_names: in place of what the weights say.
         words: of a command line, which win over the settings of the weights.
+        least_score: of a box that counts as found; None: as the weights say.
     Raises:
-        UserError: there are no weights, or nothing says how they were trained.
+        UserError: there are no weights, or nothing says how they were trained; or they find no boxes.
     """
     weights = local_copy(source).path if is_address(source) else Path(evaluated_weights(source))
     if weights.suffix.lower() in _EXPORTED or weights.with_name(f"{weights.name}.pdiparams").is_file():
@@ -95,12 +99,18 @@ def open_source(
                 "config.yaml beside it: name the recipe that it was trained with: -cfg=FILE"
             )
     loaded = configuration_of(str(file), settings, recipe, words)
+    if least_score is not None:
+        if _LEAST_SCORE not in keys_of(loaded.values):
+            raise UserError(f"{command}: -least_score is for models that find boxes; leave it out")
+        loaded = configuration_of(str(file), settings, recipe, [*words, _LEAST_SCORE, str(least_score)])
     learned = learned_of(about, loaded.values.MODEL.NUM_CLASSES)
     if class_names is not None:
         learned = learned._replace(class_names=tuple(class_names))
     if settings is None:
         settings = settings_of(loaded.values)
         settings["MODEL"].pop("PRETRAINED")  # where the weights are
+    if least_score is not None:
+        settings = {**settings, "least_score": least_score}  # other predictions than those of the weights' own
     return Source(str(file), loaded.values, settings, learned)
 
 

@@ -6,8 +6,11 @@ import json
 
 import numpy as np
 import pytest
+from PIL import Image
 from support import small_detections
 from support.processes import run_together, run_workers, succeeded
+
+from paddlevit_dist import Predictor, UserError
 
 TRAIN, EVALUATE = "support.small_detections:train", "support.small_detections:evaluate"
 FEW = ["DATA.SHAPES.PER_PICTURE", "[0, 1]"]  # many pictures, and some ranks' batches, have no boxes
@@ -73,6 +76,36 @@ def test_one_two_and_three_processes_give_the_same_scores_and_the_same_file(runs
 def test_two_processes_give_the_scores_of_one(runs):
     _, one, two = runs
     assert two["evaluation"] == [one["evaluation"]] * 2
+
+
+def test_a_split_without_annotations_gets_predictions_with_its_own_ids_and_no_score(runs, tmp_path, capfd):
+    data, names = tmp_path / "data", ("circle", "square", "triangle")
+    (data / "annotations").mkdir(parents=True)
+    (data / "test").mkdir()
+    images = [{"id": 40 - index, "file_name": f"{index}.png", "height": 30, "width": 20} for index in range(3)]
+    for image in images:
+        Image.new("RGB", (20, 30)).save(data / "test" / image["file_name"])
+    categories = [{"id": 10 * number, "name": name} for number, name in enumerate(names, start=1)]
+    content = json.dumps({"images": images, "categories": categories})
+    (data / "annotations" / "test.json").write_text(content)
+    words = ["-dataset=coco", f"-data_path={data}", "-split=test"]
+    assert small_detections.evaluate(str(tmp_path / "out"), str(runs[0] / "one"), words) == {}
+    assert "no score: the 3 pictures of test have no labels" in capfd.readouterr().out
+    results = json.loads((tmp_path / "out" / "predictions" / "results.json").read_text())
+    assert {entry["image_id"] for entry in results} == {38, 39, 40}
+    assert {entry["category_id"] for entry in results} <= {10, 20, 30}
+
+
+def test_the_least_score_decides_which_boxes_are_told(runs):
+    weights, picture = str(runs[0] / "one"), np.zeros((20, 30, 3), np.uint8)
+    rows = Predictor(weights, least_score=0.0)([picture])
+    assert len(rows) == 10 and all(row["category"] in ("circle", "square", "triangle") for row in rows)
+    middle = sorted(row["score"] for row in rows)[5]
+    assert 1 <= len(Predictor(weights, least_score=middle - 1e-4)([picture])) <= 9
+    (none,) = Predictor(weights, least_score=1.0)([picture])
+    assert none["category"] is None
+    with pytest.raises(UserError, match="from 0 to 1|expected"):
+        Predictor(weights, least_score=7.0)
 
 
 @pytest.mark.parametrize("way, batch", [("single", 1), ("equal_shapes", 9), ("padded", 1), ("padded", 9)])

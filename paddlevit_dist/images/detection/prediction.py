@@ -142,11 +142,11 @@ class DetectionOutputs(OutputWriter):
         running = list(range(1, len(self.samples) + 1))
         is_running = image_ids_of(self.samples.names) == running
         ids = "1, 2, 3 in the order of the inputs" if is_running else "the numbers that their files are called by"
-        return [
-            f"boxes with a score of at least {self.least_score:g} (DETECTION.SHOWN_SCORE) are in the tables and drawn "
-            f"on the pictures in {self.folder / PICTURES}",
-            f"all of them are in {' and '.join(written)}, in COCO's format; the pictures' ids are {ids}",
-        ]
+        shown = f"boxes with a score of at least {self.least_score:g} (-least_score)"
+        said = f"{shown} are in the tables and drawn on the pictures in {self.folder / PICTURES}"
+        if all(row.get("category") is None for row in rows):
+            said = f"there are no {shown}: the tables name none, and the pictures in {self.folder / PICTURES} have none"
+        return [said, f"all boxes are in {' and '.join(written)}, in COCO's format; the pictures' ids are {ids}"]
 
 
 def _this_process() -> str:

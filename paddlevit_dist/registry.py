@@ -76,6 +76,8 @@ _OTHER_NAMES: Dict[str, Dict[str, str]] = {
         "swin_t": "swin_tiny_patch4_window7_224",
         "swin_s": "swin_small_patch4_window7_224",
         "swin_b": "swin_base_patch4_window7_224",
+        "maskrcnn_resnet50_fpn": "mask_rcnn_resnet50_fpn",
+        "fasterrcnn_resnet50_fpn": "faster_rcnn_resnet50_fpn",
         "mixer_b_16": "mixer_b16_224",
         "mixer_l_16": "mixer_l16_224",
         **{f"resnet_{depth}": f"resnet{depth}" for depth in (18, 34, 50, 101)},

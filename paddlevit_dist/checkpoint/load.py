@@ -270,6 +270,7 @@ def _require_everything(report: LoadReport, classes_of_outputs: Callable[[int], 
         if source_shape and model_shape and len(source_shape) == 2 and source_shape[1] != model_shape[1]:
             theirs, ours = classes_of_outputs(source_shape[1]), classes_of_outputs(model_shape[1])
             reasons.append(f"it has {theirs} classes and the model {ours}: set NUM_CLASSES to {theirs}")
+            break  # other heads may have several outputs for each class
     question = ". Is it for another architecture?" if report.missing else ""
     raise UserError(
         f"{report.source} does not hold this whole model, as evaluating and resuming need it: "

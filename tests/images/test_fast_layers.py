@@ -191,6 +191,21 @@ def test_layers_are_copied_pickled_and_named_like_paddles():
     assert norm.weight.name.startswith("layer_norm_")
 
 
+def test_a_frozen_norm_hands_on_the_gradient_of_one_that_learns():
+    """Paddle's own on a CPU forgets the weights where they ask for no gradient."""
+    values = np.random.default_rng(0).standard_normal((3, 5, 8))
+    factors = paddle.to_tensor(np.random.default_rng(1).standard_normal((3, 5, 8)))
+    gradients = []
+    for is_frozen in (False, True):
+        norm = layers.LayerNorm(8).to(dtype="float64")
+        norm.weight.set_value(paddle.to_tensor(np.linspace(0.5, 3.0, 8)))
+        norm.weight.stop_gradient = norm.bias.stop_gradient = is_frozen
+        x = paddle.to_tensor(values, stop_gradient=False)
+        (norm(x) * factors).sum().backward()
+        gradients.append(x.grad.numpy())
+    np.testing.assert_allclose(*gradients, rtol=1e-12, atol=1e-14)
+
+
 MODELS = {
     "vit_tiny_patch16_224": {"depth": 2},
     "deit_tiny_distilled_patch16_224": {"depth": 2},

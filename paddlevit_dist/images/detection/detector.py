@@ -70,6 +70,10 @@ class Detector(Model):
     learns_masks: ClassVar[bool] = False
     #: whether ``forward`` of pictures alone is a function of tensors, ``logits`` and ``boxes``, which can be exported
     is_exportable: ClassVar[bool] = False
+    #: what losses are divided by with TRAIN.DETECTION_NORMALISER reference, for the log
+    reference_normaliser: ClassVar[str] = (
+        "as DETR's authors do: boxes by the count of all devices, classes by that of each device"
+    )
 
     @property
     def pretrained_part(self) -> Model:

@@ -85,11 +85,17 @@ _KEYS = (
         "weight decay of all parameters, as detection's authors have it; False: not of biases and norms",
     ),
     Key(
+        "TRAIN.RANDOM_SAMPLES",
+        True,
+        "bool",
+        "Mask R-CNN: the anchors and regions of a picture that learn are drawn at random; False: always the same",
+    ),
+    Key(
         "TRAIN.DETECTION_NORMALISER",
         "global",
         "text",
-        "losses are divided by counts of all devices and micro-batches (global), or as DETR's authors do: boxes by "
-        "that of all devices, classes by that of each device (reference)",
+        "losses are divided by counts of all devices and micro-batches (global), or as the authors do (reference): "
+        "DETR's boxes by that of all devices, its classes and all of Mask R-CNN's terms by that of each device",
         choices=("global", "reference"),
     ),
     Key(

@@ -46,11 +46,6 @@ from .prediction import AsEvaluated, DetectionOutputs, open_inputs, rows_of
 from .settings import EQUAL_SHAPES, OPTIONS
 from .writer import DetectionWriter
 
-_DIVIDED_BY = {
-    "global": "by the counts of all devices and micro-batches (TRAIN.DETECTION_NORMALISER global)",
-    "reference": "as DETR's authors do: boxes by the count of all devices, classes by that of each device "
-    "(TRAIN.DETECTION_NORMALISER reference)",
-}
 _MOST_NAMED = 90  # categories in a legend
 _LAST = "checkpoints/last"  # in the folder of a run that can be resumed
 _BACKBONE = "backbone."  # what the names of a backbone's parameters begin with
@@ -67,6 +62,7 @@ class Detection(Task):
     of_each_rank = {
         **dict.fromkeys(("MODEL.DROPOUT", "MODEL.ATTENTION_DROPOUT", "MODEL.DROPPATH"), 0.0),
         "TRAIN.DETECTION_NORMALISER": "global",
+        "TRAIN.RANDOM_SAMPLES": False,
         "DETECTION.TIGHT_PADDING": False,
     }
 
@@ -108,6 +104,8 @@ class Detection(Task):
             )
         known = model_options(model.NAME).defaults
         options = {"dropout": model.DROPOUT} if "dropout" in known else {}  # also where 0 is not the variant's
+        if "random_samples" in known:
+            options["random_samples"] = self.config.TRAIN.RANDOM_SAMPLES
         for key, option in OPTIONS.items():
             if model[key] is None:
                 continue
@@ -140,7 +138,9 @@ class Detection(Task):
             return samples
         if not self.config.DETECTION.TIGHT_PADDING:
             self._padded_side = largest_side(self.config.DATA, samples.dataset.sizes)
-        samples.notices.append(f"losses are divided {_DIVIDED_BY[self.config.TRAIN.DETECTION_NORMALISER]}")
+        normaliser, divided = self.config.TRAIN.DETECTION_NORMALISER, "by the counts of all devices and micro-batches"
+        divided = self._family.reference_normaliser if normaliser == "reference" else divided
+        samples.notices.append(f"losses are divided {divided} (TRAIN.DETECTION_NORMALISER {normaliser})")
         if self.config.DATA.ON_BAD_SAMPLE == "skip":
             samples.replacements = self.replacements = Replacements(Path(self.config.SAVE).absolute())
         return samples

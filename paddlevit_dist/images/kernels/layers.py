@@ -28,7 +28,18 @@ class LayerNorm(nn.LayerNorm):
     def forward(self, x):
         if applies(x, self) and has_usual_parameters(self) and x.shape[-1] == self.weight.shape[0]:
             return _functions().layer_norm(x, self.weight, self.bias, self._epsilon)
+        if _is_scaled_apart(self, x):
+            return self.bias + self.weight * nn.functional.layer_norm(x, self._normalized_shape, epsilon=self._epsilon)
         return nn.LayerNorm.forward(self, x)
+
+
+@paddle.jit.not_to_static
+def _is_scaled_apart(norm: nn.LayerNorm, x: Any) -> bool:
+    """Whether Paddle's layer norm would give ``x`` a gradient as if all weights were 1: on a CPU (2.6 and 3.3) it does
+    where the weight itself asks for none."""
+    if not paddle.in_dynamic_mode() or norm.weight is None or norm.bias is None:
+        return False
+    return norm.weight.stop_gradient and not x.stop_gradient and x.place.is_cpu_place()
 
 
 def has_usual_parameters(norm: nn.LayerNorm) -> bool:

@@ -77,13 +77,13 @@ def test_without_any_detection_everything_is_zero_and_the_file_is_an_empty_list(
     assert json.loads((tmp_path / "results.json").read_text()) == []
 
 
-def test_without_any_annotation_the_score_is_zero_not_a_number_below():
+def test_without_any_annotation_the_score_is_zero_and_the_line_says_why():
     metrics = DetectionMetrics(NAMES)
     nothing = Annotations(np.zeros((0, 4)), np.zeros(0, int), np.zeros(0), np.zeros(0, bool), np.zeros(0, int))
     metrics.update(1, nothing, drawn(1)[1])
     values = metrics.compute(metrics.state)
     assert values["AP"] == 0.0 and "AR_100" not in values and not [name for name in values if name.startswith("AP ")]
-    assert metrics.summary(values) == "AP 0.0000 AP50 0.0000"
+    assert metrics.summary(values).startswith("AP 0.0000 AP50 0.0000 (nothing is annotated: ")
 
 
 def test_a_picture_that_is_missing_or_evaluated_twice_is_no_score():

@@ -58,6 +58,32 @@ def test_all_parameters_learn_from_any_pictures(model, kind):
     assert terms["objectness"] > 0 and terms["classes"] > 0
 
 
+BACKBONES = {
+    "swin_tiny_patch4_window7_224": {
+        "any_size": True,
+        "embed_dim": 16,
+        "depths": (1, 1, 1, 1),
+        "num_heads": (1, 1, 2, 2),
+    },
+    "pvtv2_b0": {"depths": (1, 1, 1, 1)},
+    "convnext_tiny": {"depths": (1, 1, 1, 1), "dims": (8, 16, 16, 16)},
+}
+
+
+@pytest.mark.parametrize("backbone", BACKBONES)
+def test_other_backbones_learn_too_and_nothing_of_them_waits_in_vain(backbone):
+    paddle.seed(0)
+    other = create_model(
+        batches.NAME, 3, backbone=backbone, backbone_options=BACKBONES[backbone], feature_norm=True, drop_path=0.1
+    )
+    images, targets = batches.batch(batches.pictures([2, 1], 45), dtype="float32")
+    terms, gradients = learn(other, images, targets)
+    assert np.isfinite(list(terms.values())).all()
+    assert [name for name, gradient in gradients.items() if gradient is None] == []
+    other.eval()
+    assert len(other(images)["numbers"]) == 2
+
+
 def test_a_single_pixel_as_an_object_is_learned(model):
     images, targets = batches.batch(batches.pictures([1], 45), dtype="float32")
     images = images[:, :, :1, :1]
@@ -235,6 +261,13 @@ def test_heads_for_cocos_ids_become_heads_for_its_80_categories():
     maps = paddle.randn([2, 48, 5, 5])
     ours, theirs = (each.roi_heads.mask_predictor(maps).numpy() for each in (of_categories, of_ids))
     np.testing.assert_allclose(ours, theirs[:, rows], atol=1e-5)
+
+
+def test_weights_for_other_classes_are_refused_with_their_number(model):
+    state = {name: value.numpy() for name, value in model.state_dict().items()}
+    with pytest.raises(UserError, match="it has 3 classes and the model 5: set NUM_CLASSES to 3$"):
+        load_weights(create_model(batches.NAME, 5), state, strict=True)
+    assert [model.classes_of_outputs(outputs) for outputs in (4, 91, 2)] == [3, 80, 1]
 
 
 def test_a_classifiers_weights_are_the_backbones():

@@ -77,6 +77,13 @@ def test_the_terms_are_those_of_a_loop(betas):
             assert float(terms[name].count) == count
 
 
+def test_the_classes_may_weigh_more():
+    out = outputs_of(np.random.default_rng(2), used=[6], regions=[5], masks=[1])
+    tensors = {name: paddle.to_tensor(value) for name, value in out.items()}
+    terms = MaskRcnnCriterion(class_weight=2.0).terms(tensors, None)
+    assert {name: term.weight for name, term in terms.items()} == {**dict.fromkeys(terms, 1.0), "classes": 2.0}
+
+
 def test_a_straight_line_is_the_limit_of_the_smooth_one():
     out = outputs_of(np.random.default_rng(1), used=[6], regions=[5], masks=[1])
     tensors = {name: paddle.to_tensor(value) for name, value in out.items()}

@@ -96,14 +96,15 @@ CASES = [
 ]
 
 
+@pytest.mark.parametrize("at_random", [True, False])
 @pytest.mark.parametrize("positive, negative, number, share", CASES)
 def test_a_sample_has_its_share_of_positive_boxes_and_is_filled_up_with_negative_ones(
-    positive, negative, number, share
+    positive, negative, number, share, at_random
 ):
     states = np.array([1] * positive + [0] * negative + [-1] * 5, np.int32)
     np.random.default_rng(4).shuffle(states)
     paddle.seed(5)
-    chosen, is_positive, is_used = (part.numpy() for part in sample(tensor(states, "int32"), number, share))
+    chosen, is_positive, is_used = (part.numpy() for part in sample(tensor(states, "int32"), number, share, at_random))
     assert len(chosen) == min(number, len(states)) == len(set(chosen.tolist()))
     expected = min(positive, int(number * share))
     assert states[chosen[is_positive]].tolist() == [1] * expected
@@ -125,6 +126,16 @@ def test_each_box_is_as_likely_and_the_same_seed_draws_the_same():
     # 4 of 6 and 4 of 10: five standard deviations of a binomial number
     assert (abs(counts[:6] - 400 * 4 / 6) < 5 * np.sqrt(400 * 2 / 9)).all()
     assert (abs(counts[6:] - 400 * 4 / 10) < 5 * np.sqrt(400 * 0.24)).all()
+
+
+def test_without_chance_any_seed_samples_the_same_and_every_part_of_the_list():
+    states = tensor([0] * 1000, "int32")
+    found = []
+    for seed in (1, 2):
+        paddle.seed(seed)
+        found.append(sorted(sample(states, 100, 0.5, at_random=False).boxes.tolist()))
+    assert found[0] == found[1]
+    assert max(np.diff([0, *found[0], 1000])) < 25  # one in ten
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -56,3 +56,8 @@ def rows_of_categories(name: str, value: np.ndarray, num_classes: int) -> Option
         return None
     rows = np.array([0, *COCO_CATEGORIES])
     return value.take((for_each * rows[:, None] + np.arange(for_each)).reshape(-1), axis=axis)
+
+
+def classes_of_outputs(outputs: int) -> int:
+    """The classes of a head with so many outputs: one is the background; torchvision's 91 are COCO's 80 classes."""
+    return len(COCO_CATEGORIES) if outputs == _COCO_OUTPUTS else outputs - 1

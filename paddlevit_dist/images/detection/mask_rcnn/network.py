@@ -65,10 +65,12 @@ class MaskRCNN(Detector):
         region_channels: width of the dense layers on a region.
         mask_channels: of the convolutions on a region before its mask's predictor.
         rules: those of ``Rules`` that differ from its defaults, by name.
+        random_samples: that of ``Rules``, which a configuration can set.
         drop_path: rate of stochastic depth in the backbone's last block.
     """
 
     learns_masks = True
+    reference_normaliser = "as torchvision does: each term by the samples of each device"
     variants = MASK_RCNN
     key_maps = key_names.MASK_RCNN
     classifier_layers = (
@@ -87,6 +89,7 @@ class MaskRCNN(Detector):
         region_channels: int = 1024,
         mask_channels: Sequence[int] = (256, 256, 256, 256),
         rules: Optional[Mapping[str, Any]] = None,
+        random_samples: bool = True,
         drop_path: float = 0.0,
     ):
         super().__init__()
@@ -97,7 +100,7 @@ class MaskRCNN(Detector):
                 f"Mask R-CNN needs maps of strides 4, 8, 16 and 32; {backbone} has {tuple(body.feature_strides)}: "
                 "choose another backbone, such as resnet50"
             )
-        self.rules, self.in_channels = Rules(**(rules or {})), body.in_channels
+        self.rules, self.in_channels = Rules(**{"random_samples": random_samples, **(rules or {})}), body.in_channels
         self.num_classes = num_classes
         self.backbone = PyramidBackbone(body, pyramid_channels, feature_norm)
         strides = self.backbone.strides
@@ -240,6 +243,9 @@ class MaskRCNN(Detector):
         """New last layers of the heads; all masks' layers after the last convolution."""
         self.num_classes = num_classes
         self.roi_heads.reset(num_classes + 1)
+
+    def classes_of_outputs(self, outputs: int) -> int:
+        return key_names.classes_of_outputs(outputs)
 
     def resize_parameter(self, name: str, value: np.ndarray) -> Optional[np.ndarray]:
         """Torchvision's heads, which have outputs for each id of COCO's categories, for its 80 categories; what the

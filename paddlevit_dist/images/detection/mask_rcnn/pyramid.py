@@ -13,6 +13,9 @@ from paddle import nn
 from paddle.nn import functional as F
 
 from ....contracts.model import Model
+from ...kernels.layers import LayerNorm
+
+_BEHIND_THE_MAPS = ("norm.", "head.")  # a backbone's layers that no map depends on: they have nothing to learn from
 
 
 def start(deviation: float) -> paddle.ParamAttr:
@@ -78,8 +81,11 @@ class PyramidBackbone(nn.Layer):
         super().__init__()
         self.body = body
         widths = body.feature_channels[-4:]
-        self.norms = nn.LayerList([nn.LayerNorm(width, epsilon=1e-5) for width in widths] if has_norm else [])
+        self.norms = nn.LayerList([LayerNorm(width, epsilon=1e-5) for width in widths] if has_norm else [])
         self.fpn = FeaturePyramid(widths, channels)
+        for name, parameter in body.named_parameters():
+            if name.startswith(_BEHIND_THE_MAPS):
+                parameter.stop_gradient = True
         strides = body.feature_strides[-4:]
         self.strides = (*strides, 2 * strides[-1])
 

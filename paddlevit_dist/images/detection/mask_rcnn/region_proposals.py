@@ -147,7 +147,9 @@ class ProposalNetwork(nn.Layer):
                 matches = match(
                     overlaps(objects, anchors), rules.positive_overlap, rules.negative_overlap, rules.lowest_overlap
                 )
-                chosen, is_positive, is_used = sample(matches.states, rules.anchor_samples, rules.anchor_share)
+                chosen, is_positive, is_used = sample(
+                    matches.states, rules.anchor_samples, rules.anchor_share, rules.random_samples
+                )
                 references = paddle.gather(anchors, chosen)
                 wanted = offsets(paddle.gather(objects, paddle.gather(matches.objects, chosen)), references)
                 used = is_used.astype(anchors.dtype)

@@ -73,10 +73,11 @@ def _draw(
     boxes = paddle.concat([proposals, objects[:count]]) if count else proposals
     if boxes.shape[0] == 0:
         return boxes, paddle.zeros([0], dtype="int64"), boxes, paddle.zeros([0, 3], dtype="int64")
-    lowest = 0.0 if rules.low_quality_regions else None
     overlap = overlaps(objects[: max(count, 1)], boxes)
-    matches = match(overlap, rules.region_overlap, rules.region_overlap, lowest)
-    chosen, is_positive, is_used = sample(matches.states, rules.region_samples, rules.region_share)
+    matches = match(overlap, rules.region_overlap, rules.region_overlap)
+    chosen, is_positive, is_used = sample(
+        matches.states, rules.region_samples, rules.region_share, rules.random_samples
+    )
     boxes, of_object = paddle.gather(boxes, chosen), paddle.gather(matches.objects, chosen)
     labels = paddle.gather(targets.labels[picture].astype("int64"), of_object) + 1
     labels = paddle.where(is_positive, labels, paddle.zeros_like(labels))

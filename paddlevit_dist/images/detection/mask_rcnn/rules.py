@@ -15,13 +15,14 @@ class Rules(NamedTuple):
         positive_overlap, negative_overlap: an anchor whose IoU with an object is at least the first learns to be it,
             one that has less than the second with all objects learns to be none, others learn nothing.
         lowest_overlap: the anchors that overlap an object most learn to be it with less, but at least this.
+        random_samples: whether the anchors and regions that learn are drawn at random; else they are always the same
+            of a picture.
         anchor_samples, anchor_share: anchors of a picture that learn, and the largest share of positive ones.
         proposals_before, proposals_after: proposals kept in training, of each level before overlapping ones are
             suppressed, and of a picture thereafter.
         evaluated_before, evaluated_after: the same without targets.
         proposal_overlap: a proposal whose IoU with a better one is larger is suppressed.
         region_overlap: a region with at least this IoU learns to be the object, any other to be background.
-        low_quality_regions: whether the regions that overlap an object most learn to be it at any IoU.
         region_samples, region_share: as ``anchor_samples`` and ``anchor_share``, of regions.
         box_weights: the scales of a region's regression (x, y, width, height).
         anchor_beta, box_beta: where the loss of a regression turns from a square to a line; 0 for a line alone.
@@ -40,6 +41,7 @@ class Rules(NamedTuple):
     positive_overlap: float = 0.7
     negative_overlap: float = 0.3
     lowest_overlap: float = 0.0
+    random_samples: bool = True
     anchor_samples: int = 256
     anchor_share: float = 0.5
     proposals_before: int = 2000
@@ -48,7 +50,6 @@ class Rules(NamedTuple):
     evaluated_after: int = 1000
     proposal_overlap: float = 0.7
     region_overlap: float = 0.5
-    low_quality_regions: bool = False
     region_samples: int = 512
     region_share: float = 0.25
     box_weights: Tuple[float, float, float, float] = (10.0, 10.0, 5.0, 5.0)

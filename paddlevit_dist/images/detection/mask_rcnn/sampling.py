@@ -8,6 +8,9 @@ import paddle
 
 from .matching import NEGATIVE, POSITIVE
 
+_GOLDEN_RATIO = 0.6180339887498949  # its multiples, without their whole parts, are evenly distributed
+_BELOW_1 = 1 - 2.0**-20  # in float32 they may be rounded to 1
+
 
 class Sampled(NamedTuple):
     """k = min(number, n) of n boxes, the positive ones first.
@@ -23,7 +26,7 @@ class Sampled(NamedTuple):
     is_used: paddle.Tensor
 
 
-def sample(states: paddle.Tensor, number: int, share: float) -> Sampled:
+def sample(states: paddle.Tensor, number: int, share: float, at_random: bool = True) -> Sampled:
     """Draw positive boxes, up to ``share`` of ``number``, and fill up with negative ones, each equally likely.
 
     The draw comes from Paddle's generator, which the engine seeds for each micro-batch. Shapes depend on nothing but n:
@@ -31,10 +34,14 @@ def sample(states: paddle.Tensor, number: int, share: float) -> Sampled:
 
     Args:
         states: int32 (n,), of ``matching``; n is at least 1.
+        at_random: False: always the same boxes for the same states, evenly distributed, whichever rank has the picture.
     """
     total = states.shape[0]
     number, most = min(number, total), min(int(number * share), total)
-    chances = paddle.rand([total], dtype="float32")  # below 1
+    if at_random:
+        chances = paddle.rand([total], dtype="float32")  # below 1
+    else:
+        chances = ((paddle.arange(total, dtype="float64") * _GOLDEN_RATIO) % 1.0).astype("float32") * _BELOW_1
     excluded = paddle.full_like(chances, -1.0)
     order = paddle.where(states == NEGATIVE, chances, excluded)
     if most > 0:

@@ -12,8 +12,8 @@ MASK_RCNN: Variants = {
         "backbone": "resnet50",
         "backbone_options": {"frozen_batch_norm": True, "frozen_stages": 2},
     },
-    # Liu et al., Swin Transformer, 2021, section 4.2, with the authors' code for detection: each map is normalised,
-    # the regions are sampled as densely as they are large, boxes learn by L1
+    # Liu et al., Swin Transformer, 2021, section 4.2, with the authors' code, which is MMDetection's: each map is
+    # normalised, regions are sampled as densely as they are large, boxes learn by L1
     "mask_rcnn_swin_tiny_fpn": {
         "backbone": "swin_tiny_patch4_window7_224",
         "backbone_options": {"any_size": True},
@@ -23,9 +23,9 @@ MASK_RCNN: Variants = {
             "proposals_before": 2000,
             "proposals_after": 1000,
             "lowest_overlap": 0.3,
-            "low_quality_regions": True,
             "samples_per_bin": -1,
             "aligned": True,
+            "anchor_beta": 0.0,
             "box_beta": 0.0,
         },
     },

@@ -31,19 +31,36 @@ def reduced(name: str) -> List[str]:
 
 def run_all(recipes: List[str], pictures: str, output: str, teacher: List[str]) -> Dict[str, Any]:
     """What became of each recipe: losses of its updates, the last evaluation, a sum over its weights."""
-    return {Path(recipe).stem: _run(recipe, pictures, output, teacher) for recipe in recipes}
+    results = {}
+    for recipe in recipes:
+        given = config.load([f"-cfg={recipe}"]).values
+        words = ["-dataset=folder", f"-data_path={pictures}", "-batch_size=4", *reduced(given.MODEL.NAME)]
+        words += teacher if given.TRAIN.DISTILLATION_TYPE != "none" else []
+        results[Path(recipe).stem] = _run(recipe, output, words)
+    return results
 
 
-def _run(recipe: str, pictures: str, output: str, teacher: List[str]) -> Dict[str, Any]:
-    words = (
-        f"-cfg={recipe} -dataset=folder -data_path={pictures} -output={output}/{Path(recipe).stem} -batch_size=4 "
-        "-accum_iter=1 -num_workers=0 -epochs=1 -ngpus=2 TRAIN.WARMUP_STEPS None TRAIN.WARMUP_EPOCHS 0 "
-        "REPORT_FREQ 1 MODEL.PRETRAINED None"
+def run_detectors(recipes: List[str], output: str) -> Dict[str, Any]:
+    """The same of recipes that find objects, on drawn shapes."""
+    data = (
+        "-dataset=synthetic_shapes DATA.SHAPES.TRAIN 4 DATA.SHAPES.VAL 2 DATA.SHAPES.SIDES [64,64] -batch_size=1 "
+        "DATA.SHORTEST_SIDES [64] DATA.CROP_SHORTEST_SIDES [64] DATA.CROP_SIDES [48,64] DATA.EVAL_SHORTEST_SIDE 64 "
+        "MODEL.BACKBONE_PRETRAINED None"
     ).split()
-    given = config.load([f"-cfg={recipe}"]).values
-    words += reduced(given.MODEL.NAME)
-    words += teacher if given.TRAIN.DISTILLATION_TYPE != "none" else []
-    values = config.load(words).values
+    shallow = "MODEL.ENCODER_LAYERS 1 MODEL.DECODER_LAYERS 2 MODEL.NUM_QUERIES 10".split()
+    results = {}
+    for recipe in recipes:
+        is_detr = config.load([f"-cfg={recipe}"]).values.MODEL.NAME.startswith("detr")
+        results[Path(recipe).stem] = _run(recipe, output, [*data, *(shallow if is_detr else [])])
+    return results
+
+
+def _run(recipe: str, output: str, words: List[str]) -> Dict[str, Any]:
+    common = (
+        f"-cfg={recipe} -output={output}/{Path(recipe).stem} -accum_iter=1 -num_workers=0 -epochs=1 -ngpus=2 "
+        "TRAIN.WARMUP_STEPS None TRAIN.WARMUP_EPOCHS 0 REPORT_FREQ 1 MODEL.PRETRAINED None"
+    ).split()
+    values = config.load([*common, *words]).values
     folder = Path(values.SAVE)
     folder.mkdir(parents=True, exist_ok=True)
     task = resolve("task", values.TASK)(values)
@@ -55,11 +72,16 @@ def _run(recipe: str, pictures: str, output: str, teacher: List[str]) -> Dict[st
     evaluation = trainer.train()
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()] if rank() == 0 else []
     return {
-        "losses": [line["loss"] for line in lines if line["kind"] == "training"],
+        "losses": [_loss(line) for line in lines if line["kind"] == "training"],
         "evaluation": evaluation,
         "before": before,
         "after": _sum(trainer.model),
     }
+
+
+def _loss(line: Dict[str, Any]) -> float:
+    """That of the classes, which is called differently by each family."""
+    return next(line[name] for name in ("loss", "class", "classes") if name in line)
 
 
 def _sum(model: paddle.nn.Layer) -> float:

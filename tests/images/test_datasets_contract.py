@@ -64,7 +64,7 @@ WRITERS = {
 
 
 def test_no_data_set_is_forgotten():
-    assert set(NAMES) == {name for name, target in DATASETS.items() if ".images." in str(target)}
+    assert set(NAMES) == {name for name, target in DATASETS.items() if ".images.data." in str(target)}
 
 
 @pytest.fixture(params=[(name, split) for name in NAMES for split in ("train", "val")], ids=lambda p: f"{p[0]}-{p[1]}")

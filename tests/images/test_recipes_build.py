@@ -15,12 +15,10 @@ from paddlevit_dist.registry import resolve
 
 from .test_every_model import PUBLISHED
 
-# Recipes of other tasks than classification say which.
-CONFIGS = [
-    path
-    for path in sorted((Path(__file__).resolve().parents[2] / "configs").glob("*.yaml"))
-    if "\nTASK:" not in path.read_text(encoding="utf-8")
-]
+ALL = sorted((Path(__file__).resolve().parents[2] / "configs").glob("*.yaml"))
+TASKS = {path: config.load([f"-cfg={path}"]).values.TASK for path in ALL}
+CONFIGS = [path for path in ALL if TASKS[path] == "classification"]
+FINDING = [path for path in ALL if TASKS[path] == "detection"]
 
 
 def vit_parameters(width, depth, mlp_ratio, patch, channels, image, classes) -> int:

@@ -10,7 +10,7 @@ from support.runs import write_pictures
 
 from paddlevit_dist.models import create_model
 
-from .test_recipes_build import CONFIGS
+from .test_recipes_build import CONFIGS, FINDING
 
 RECIPES = [path for path in CONFIGS if path.stem not in ("vit_digits", "vit_mnist")]  # those train whole in other tests
 
@@ -30,6 +30,23 @@ def results(tmp_path_factory):
 
 @pytest.mark.parametrize("recipe", [path.stem for path in RECIPES])
 def test_two_updates_on_two_processes(recipe, results):
-    first, second = (result[recipe] for result in results)
+    check(*(result[recipe] for result in results))
+
+
+@pytest.fixture(scope="module")
+def detectors(tmp_path_factory):
+    folder = str(tmp_path_factory.mktemp("detectors"))
+    ended = run_workers("images.recipe_steps:run_detectors", [str(path) for path in FINDING], folder, timeout=500)
+    assert ended.code == 0, ended.err[-3000:]
+    return ended.results
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("recipe", [path.stem for path in FINDING])
+def test_two_updates_of_what_finds_objects(recipe, detectors):
+    check(*(result[recipe] for result in detectors))
+
+
+def check(first, second):
     assert len(first["losses"]) == 2 and np.isfinite(first["losses"]).all()
     assert first["before"] == second["before"] and first["after"] == second["after"] != first["before"]

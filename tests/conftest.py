@@ -5,9 +5,25 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import Iterator
+
+import pytest
 
 os.environ.setdefault("FLAGS_paddle_num_threads", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("GLOG_minloglevel", "2")
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def registered_names() -> Iterator[None]:
+    """Forget what the tests of a module register: tests run in any order, several modules in one process."""
+    from paddlevit_dist import registry
+
+    tables = [getattr(registry, name) for name in ("MODELS", "DATASETS", "TASKS", "OBSERVERS", "TABLES", "OWN")]
+    before = [dict(table) for table in tables]
+    yield
+    for table, content in zip(tables, before):
+        table.clear()
+        table.update(content)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Dict, List, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
 import numpy as np
 import paddle
@@ -90,12 +90,16 @@ def chosen_pictures(images: paddle.Tensor, rows: Sequence[int], sizes: np.ndarra
     return images if [height, width] == images.shape[2:] else images[:, :, :height, :width]
 
 
-def zero_padding(images: paddle.Tensor, sizes: np.ndarray) -> paddle.Tensor:
-    """Normalised pictures (N, 3, H, W) with zeros outside of their sizes, int64 (N, 2), as DETR's authors have it."""
+def zero_padding(images: paddle.Tensor, sizes: np.ndarray, on_device: Optional[paddle.Tensor] = None) -> paddle.Tensor:
+    """Normalised pictures (N, 3, H, W) with zeros outside of their sizes, int64 (N, 2), as DETR's authors have it.
+
+    Args:
+        on_device: the same sizes where the images are, if they are there.
+    """
     height, width = images.shape[2:]
     if (sizes == (height, width)).all():
         return images
-    rows = np.arange(height) < sizes[:, :1]  # (N, H)
-    columns = np.arange(width) < sizes[:, 1:]  # (N, W)
-    inside = (rows[:, None, :, None] & columns[:, None, None, :]).astype(np.float32)  # (N, 1, H, W)
-    return images * paddle.to_tensor(inside)
+    limits = paddle.to_tensor(sizes) if on_device is None else on_device
+    rows = (paddle.arange(height) < limits[:, :1]).astype("float32")  # (N, H)
+    columns = (paddle.arange(width) < limits[:, 1:]).astype("float32")  # (N, W)
+    return images * (rows.unsqueeze(2) * columns.unsqueeze(1)).unsqueeze(1)  # (N, 1, H, W)

@@ -295,18 +295,21 @@ class Detection(Task):
 
     # ---- training ----------------------------------------------------------------------------------------------
 
-    def normalise(self, images: paddle.Tensor, sizes: np.ndarray) -> paddle.Tensor:
+    def normalise(
+        self, images: paddle.Tensor, sizes: np.ndarray, on_device: Optional[paddle.Tensor] = None
+    ) -> paddle.Tensor:
         """uint8 pixels (N, 3, H, W) -> float32; exactly zero where padded.
 
         Args:
             sizes: int64 (N, 2), height and width of each picture without padding.
+            on_device: the same on the device, if they are there.
         """
-        return zero_padding(self.normaliser(images), sizes)
+        return zero_padding(self.normaliser(images), sizes, on_device)
 
     def train_step(self, model: paddle.nn.Layer, batch: Dict[str, Any], step: Step) -> Dict[str, Term]:
         facts = host_facts(batch)
         targets = Targets(batch["boxes"], batch["labels"], batch["sizes"], facts["box_counts"], batch.get("masks"))
-        images = self.normalise(batch["images"], facts["sizes"])
+        images = self.normalise(batch["images"], facts["sizes"], batch["sizes"])
         outputs = model(images, batch["sizes"], targets)
         return dict(self.criterion.terms(outputs, targets))
 

@@ -320,16 +320,22 @@ def _note(number: int) -> None:
 
 
 def _raise_outside_imports(frame: Any) -> None:
-    """Raise where an exception arrives: extension modules lose one that is raised in the middle of their import, or
-    make another one of it. There, try again a moment later."""
-    importing = frame
-    while importing is not None and not importing.f_code.co_filename.startswith("<frozen importlib"):
-        importing = importing.f_back
-    if importing is not None and hasattr(signal, "setitimer"):
+    """Raise where an exception arrives. Elsewhere, try again a moment later."""
+    inner = frame
+    while inner is not None and not _loses_exceptions(inner.f_code):
+        inner = inner.f_back
+    if inner is not None and hasattr(signal, "setitimer"):
         signal.signal(signal.SIGALRM, _try_again)
         signal.setitimer(signal.ITIMER_REAL, _IMPORT_POLL_SECONDS)
         return
     check()
+
+
+def _loses_exceptions(code: Any) -> bool:
+    """Whether what is raised in there does not arrive: extension modules lose it in the middle of their import, or make
+    another one of it; Python prints and forgets what callbacks of weak references and ``__del__`` raise."""
+    is_callback = code.co_name in ("_remove", "remove") and code.co_filename.endswith(("_weakrefset.py", "weakref.py"))
+    return code.co_filename.startswith("<frozen importlib") or is_callback or code.co_name == "__del__"
 
 
 def _try_no_more() -> None:

@@ -80,6 +80,12 @@ def test_a_run_of_something_else_refuses_them_and_does_not_keep_them():
     assert "FOLD" in dump_yaml(values) and "NOISE" not in dump_yaml(values)
 
 
+def test_a_task_that_reads_all_keys_has_pictures_normalised_as_classification_does():
+    register_task("own", Noisy)
+    assert load(["TASK", "own"]).values.DATA.IMAGENET_MEAN == load([]).values.DATA.IMAGENET_MEAN == [0.5] * 3
+    assert load(["TASK", "own", "DATA.IMAGE_CHANNELS", "1"]).values.DATA.IMAGENET_STD == [0.5]
+
+
 def test_rules_of_a_table_are_applied():
     def check(given):
         raise UserError(f"{given['DATA.MINE.FOLD']}: too many")

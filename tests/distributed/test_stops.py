@@ -138,6 +138,16 @@ def test_a_signal_during_an_import_that_swallows_exceptions_ends_the_start(tmp_p
     assert ended.code == code and ended.err.startswith(line) and len(ended.err.splitlines()) == 1, ended.err
 
 
+def test_a_signal_while_an_object_is_finalised_ends_the_start():
+    """Python prints what ``__del__`` raises, and goes on."""
+    work = (
+        "\nclass Of:\n    def __del__(self):\n        os.kill(os.getpid(), signal.SIGINT)\n        sum(range(9))\n"
+        "f = lambda: (str(Of()), time.sleep(30))\n"
+    )
+    ended = run_program(f"{work}sys.exit(errors.run_and_report(f, trains=True))")
+    assert ended.code == STOPPED and ended.err.startswith("stopped: ") and len(ended.err.splitlines()) == 1, ended.err
+
+
 def test_a_signal_while_the_process_is_replaced_is_not_lost():
     work = "f = lambda: (signals.hold(), os.kill(os.getpid(), signal.SIGINT), environment.restart()); "
     ended = run_program(f"{work}sys.exit(errors.run_and_report(f, trains=True))")

@@ -36,7 +36,7 @@ def pages_when_there(process: Any) -> Pages:
     deadline = time.monotonic() + START_LIMIT
     while time.monotonic() < deadline and process.poll() is None:
         pages = pages_of(process.pid)
-        if pages is not None:
+        if pages is not None and os.fstat(pages.descriptor).st_size:  # made, and written
             return pages
     raise AssertionError(process.communicate(timeout=5))
 

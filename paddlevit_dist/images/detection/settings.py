@@ -8,6 +8,7 @@ from yacs.config import CfgNode
 
 from ...config.key import ABOVE_0, AT_LEAST_0, AT_LEAST_1, SHARE, Given, Key, Range, Setting, Table, optional
 from ...errors import UserError
+from ...registry import TABLES
 
 SINGLE, EQUAL_SHAPES, PADDED = "single", "equal_shapes", "padded"
 # Of ImageNet's pixels from 0 to 1, which all published backbones were trained on.
@@ -125,6 +126,8 @@ OPTIONS = {
 
 def _complete(values: CfgNode, settings: Mapping[str, Setting], _: Sequence[Setting]) -> list[str]:
     """Pictures are normalised as ImageNet's are, unless somebody says otherwise."""
+    if values.TASK not in TABLES:  # a user's task that reads the keys of all subjects
+        return []
     for name, value in (("IMAGENET_MEAN", _MEAN), ("IMAGENET_STD", _STD)):
         if f"DATA.{name}" not in settings:
             values.DATA[name] = list(value)

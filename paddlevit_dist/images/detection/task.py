@@ -140,6 +140,7 @@ class Detection(Task):
             self._padded_side = largest_side(self.config.DATA, samples.dataset.sizes)
         normaliser, divided = self.config.TRAIN.DETECTION_NORMALISER, "by the counts of all devices and micro-batches"
         divided = self._family.reference_normaliser if normaliser == "reference" else divided
+        self._criterion = self.criterion  # what it needs is asked for before processes are started
         samples.notices.append(f"losses are divided {divided} (TRAIN.DETECTION_NORMALISER {normaliser})")
         if self.config.DATA.ON_BAD_SAMPLE == "skip":
             samples.replacements = self.replacements = Replacements(Path(self.config.SAVE).absolute())

@@ -54,7 +54,7 @@ def match(
     Raises:
         UserError: SciPy is not installed.
     """
-    assign = _solver()
+    assign = solver()
     layers, pictures, queries, _ = boxes.shape
     known = labels >= 0  # (N, M)
     costs = pair_costs(logits, boxes, labels, targets, weights)
@@ -100,7 +100,12 @@ def matched(costs: np.ndarray, counts: np.ndarray, assign: Callable[[np.ndarray]
     return Matches(query_of, weight_of, object_of, counts)
 
 
-def _solver() -> Callable[[np.ndarray], Any]:
+def solver() -> Callable[[np.ndarray], Any]:
+    """SciPy's ``linear_sum_assignment``.
+
+    Raises:
+        UserError: SciPy is not installed.
+    """
     try:
         from scipy.optimize import linear_sum_assignment
     except ImportError as error:

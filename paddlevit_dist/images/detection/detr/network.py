@@ -20,6 +20,7 @@ from ..evaluation.detections import Detections
 from . import key_names
 from .anchors import Anchors, AtPoints
 from .criterion import SetCriterion
+from .matching import solver
 from .position import Cells, cells_of, sine_embedding
 from .transformer import Transformer, plain_linear
 from .variants import DETR
@@ -116,6 +117,7 @@ class Detr(Detector):
     def criterion(
         cls, name: str, num_classes: int, losses: Optional[Mapping[str, Any]] = None, **options: Any
     ) -> SetCriterion:
+        solver()  # before anything else is done for a training
         chosen = {**cls.options(), **cls.variants.get(name, {}), **options}
         return SetCriterion(num_classes, chosen["num_queries"], chosen["decoder_layers"], **(losses or {}))
 

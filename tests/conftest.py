@@ -19,11 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 @pytest.fixture(autouse=True, scope="module")
 def registered_names() -> Iterator[None]:
     """Forget what the tests of a module register: tests run in any order, several modules in one process."""
-    from paddlevit_dist import registry
+    from support.registrations import forgotten
 
-    tables = [getattr(registry, name) for name in ("MODELS", "DATASETS", "TASKS", "OBSERVERS", "TABLES", "OWN")]
-    before = [dict(table) for table in tables]
-    yield
-    for table, content in zip(tables, before):
-        table.clear()
-        table.update(content)
+    with forgotten():
+        yield

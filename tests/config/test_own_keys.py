@@ -6,6 +6,7 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+from support.registrations import forgotten
 
 from paddlevit_dist import UserError, registry
 from paddlevit_dist.config import EXAMPLE, default_config, dump_yaml, load
@@ -26,14 +27,10 @@ class Noisy:
 
 
 @pytest.fixture(autouse=True)
-def forgotten():
-    """Whatever a test registers."""
-    tables = [getattr(registry, name) for name in ("MODELS", "DATASETS", "TASKS", "TABLES", "OWN")]
-    before = [dict(table) for table in tables]
-    yield
-    for table, content in zip(tables, before):
-        table.clear()
-        table.update(content)
+def own_names():
+    """Each test registers the same ones."""
+    with forgotten():
+        yield
 
 
 @pytest.mark.parametrize(

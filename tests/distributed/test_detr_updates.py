@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import paddle
 from support.processes import run_together
+from support.updates import changes_of_an_update
 
-from paddlevit_dist.contracts.task import Step, Task
-from paddlevit_dist.engine.precision import Precision
-from paddlevit_dist.engine.steps import COUNTS, Updater
+from paddlevit_dist.contracts.task import Task
+from paddlevit_dist.engine.steps import COUNTS
 from paddlevit_dist.images.detection.detector import Targets
 from paddlevit_dist.images.detection.detr.network import Detr
 from paddlevit_dist.models import create_model
-from paddlevit_dist.parallel import data_parallel, rank, world_size
+from paddlevit_dist.parallel import rank, world_size
 
 OPTIONS = {
     "backbone": "resnet18",
@@ -63,23 +63,10 @@ def update_once(micro_batches: int) -> dict:
     """What one SGD update on this rank's share of the pictures adds to the weights."""
     paddle.seed(0)
     model, task = create_model("detr_resnet18", 3, **OPTIONS), OnlyLosses()
-    before = {name: parameter.numpy() for name, parameter in model.named_parameters()}
-    parameters = [parameter for parameter in model.parameters() if not parameter.stop_gradient]
-    updater = Updater(
-        task,
-        data_parallel(model),
-        paddle.optimizer.SGD(learning_rate=0.0, parameters=parameters),
-        Precision(False),
-        seed=0,
-        samples_per_update=len(OBJECTS),
-        accumulation_steps=micro_batches,
-        gradient_clip=None,
-    )
     size = len(OBJECTS) // world_size() // micro_batches
     first = rank() * micro_batches
     batches = [batch_of(slice((first + i) * size, (first + i + 1) * size), task) for i in range(micro_batches)]
-    updater(batches, Step(1, 0, 1), learning_rate=1.0)
-    return {name: parameter.numpy() - before[name] for name, parameter in model.named_parameters()}
+    return changes_of_an_update(task, model, batches, len(OBJECTS))
 
 
 def test_the_update_is_that_of_one_batch_of_all_pictures():

@@ -49,7 +49,6 @@ class DetectionMetrics(Metrics):
         self.class_names = list(class_names)
         self.pictures = pictures
         self.state = {"pictures": 0, "detections": 0, "not finite": 0}
-        self._is_defined = True
         self._boxes = _Tables(len(self.class_names))
         self._masks = _Tables(len(self.class_names)) if with_masks else None
 
@@ -94,7 +93,6 @@ class DetectionMetrics(Metrics):
 
     def _values(self, accumulated: Accumulated, prefix: str) -> Dict[str, float]:
         values = {f"{prefix}{name}": number for name, number in accumulated.named().items() if number != UNDEFINED}
-        self._is_defined = f"{prefix}AP" in values
         values = {f"{prefix}AP": 0.0, f"{prefix}AP50": 0.0, **values}
         for name, (ap, *_) in zip(self.class_names, accumulated.class_ap().tolist()):
             if ap != UNDEFINED:
@@ -104,7 +102,7 @@ class DetectionMetrics(Metrics):
     def summary(self, values: Dict[str, float]) -> str:
         names = ["AP", "AP50", "AP75", "AR_100", f"{_OF_MASKS}AP", f"{_OF_MASKS}AP50"]
         shown = [f"{name} {values[name]:.4f}" for name in names if name in values]
-        if not self._is_defined:
+        if "AR_100" not in values:  # which is defined wherever AP is
             shown.append("(nothing is annotated: AP is not defined, -1 for COCO's tools)")
         if values["not finite"]:
             shown.append(f"({values['not finite']:,} detections are not finite)")

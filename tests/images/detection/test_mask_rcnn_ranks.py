@@ -7,12 +7,12 @@ import paddle
 import pytest
 from images.detection import mask_rcnn_batches as batches
 from support.processes import run_workers, succeeded
+from support.updates import changes_of_an_update
 
-from paddlevit_dist.contracts.task import Step, Task
-from paddlevit_dist.engine.precision import Precision
-from paddlevit_dist.engine.steps import COUNTS, Updater
+from paddlevit_dist.contracts.task import Task
+from paddlevit_dist.engine.steps import COUNTS
 from paddlevit_dist.images.detection.mask_rcnn.network import MaskRCNN
-from paddlevit_dist.parallel import data_parallel, rank, world_size
+from paddlevit_dist.parallel import rank, world_size
 
 COUNTS_OF_OBJECTS = (2, 3, 0, 0)  # the second rank has the last two
 
@@ -41,21 +41,7 @@ def update_once(micro_batches: int) -> dict:
         counts = task.criterion.counts({"labels": targets.labels.numpy()})
         counts = paddle.to_tensor(np.array([counts[name] for name in task.count_names], np.float64))
         given.append({"images": images, "targets": targets, COUNTS: counts})
-    learning = [parameter for parameter in model.parameters() if not parameter.stop_gradient]
-    before = {name: p.numpy().copy() for name, p in model.named_parameters() if not p.stop_gradient}
-    updater = Updater(
-        task,
-        data_parallel(model),
-        paddle.optimizer.SGD(learning_rate=0.0, parameters=learning),
-        Precision(False),
-        seed=0,
-        samples_per_update=len(COUNTS_OF_OBJECTS),
-        accumulation_steps=micro_batches,
-        gradient_clip=None,
-    )
-    updater(given, Step(1, 0, 1), learning_rate=1.0)
-    after = dict(model.named_parameters())
-    return {name: after[name].numpy() - value for name, value in before.items()}
+    return changes_of_an_update(task, model, given, len(COUNTS_OF_OBJECTS))
 
 
 @pytest.mark.long

@@ -1,0 +1,19 @@
+"""Names that tests register, forgotten when they are done."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Iterator
+
+from paddlevit_dist import registry
+
+
+@contextlib.contextmanager
+def forgotten() -> Iterator[None]:
+    """Put the registry back to what it holds now."""
+    tables = [getattr(registry, name) for name in ("MODELS", "DATASETS", "TASKS", "OBSERVERS", "TABLES", "OWN")]
+    before = [dict(table) for table in tables]
+    yield
+    for table, content in zip(tables, before):
+        table.clear()
+        table.update(content)

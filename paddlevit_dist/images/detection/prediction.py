@@ -25,7 +25,7 @@ from .drawing import draw_boxes
 from .evaluation.annotation_file import BOXES, MASKS
 from .evaluation.detections import Detections, as_written
 from .metrics import only
-from .writer import MASK_RESULTS, RESULTS, ResultLines, join_results, lines_of
+from .writer import MASK_RESULTS, RESULTS, ResultParts, join_results
 
 PICTURES = "pictures"  # folder
 _UNFINISHED = "unfinished"  # what is needed until a prediction ends; the journal removes it
@@ -77,12 +77,16 @@ def rows_of(found: Detections, class_names: Sequence[str], least_score: float) -
 def image_ids_of(names: Sequence[str]) -> List[int]:
     """Numbers of pictures for COCO's format: those that their files are called by, as COCO's own are; if any is not
     called by a number, or two by the same, 1, 2, 3 and so on."""
-    stems = [os.path.splitext(os.path.basename(name))[0] for name in names]
+    stems = _stems(names)
     if all(stem.isascii() and stem.isdigit() and len(stem) < 19 for stem in stems):
         numbers = [int(stem) for stem in stems]
         if len(set(numbers)) == len(numbers):
             return numbers
     return list(range(1, len(names) + 1))
+
+
+def _stems(names: Sequence[str]) -> List[str]:
+    return [os.path.splitext(os.path.basename(name))[0] for name in names]
 
 
 class DetectionOutputs(OutputWriter):
@@ -102,19 +106,17 @@ class DetectionOutputs(OutputWriter):
         least_score: float,
     ) -> None:
         self.folder, self.samples, self.least_score = folder, samples, least_score
-        self.class_names, self.category_ids = list(class_names), list(category_ids)
+        self.class_names = list(class_names)
         self._ids: Optional[List[int]] = None
         self._names: Dict[int, str] = {}
-        self._process = _this_process()
-        self._lines: Dict[str, ResultLines] = {}
+        self._parts = ResultParts(folder / _UNFINISHED, f"{{kind}}-{_this_process()}.part", category_ids)
 
     def write(self, index: int, prediction: Detections) -> Row:
         if not isinstance(self.samples, (PictureInputs, GivenPictures)):  # a program's own
             return {}
         if self._ids is None:
             self._ids = image_ids_of(self.samples.names)
-            stems = [os.path.splitext(os.path.basename(name))[0] for name in self.samples.names]
-            self._names = dict(enumerate(output_names(stems)))
+            self._names = dict(enumerate(output_names(_stems(self.samples.names))))
         picture = self.samples.picture(index)
         shown = only(prediction, prediction.scores >= self.least_score)
         pixels = draw_boxes(np.asarray(picture), shown.boxes, shown.labels, self.class_names, shown.scores, shown.masks)
@@ -124,10 +126,7 @@ class DetectionOutputs(OutputWriter):
         Image.fromarray(pixels).save(content, "JPEG", quality=_QUALITY, subsampling=0)
         with atomic_file(self.folder / name) as file:
             file.write(content.getvalue())
-        for kind in (BOXES, *((MASKS,) if prediction.masks is not None else ())):
-            if kind not in self._lines:
-                self._lines[kind] = ResultLines(self.folder / _UNFINISHED / f"{kind}-{self._process}.part")
-            self._lines[kind].add(index, lines_of(self._ids[index], prediction, self.category_ids, kind))
+        self._parts.add(index, self._ids[index], prediction)
         return {"picture": name}
 
     def finish(self, rows: Iterable[Row]) -> List[str]:

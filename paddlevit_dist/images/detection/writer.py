@@ -65,6 +65,33 @@ class ResultLines:
             self._stream = None
 
 
+class ResultParts:
+    """The files of one process, one for each kind of result that its detections have.
+
+    Args:
+        folder: exists once there is something to write.
+        name: of a file, with ``{kind}`` in it.
+        category_ids: of the labels from 0.
+    """
+
+    def __init__(self, folder: Path, name: str, category_ids: Sequence[int]) -> None:
+        self._folder, self._name, self._category_ids = folder, name, list(category_ids)
+        self._lines: Dict[str, ResultLines] = {}
+
+    def add(self, index: int, image_id: int, found: Detections) -> None:
+        """Append a picture, in ascending order of the index."""
+        for kind in (BOXES, *((MASKS,) if found.masks is not None else ())):
+            if kind not in self._lines:
+                self._lines[kind] = ResultLines(self._folder / self._name.format(kind=kind))
+            self._lines[kind].add(index, lines_of(image_id, found, self._category_ids, kind))
+
+    def close(self) -> Dict[str, str]:
+        """Nothing is added any more; the name of the file of each kind."""
+        for lines in self._lines.values():
+            lines.close()
+        return {kind: lines.file.name for kind, lines in self._lines.items()}
+
+
 def join_results(files: Sequence[Path], target: Path) -> None:
     """Write a file of results from those of all processes, in the order of the pictures; a picture that is in several
     files, because it was computed again after an interruption, counts once.
@@ -111,23 +138,17 @@ class DetectionWriter(PredictionWriter):
 
     def __init__(self, folder: Path, category_ids: Sequence[int]) -> None:
         self.folder = folder
-        self.category_ids = list(category_ids)
         self._number = 0
-        self._lines: Dict[str, ResultLines] = {}
+        self._parts = ResultParts(folder, f".results-{{kind}}-{rank():04d}.part", category_ids)
 
     def add(self, index: int, image_id: int, found: Detections) -> None:
         """Keep what was found in picture ``index`` of the split."""
         self._number += len(found.scores)
-        for kind in (BOXES, *((MASKS,) if found.masks is not None else ())):
-            if kind not in self._lines:
-                self._lines[kind] = ResultLines(self.folder / f".results-{kind}-{rank():04d}.part")
-            self._lines[kind].add(index, lines_of(image_id, found, self.category_ids, kind))
+        self._parts.add(index, image_id, found)
 
     def finish(self) -> List[str]:
         """Join the files of all ranks. Every rank must call this."""
-        for lines in self._lines.values():
-            lines.close()
-        parts = all_gather(({kind: lines.file.name for kind, lines in self._lines.items()}, self._number))
+        parts = all_gather((self._parts.close(), self._number))
         if not is_main():
             return []
         said = []

@@ -14,8 +14,8 @@ from images.detection import coco_peer
 from paddlevit_dist.commands import evaluate_detections
 from paddlevit_dist.errors import UserError
 from paddlevit_dist.images.detection.evaluation.detections import Detections
-from paddlevit_dist.images.detection.evaluation.result_writer import write_results
 from paddlevit_dist.images.detection.run_lengths import encode, rectangle
+from paddlevit_dist.images.detection.writer import ResultParts, join_results
 
 ANNOTATIONS = {
     "images": [{"id": 7, "width": 100, "height": 80}, {"id": 3, "width": 60, "height": 90}],
@@ -343,13 +343,19 @@ def test_detections_written_by_us_are_read_by_both(evaluate, tmp_path):
         for image_id, size in ((7, (80, 100)), (3, (90, 60)))
     }
     dataset, _ = with_masks(False)
-    for kind in ("bbox", "segm"):
-        assert write_results(tmp_path / "own.json", found.items(), [2, 5], kind) == 12
+    parts = ResultParts(tmp_path, "{kind}.part", [2, 5])
+    for index, (image_id, one) in enumerate(found.items()):
+        parts.add(index, image_id, one)
+    for kind, name in parts.close().items():
+        join_results([tmp_path / name], tmp_path / "own.json")
         results = json.loads((tmp_path / "own.json").read_text())
-        assert {result["category_id"] for result in results} == {2, 5}
+        assert len(results) == 12 and {result["category_id"] for result in results} == {2, 5}
         said, _ = evaluate(dataset, results, f"-iou_type={kind}")
         assert said["stats"] == coco_peer.evaluated(dataset, results, kind).stats.tolist()
-    assert write_results(tmp_path / "none.json", [(7, Detections.none())], [2, 5]) == 0
+    assert set(parts.close()) == {"bbox", "segm"}
+    nothing = ResultParts(tmp_path, "none.part", [2, 5])
+    nothing.add(0, 7, Detections.none())
+    join_results([tmp_path / nothing.close()["bbox"]], tmp_path / "none.json")
     assert json.loads((tmp_path / "none.json").read_text()) == []
 
 

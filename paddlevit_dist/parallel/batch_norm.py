@@ -36,8 +36,9 @@ class BatchNorm(paddle.nn.Layer):
         momentum: fraction of the running statistics kept at each step.
         epsilon: added to the variance.
         data_format: as in Paddle; only its last letter matters.
-        unbiased_running_variance: the running variance divides by rows - 1, as PyTorch's and MinkowskiEngine's do.
-            Paddle's layers divide by rows.
+        unbiased_running_variance: the running variance divides by rows - 1 on every device, as PyTorch's and
+            MinkowskiEngine's do. Otherwise it divides by rows where ranks exchange statistics, as Paddle's
+            SyncBatchNorm does, and is what Paddle's kernel stores where they do not (``kernel_divides_by_rows``).
 
     Attributes:
         synchronised: use statistics of all ranks' rows; set by ``convert_batch_norm``.
@@ -122,7 +123,7 @@ class BatchNorm(paddle.nn.Layer):
         keep = paddle.where(rows > 0, paddle.full_like(rows, self._momentum), paddle.ones_like(rows))
         for running, new in ((self._mean, statistics.mean), (self._variance, variance)):
             mixed = keep * running.astype("float64") + (1.0 - keep) * new
-            running.set_value(mixed.astype(running.dtype))
+            paddle.assign(mixed.astype(running.dtype), output=running)  # set_value of Paddle 2.6 goes through the host
 
     def extra_repr(self) -> str:
         return f"num_features={self._mean.shape[0]}, momentum={self._momentum}, epsilon={self._epsilon}"
@@ -161,15 +162,23 @@ def _own_moments(x: paddle.Tensor) -> paddle.Tensor:
     if not size:
         return paddle.zeros([1 + 2 * channels], dtype="float64")
     rows = size // channels
-    by = moments_by_kernel if x.place.is_cpu_place() and rows > 1 else moments_by_sums
+    by = moments_by_kernel if kernel_divides_by_rows(x) and rows > 1 else moments_by_sums
     mean, squares = by(x)
     number = paddle.full([1], float(rows), dtype="float64")
     return paddle.concat([number, mean.astype("float64"), squares.astype("float64")])
 
 
+def kernel_divides_by_rows(x: paddle.Tensor) -> bool:
+    """Whether the variance that ``F.batch_norm`` stores for ``x`` is certainly the biased one: on CPUs.
+
+    On GPUs cuDNN divides by rows - 1, and Paddle's own kernels, which take over from 131,070 rows, divide by rows.
+    """
+    return x.place.is_cpu_place()
+
+
 def moments_by_kernel(x: paddle.Tensor) -> Tuple[paddle.Tensor, paddle.Tensor]:
     """Mean and sum of squared deviations per channel, on the CPU, for several rows: with momentum 0 the kernel yields
-    the batch's own statistics, in a tenth of the time of reductions. (A GPU kernel may divide by rows - 1.)"""
+    the batch's own statistics, in a tenth of the time of reductions."""
     mean, variance = (paddle.zeros([x.shape[1]], dtype=x.dtype) for _ in range(2))
     F.batch_norm(x, mean, variance, training=True, momentum=0.0)
     return mean, variance.astype("float64") * (_size(x) // x.shape[1])

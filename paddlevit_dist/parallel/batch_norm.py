@@ -1,6 +1,7 @@
 """Batch normalisation over the rows of all ranks, with one small collective forward and one backward.
 
-Paddle's own SyncBatchNorm has no CPU kernel; this one is built from operations that every device supports.
+Paddle's SyncBatchNorm has no CPU kernel and takes no empty tensors; ``BatchNorm`` is built from many operations, which
+every device supports. ``convert_batch_norm`` decides which of the two a layer becomes.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from . import world
 from .collectives import broadcast_object
 
 _SINGLE = (paddle.nn.BatchNorm1D, paddle.nn.BatchNorm2D, paddle.nn.BatchNorm3D, paddle.nn.SyncBatchNorm)
+_THIS_PACKAGE = __name__.partition(".")[0] + "."
 _CONVERTED = {kind.forward for kind in (*_SINGLE, paddle.nn.BatchNorm)}
 
 
@@ -301,17 +303,27 @@ def zero_of(*tensors: paddle.Tensor) -> paddle.Tensor:
     return _ZeroOf.apply(*tensors)
 
 
-def convert_batch_norm(model: paddle.nn.Layer) -> paddle.nn.Layer:
-    """Make every batch normalisation in ``model`` use the statistics of all ranks' rows.
+def convert_batch_norm(model: paddle.nn.Layer, native: Optional[bool] = None) -> paddle.nn.Layer:
+    """Make every batch normalisation in ``model`` use the statistics of all ranks' rows. Every rank must call this.
 
-    ``paddle.nn.BatchNorm1D``, ``2D``, ``3D``, ``BatchNorm`` and ``SyncBatchNorm`` are replaced in place by layers that
-    hold the same parameter and statistics tensors under the same state-dict names, so an existing optimizer keeps
-    working. Subclasses with their own ``forward`` are left alone.
+    Paddle's layers are replaced in place by layers that hold the same parameter and statistics tensors under the same
+    state-dict names, so an existing optimizer keeps working. Subclasses with their own ``forward`` are left alone.
+
+    With ``native``, ``BatchNorm2D`` and ``3D`` become Paddle's ``SyncBatchNorm``: a few kernels and one collective each
+    way, where ``BatchNorm`` takes dozens. It computes the same but for this: each rank counts equally, however many
+    rows it has (pictures padded to a size of the rank's own), and the variance is the mean square minus the squared
+    mean, as in Paddle's other GPU kernels, which loses digits where the mean is many deviations from 0. Everything else
+    becomes ``BatchNorm``: ``BatchNorm1D``, whose rows a rank may lack, and what ``SyncBatchNorm`` cannot do (no scale or
+    shift, an activation, fixed statistics).
+
+    Args:
+        native: use ``SyncBatchNorm``; None: on GPUs, if it is seen to exchange.
 
     Returns:
         The model, or the new layer if the model itself is a batch normalisation.
     """
-    replaced: Dict[int, BatchNorm] = {}  # a layer used in two places remains one layer
+    takes_native = native_synchronises() if native is None else native
+    replaced: Dict[int, paddle.nn.Layer] = {}  # a layer used in two places remains one layer
 
     def convert(layer: paddle.nn.Layer) -> paddle.nn.Layer:
         if isinstance(layer, BatchNorm):
@@ -319,8 +331,7 @@ def convert_batch_norm(model: paddle.nn.Layer) -> paddle.nn.Layer:
             return layer
         if type(layer).forward in _CONVERTED:
             if id(layer) not in replaced:
-                replaced[id(layer)] = BatchNorm.like(layer)
-                replaced[id(layer)].synchronised = True
+                replaced[id(layer)] = _synchronised(layer, takes_native)
             return replaced[id(layer)]
         for name, child in list(layer._sub_layers.items()):
             if child is not None:
@@ -328,6 +339,40 @@ def convert_batch_norm(model: paddle.nn.Layer) -> paddle.nn.Layer:
         return layer
 
     return convert(model)
+
+
+def _synchronised(plain: paddle.nn.Layer, native: bool) -> paddle.nn.Layer:
+    if native and isinstance(plain, paddle.nn.SyncBatchNorm):
+        return plain
+    is_dense = isinstance(plain, (paddle.nn.BatchNorm2D, paddle.nn.BatchNorm3D))
+    is_scaled = plain.weight is not None and plain.bias is not None
+    if native and is_dense and is_scaled and not plain._use_global_stats:
+        settings = plain._mean.shape[0], plain._momentum, plain._epsilon
+        layer = paddle.nn.SyncBatchNorm(*settings, data_format=plain._data_format)
+        layer.weight, layer.bias, layer._mean, layer._variance = plain.weight, plain.bias, plain._mean, plain._variance
+        layer.training = plain.training
+        return layer
+    own = BatchNorm.like(plain)
+    own.synchronised = True
+    return own
+
+
+@paddle.no_grad()
+def native_synchronises(on_gpu: Optional[bool] = None) -> bool:
+    """Whether Paddle's ``SyncBatchNorm`` exchanges statistics here. Every rank must call this.
+
+    Its kernel normalises each rank by itself, without a word, where it finds no communicator of its process group. So
+    it is asked for the mean of a tensor that is 1 on the last rank and 0 on the others, which no rank has by itself.
+
+    Args:
+        on_gpu: this process trains on a GPU; None: ask Paddle.
+    """
+    size = world.world_size()
+    if size == 1 or not (paddle.get_device().startswith("gpu") if on_gpu is None else on_gpu):
+        return False
+    layer = paddle.nn.SyncBatchNorm(1, momentum=0.0)
+    layer(paddle.full([1, 1, 1, 2], float(world.rank() == size - 1)))
+    return abs(layer._mean.item() - 1.0 / size) < 1e-3 / size
 
 
 def set_batch_norm_momentum(model: paddle.nn.Layer, momentum: float) -> int:
@@ -352,23 +397,34 @@ def _batch_norms(model: paddle.nn.Layer) -> List[Any]:
 
 
 def running_statistics(model: paddle.nn.Layer) -> List[paddle.Tensor]:
-    """Everything a forward pass may change: running statistics and other buffers, each once."""
-    tensors = {id(buffer): buffer for buffer in model.buffers()}
+    """Everything that a forward pass in training mode may change: running statistics and buffers, each once.
+
+    Of the layers of this package, batch normalisations alone change theirs: the buffers of its other layers are
+    constants (tables, masks, frozen normalisations). Those of any other layer are taken to change, since nothing tells.
+    """
+    tensors: Dict[int, paddle.Tensor] = {}
     for layer in model.sublayers(include_self=True):
+        own: List[paddle.Tensor] = []
         if isinstance(layer, _KINDS):
-            tensors.update({id(layer._mean): layer._mean, id(layer._variance): layer._variance})
+            own = [] if layer._use_global_stats else [layer._mean, layer._variance]
+        elif not type(layer).__module__.startswith(_THIS_PACKAGE):
+            own = [buffer for buffer in layer._buffers.values() if buffer is not None]
+        tensors.update({id(tensor): tensor for tensor in own})
     return list(tensors.values())
 
 
 def communicates_in_forward(model: paddle.nn.Layer) -> bool:
     """Whether a layer of the model uses statistics of all ranks' rows."""
-    return any(isinstance(layer, BatchNorm) and layer.synchronised for layer in model.sublayers(include_self=True))
+    return any(
+        isinstance(layer, paddle.nn.SyncBatchNorm) or (isinstance(layer, BatchNorm) and layer.synchronised)
+        for layer in model.sublayers(include_self=True)
+    )
 
 
 def broadcast_statistics(model: paddle.nn.Layer) -> None:
-    """Broadcast rank 0's running statistics and other buffers to all ranks. Every rank must call this.
+    """Broadcast what forward passes have changed on rank 0 to all ranks. Every rank must call this.
 
-    Nothing is sent if the model has none, or with one process.
+    Nothing is sent if a forward pass changes nothing, or with one process.
     """
     if world.world_size() == 1:
         return

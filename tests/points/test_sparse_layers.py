@@ -24,7 +24,6 @@ from paddlevit_dist.points.sparse import (
     Unpooling,
     cat,
 )
-
 from paddlevit_dist.points.sparse import layers as sparse_layers
 
 from . import sparse_reference as reference

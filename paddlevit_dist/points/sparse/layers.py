@@ -168,8 +168,8 @@ class _NoRows(paddle.autograd.PyLayer):
 class RowsBatchNorm(SynchronisableBatchNorm):
     """Batch normalisation of a tensor (rows, channels), whose running variance divides by rows - 1, as PyTorch's does.
 
-    If no other rank's rows are needed, Paddle's own kernel normalises, in less than half the time on a CPU. Its variance
-    is stored only where it is known what the kernel divides by; elsewhere the deviations are summed here.
+    If no other rank's rows are needed, Paddle's own kernel normalises, in less than half the time on a CPU. Its
+    variance is stored only where it is known what the kernel divides by; elsewhere the deviations are summed here.
 
     Args:
         num_features: channels.

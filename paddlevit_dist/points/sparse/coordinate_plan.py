@@ -87,17 +87,21 @@ class CoordinatePlan:
         num_scenes: scenes of the batch, in case the last ones are empty; None infers it from the largest number
         present.
         block_rows: maximum receiving rows per block.
+        stride: tensor stride of the coordinates, the finest of the plan.
 
     Raises:
-        ValueError: wrong shape or dtype, duplicate voxels, or a scene number not below ``num_scenes``.
+        ValueError: wrong shape or dtype, duplicate voxels, voxels between those of ``stride``, or a scene number not
+            below ``num_scenes``.
         UserError: the coordinates lie too far apart for a key.
     """
 
-    def __init__(self, coordinates: np.ndarray, num_scenes: Optional[int] = None, block_rows: int = 8192) -> None:
-        self._levels = CoordinateLevels(coordinates)
+    def __init__(
+        self, coordinates: np.ndarray, num_scenes: Optional[int] = None, block_rows: int = 8192, stride: int = 1
+    ) -> None:
+        self._levels = CoordinateLevels(coordinates, stride)
         self.dimension = self._levels.dimension
         self.block_rows = block_rows
-        base = self.level(1).coordinates
+        base = self.level(stride).coordinates
         present = int(base[:, 0].max()) + 1 if len(base) else 0
         self.num_scenes = present if num_scenes is None else num_scenes
         if present > self.num_scenes:

@@ -26,7 +26,8 @@ def data_parallel(
 
     Args:
         batch_norm: "sync": batch normalisations inside the model are converted, in place, to use the rows of all
-            ranks; "local": each rank normalises by its own rows, and statistics differ until they are broadcast.
+            ranks (``convert_batch_norm``); "local": each rank normalises by its own rows, and statistics differ until
+            they are broadcast.
         find_unused_parameters: search each step's graph for parameters that it does not reach, and give them zero
             gradients. Without it, a parameter used by only some ranks diverges between ranks.
         bucket_megabytes: gradients travel together until they are this many MiB.

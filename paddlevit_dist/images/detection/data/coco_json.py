@@ -26,11 +26,12 @@ _LARGEST_SIDE = 2**31 - 1
 _TICK_BYTES = 1 << 22
 
 
-def read_coco(file: str, folder: str) -> Source:
+def read_coco(file: str, folder: str, turned: bool) -> Source:
     """The pictures, objects and categories of a file.
 
     Args:
         folder: of the pictures; only needed where the file does not say how large they are.
+        turned: they are measured as their EXIF orientation turns them.
     Raises:
         UserError: it cannot be read, or is not as COCO describes it; the message names the file and the entry.
     """
@@ -54,7 +55,7 @@ def read_coco(file: str, folder: str) -> Source:
         raise UserError(f"{file} cannot be read: {error.strerror}") from error
     except ValueError as error:
         raise UserError(f"{file} is not JSON as COCO's annotations are: {error}") from error
-    return reader.source(folder)
+    return reader.source(folder, turned)
 
 
 class _Reader:
@@ -190,7 +191,7 @@ class _Reader:
     def _note(self, kind: str, text: str, number: int) -> None:
         self.odd.setdefault((kind, text), [0, number])[0] += 1
 
-    def source(self, folder: str) -> Source:
+    def source(self, folder: str, turned: bool) -> Source:
         """All that was read, in the form of the index."""
         for section in ("images", "categories"):
             if section not in self.sections and not (section == "images" and self.paths):
@@ -202,7 +203,7 @@ class _Reader:
         self._require_different(ids)
         pictures = np.zeros(len(ids), PICTURE)
         pictures["id"], pictures["height"], pictures["width"] = ids, self.heights, self.widths
-        self._measure(pictures, folder)
+        is_measured = self._measure(pictures, folder, turned)
         category_ids = np.array(sorted(self.categories), dtype=np.int64)
         owners = positions_of(np.array(self.columns.pictures, dtype=np.int64), ids)
         labels = positions_of(np.array(self.columns.categories, dtype=np.int64), category_ids)
@@ -219,6 +220,7 @@ class _Reader:
             has_masks,
             "annotations" in self.sections,
             [self._told(*what, *found) for what, found in self.odd.items()],
+            is_measured,
         )
         return Source(about, self.paths, pictures, owners[kept], objects[kept])
 
@@ -238,13 +240,14 @@ class _Reader:
             again = [number for path, number in zip(self.paths, self.ids) if path in seen or seen.add(path)]
             self._note_all("picture", "whose file another one has too", np.array(again))
 
-    def _measure(self, pictures: np.ndarray, folder: str) -> None:
+    def _measure(self, pictures: np.ndarray, folder: str, turned: bool) -> bool:
         unknown = np.flatnonzero((pictures["height"] <= 0) | (pictures["width"] <= 0))
         if len(unknown):
             files = [os.path.join(folder, os.fsdecode(self.paths[row])) for row in unknown.tolist()]
-            sizes = measure(files)
+            sizes = measure(files, turned)
             pictures["height"][unknown], pictures["width"][unknown] = sizes[:, 0], sizes[:, 1]
             self._note_all("picture", "without height or width: both were measured", pictures["id"][unknown])
+        return len(unknown) > 0
 
     def _note_left_out(self, numbers: np.ndarray, owners: np.ndarray, labels: np.ndarray) -> None:
         self._note_all("object", "of a picture that the file does not have: left out", numbers[owners < 0])

@@ -368,6 +368,9 @@ def test_empty_pictures_are_left_out_and_part_of_the_training_set_is_held_out_wh
         for split in ("train", "val")
     ]
     assert sorted([*parts[0].image_ids, *parts[1].image_ids]) == [11, 12, 13] and len(parts[1]) == 1
+    assert parts[0].is_share and parts[1].is_share and not samples.is_share
+    assert not set(parts[0].identities()) & set(parts[1].identities())
+    assert parts[1].identity(0) == parts[1].describe(0).removeprefix(f"{tmp_path}/")  # "train2017/...": not of val2017
     part = pickle.loads(pickle.dumps(parts[0]))
     assert len(pickle.dumps(parts[0])) <= 1000 and part.class_names == ["dog", "cat"] and part.labelled
     whole = Coco(str(tmp_path), "train", cache)

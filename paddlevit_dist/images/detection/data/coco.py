@@ -70,6 +70,7 @@ class Coco(IndexedPictures):
         root = existing_folder(data_path, "coco", _LAYOUT)
         files = find_files(root, split, annotations, pictures)
         self._file = files.annotations
+        self._below = os.path.relpath(files.folder, root)
         key = _digest(files.annotations, turned)
         index = ensure_annotation_index(
             cache_folder, f"coco-{split}", key, lambda: read_coco(files.annotations, files.folder, turned)
@@ -96,6 +97,9 @@ class Coco(IndexedPictures):
 
     def __getstate__(self) -> Any:
         return {**super().__getstate__(), "_stream": None}
+
+    def identity(self, index: int) -> str:
+        return os.path.join(self._below, self._index.paths.path(index))
 
     def beside(self) -> List[str]:
         named = {os.path.normpath(self._index.paths.path(index)) for index in range(len(self))}

@@ -57,11 +57,20 @@ class Voc(IndexedPictures):
 
     layout = _LAYOUT
 
-    def __init__(self, data_path: Optional[str], split: str, cache_folder: Path, chosen: Optional[str] = None) -> None:
+    def __init__(
+        self,
+        data_path: Optional[str],
+        split: str,
+        cache_folder: Path,
+        chosen: Optional[str] = None,
+        turned: bool = True,
+    ) -> None:
         """Serve ``split``: the pictures of the list of that name, or of the folder.
 
         Args:
             chosen: name of another list, such as "trainval".
+            turned: where a file does not say how large its picture is, boxes were drawn on it as its EXIF orientation
+                turns it.
         Raises:
             UserError: the layout is another, or a file is missing or not as VOC's are.
         """
@@ -72,9 +81,11 @@ class Voc(IndexedPictures):
         annotated = [os.path.join(part.annotations, name) for part in all_parts for name in _xml_files(part)]
         names = read_class_names(root)
         wanted = "\n".join(f"{part.annotations} {stem}" for part, stem in stems)
-        key = stamp(f"voc {VERSION} {names}\n{wanted}\n", annotated)
-        index = ensure_annotation_index(cache_folder, f"voc-{split}", key, lambda: _read(root, stems, annotated, names))
-        super().__init__(root, index, "its XML file")
+        key = stamp(f"voc {VERSION} {names} {turned}\n{wanted}\n", annotated)
+        index = ensure_annotation_index(
+            cache_folder, f"voc-{split}", key, lambda: _read(root, stems, annotated, names, turned)
+        )
+        super().__init__(root, index, "its XML file", turned and index.about.is_measured)
         where = ", ".join(dict.fromkeys(part.name for part, _ in stems))
         self.notices = [f"{split}: {count(len(stems), 'picture')} of {where}", *self.notices]
 
@@ -82,7 +93,7 @@ class Voc(IndexedPictures):
     def open(cls, config: Any, split: str, cache_folder: Path) -> Voc:
         data = config.DATA
         lists = {"train": data.TRAIN_ANNOTATIONS, "val": data.VAL_ANNOTATIONS}
-        return cls(data.DATA_PATH, split, cache_folder, lists.get(split))
+        return cls(data.DATA_PATH, split, cache_folder, lists.get(split), data.EXIF_ROTATE is not False)
 
 
 def parts_of(root: str) -> List[Part]:
@@ -161,7 +172,9 @@ def _stem(name: str) -> str:
     return os.path.splitext(name)[0] if suffix_of(os.fsencode(name)) in readable_suffixes() else name
 
 
-def _read(root: str, stems: List[Tuple[Part, str]], annotated: List[str], names: Optional[List[str]]) -> Source:
+def _read(
+    root: str, stems: List[Tuple[Part, str]], annotated: List[str], names: Optional[List[str]], turned: bool
+) -> Source:
     reader = _Reader(names, len(stems))
     pictures = {part.pictures: pictures_in(part.pictures) for part in dict.fromkeys(part for part, _ in stems)}
     positions = {os.path.join(part.annotations, f"{stem}.xml"): at for at, (part, stem) in enumerate(stems)}
@@ -176,7 +189,7 @@ def _read(root: str, stems: List[Tuple[Part, str]], annotated: List[str], names:
             part, stem = stems[positions[file]]
             picture = _picture(stem, tree, pictures[part.pictures])
             reader.add(positions[file], file, tree, os.path.relpath(os.path.join(part.pictures, picture), root))
-    return reader.source(root, numbers_of([stem for _, stem in stems]))
+    return reader.source(root, numbers_of([stem for _, stem in stems]), turned)
 
 
 def _tree(file: str) -> Element:
@@ -230,7 +243,7 @@ class _Reader:
             number = len(self.columns) + 1
             self.columns.add(position, label, (x, y, width, height), width * height, number, is_difficult)
 
-    def source(self, root: str, numbers: np.ndarray) -> Source:
+    def source(self, root: str, numbers: np.ndarray, turned: bool) -> Source:
         ordered = self.fixed if self.fixed is not None else sorted(self.names)
         if not ordered:
             raise UserError(f"{root}: no XML file has an object; expected boxes in <object> elements")
@@ -240,7 +253,8 @@ class _Reader:
         sizes = self.sizes
         unknown = np.flatnonzero((sizes <= 0).any(axis=1))
         if len(unknown):
-            sizes[unknown] = measure([os.path.join(root, os.fsdecode(self.paths[row])) for row in unknown.tolist()])
+            files = [os.path.join(root, os.fsdecode(self.paths[row])) for row in unknown.tolist()]
+            sizes[unknown] = measure(files, turned)
         pictures["height"], pictures["width"] = sizes[:, 0], sizes[:, 1]
         notices = []
         if self.difficult:
@@ -253,7 +267,7 @@ class _Reader:
         if len(unknown):
             notices.append(f"{count(len(unknown), 'picture')} without a size in the XML file: measured")
         labels = label_of[np.array(self.columns.categories, dtype=np.int64)]
-        about = About(ordered, list(range(1, len(ordered) + 1)), False, True, notices)
+        about = About(ordered, list(range(1, len(ordered) + 1)), False, True, notices, len(unknown) > 0)
         owners = np.array(self.columns.pictures, dtype=np.int64)
         return Source(about, self.paths, pictures, owners, self.columns.rows(labels))
 

@@ -8,10 +8,11 @@ GPU the last bits may differ from run to run.
 
 from __future__ import annotations
 
-from typing import Callable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
 
 import paddle
 
+from ...autocast import as_dtype
 from .kernel_map import Direction, Group
 
 _LARGEST_FILL = 0.25  # share of a list that may be filling
@@ -25,10 +26,12 @@ class Product(NamedTuple):
     Attributes:
         direction: the pairs.
         matrix_numbers: for each kernel offset, the number of its matrix.
+        sum_dtype: that products, of the dtype of their factors, are summed in.
     """
 
     direction: Direction
     matrix_numbers: Sequence[int]
+    sum_dtype: Any
 
 
 def receive(
@@ -55,12 +58,13 @@ def receive(
         given = paddle.gather(with_zeros, group.givers).reshape(shape)  # (lists, pairs, C_in)
         if features is not None:
             own = paddle.gather(features, group.receivers).reshape([*shape[:2], features.shape[1]])
-            sums = paddle.matmul(own, given, transpose_x=True)  # (lists, C, C_in)
+            sums = as_dtype(paddle.matmul(own, given, transpose_x=True), work.sum_dtype)  # (lists, C, C_in)
             for number, of_list in zip(numbers, paddle.unbind(sums, 0)):
                 add(number, of_list)
         if received is not None and matrices is not None:
             products = paddle.bmm(given, paddle.stack([matrices[number] for number in numbers]))
-            received.index_add_(group.receivers, 0, products.reshape([-1, received.shape[1]]))
+            products = as_dtype(products.reshape([-1, received.shape[1]]), work.sum_dtype)
+            received.index_add_(group.receivers, 0, products)
 
 
 def groups_of(direction: Direction, zero_row: int) -> List[Group]:

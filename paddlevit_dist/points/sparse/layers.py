@@ -14,6 +14,7 @@ from typing import Any, List, Optional, Tuple
 import paddle
 from paddle import nn
 
+from ...autocast import like_products
 from ...contracts.model import Model
 from ...parallel import BatchNorm as SynchronisableBatchNorm
 from ...parallel import world_size
@@ -63,7 +64,7 @@ class _KernelLayer(nn.Layer):
     def _finish(self, features: paddle.Tensor) -> paddle.Tensor:
         if self.bias is None:
             return features
-        return features + self.bias if features.shape[0] else _NoRows.apply(features, self.bias)
+        return features + like_products(self.bias) if features.shape[0] else _NoRows.apply(features, self.bias)
 
     def extra_repr(self) -> str:
         return (

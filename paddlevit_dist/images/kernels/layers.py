@@ -37,7 +37,7 @@ class Conv2DTranspose(nn.Conv2DTranspose):
 
     def forward(self, x):
         return nn.functional.conv2d_transpose(
-            x, self.weight, like_products(self.bias), self._stride, self._padding, self._output_padding
+            x, self.weight, like_products(self.bias), self._stride, self._padding, self.output_padding
         )
 
 

@@ -12,6 +12,7 @@ import paddle
 from paddle import nn
 from paddle.nn import functional as F
 
+from ....autocast import as_dtype
 from ....contracts.model import Model
 from ...kernels.layers import Conv2D, LayerNorm
 
@@ -51,7 +52,8 @@ class FeaturePyramid(nn.Layer):
         for number in reversed(range(len(maps))):
             x = self.inner_blocks[number](maps[number])
             if above is not None:
-                x = x + F.interpolate(above, size=x.shape[2:], mode="nearest")
+                # Under mixed precision Paddle interpolates in float32.
+                x = x + as_dtype(F.interpolate(above, size=x.shape[2:], mode="nearest"), x.dtype)
             above = x
             results.insert(0, self.layer_blocks[number](x))
         return [*results, F.max_pool2d(results[-1], kernel_size=1, stride=2)]

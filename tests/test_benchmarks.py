@@ -199,3 +199,41 @@ def test_what_measures_processors_stops_where_paddle_would_use_a_gpu(monkeypatch
     monkeypatch.undo()
     rounds.print_machine()
     assert capsys.readouterr().out.endswith("; CPU only\n")
+
+
+# ---- make accept-gpu -----------------------------------------------------------------------------------------------
+
+
+def test_a_row_of_what_has_to_work_runs_on_a_cpu_and_others_say_what_they_need():
+    words = [sys.executable, str(ROOT / "tests" / "acceptance_gpu.py"), "--on_cpu", "evaluation", "O2"]
+    ended = run_command(words, timeout=120)
+    assert ended.code == 0, ended.out + ended.err
+    lines = ended.out.splitlines()[-3:]
+    assert [line.split()[0] for line in lines] == ["amp", "amp", "evaluation"]
+    assert all(line.endswith("not run      needs a GPU") for line in lines[:2])
+    assert " reached " in lines[2] and "losses differ by 0.0e+00" in lines[2]
+
+
+def test_a_row_that_fails_or_overruns_stops_no_other_and_is_in_the_exit_code(monkeypatch, capsys):
+    import acceptance_gpu
+
+    results = {"first": (False, "exit code 2: error: no such file"), "second": (True, "all is well")}
+    rows = {name: acceptance_gpu.Row("works", 1.0, lambda place: "") for name in results}
+    monkeypatch.setattr(acceptance_gpu, "ROWS", rows)
+    monkeypatch.setattr(acceptance_gpu, "in_a_process", lambda name, limit_seconds, on_cpu: results[name])
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert acceptance_gpu.main(["--on_cpu"]) == 1
+    first, second = capsys.readouterr().out.splitlines()[-2:]
+    assert "NOT REACHED  exit code 2: error: no such file" in first and "reached      all is well" in second
+    monkeypatch.undo()
+    reached, said = acceptance_gpu.in_a_process("evaluation", 0.1, on_cpu=True)
+    assert not reached and said == "took longer than 0.1 s"
+
+
+def test_every_network_of_the_zoo_has_a_row():
+    import acceptance_gpu
+
+    from paddlevit_dist.models import list_models
+
+    assert all(name.startswith(acceptance_gpu.FAMILIES) for name in list_models())
+    assert {f"zoo {name}" for name in acceptance_gpu.FAMILIES} <= set(acceptance_gpu.ROWS)

@@ -27,8 +27,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 from acceptance import table_line  # noqa: E402
 
 # Rounding alone, relative. Runs on a GPU do not repeat bit for bit: the 8th digit of a loss differs at the 20th update.
-# Two GPUs add their gradients in another order, and each multiplies half the batch.
-RESUMED, BETWEEN_NUMBERS = 2e-6, 1e-4
+# Two devices add their gradients in another order, and each multiplies half the batch: 4.5e-6 on CPUs.
+RESUMED, BETWEEN_NUMBERS = 2e-6, 5e-5
 FIRST_UPDATES = 20  # from then on AdamW has made more of the rounding
 SCORE = 1.0  # in points of 360 pictures: three of them
 UPDATES = 5  # of each network of the zoo
@@ -41,7 +41,7 @@ TASKS = {
     "mask_rcnn_shapes": ["-cfg=configs/mask_rcnn_shapes.yaml", *SHAPES],
     "minkunet": ["-cfg=configs/minkunet14_synthetic_rooms.yaml", *ROOMS],
     "pointgroup": ["-cfg=configs/pointgroup_synthetic_rooms.yaml", *ROOMS, "POINTS.INSTANCES.PREPARE_EPOCHS", "0"],
-    "landmarks": ["-cfg=configs/landmark_unet3d.yaml", "-dataset=synthetic_landmarks"],
+    "landmarks": ["-cfg=configs/landmark_unet3d.yaml", "-dataset=synthetic_landmarks", "VOLUMES.OVERLAP", "0"],
 }
 WITHOUT_WARM_UP = ("TRAIN.WARMUP_STEPS", "0", "TRAIN.WARMUP_EPOCHS", "0")
 # The recipe whose data a network of the zoo sees, by the beginning of its name; pictures of digits for all others.

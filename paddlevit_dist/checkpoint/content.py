@@ -15,8 +15,8 @@ from .names import parse_name
 from .weights import AVERAGED
 
 MODEL, OPTIMIZER, STATE, MANIFEST = "model.pdparams", "optimizer.npz", "state.json", "manifest.json"
-ABOUT, EVALUATION = "about.yaml", "evaluation.json"
-_OURS = (MODEL, AVERAGED, OPTIMIZER, STATE, ABOUT)
+ABOUT, SAMPLES, EVALUATION = "about.yaml", "samples.npz", "evaluation.json"
+_OURS = (MODEL, AVERAGED, OPTIMIZER, STATE, ABOUT, SAMPLES)
 
 _LARGEST_BYTES = 16 << 20  # of a file of JSON or YAML; ours have some kilobytes
 _LARGEST_NUMBER = 1 << 53

@@ -2,8 +2,9 @@
 
 ``checkpoints/epoch_0004/``, or ``checkpoints/update_00000123/`` in the middle of an epoch, holds ``model.pdparams``
 (readable by plain ``paddle.load``), ``model_ema.pdparams`` if the run averages weights, ``optimizer.npz``,
-``state.json``, ``about.yaml`` (what the weights are of and which input they expect) and ``manifest.json`` with the size
-and SHA-256 of each. ``evaluation.json`` comes later, when its evaluation is done.
+``state.json``, ``about.yaml`` (what the weights are of and which input they expect), ``samples.npz`` if the run has
+divided one dataset (digests of the samples trained on and held out) and ``manifest.json`` with the size and SHA-256 of
+each. ``evaluation.json`` comes later, when its evaluation is done.
 ``checkpoints/last`` and ``checkpoints/best`` are symbolic links that are switched when everything else is on disk.
 
 What is not complete yet, or about to be removed, has a hidden name that no other process uses; what a killed process
@@ -32,6 +33,7 @@ from .content import (
     MANIFEST,
     MODEL,
     OPTIMIZER,
+    SAMPLES,
     STATE,
     Damaged,
     fingerprint,
@@ -59,6 +61,7 @@ __all__ = [  # for those who read checkpoints, also what other modules of this r
     "prune",
     "read",
     "read_about",
+    "read_samples",
     "remove_leftovers",
     "resolve",
     "save",
@@ -94,10 +97,12 @@ def save(
     state: RunState,
     averaged: Optional[Tensors] = None,
     about: Optional[Dict[str, Any]] = None,
+    samples: Optional[Dict[str, np.ndarray]] = None,
 ) -> Path:
     """Write the checkpoint ``name`` into ``folder`` and return its directory. Main process only, in any thread.
 
-    ``averaged`` are the averaged weights by the model's names, if there are any; ``about`` is plain values for YAML.
+    ``averaged`` are the averaged weights by the model's names, if there are any; ``about`` is plain values for YAML;
+    ``samples`` are what ``read_samples`` returns.
 
     Everything is written under a temporary name, flushed to disk and then renamed: a crash leaves the directory
     either complete or absent. One of the same name stays until then.
@@ -111,7 +116,7 @@ def save(
         with _told(f"the checkpoint {final}"):
             folder.mkdir(parents=True, exist_ok=True)
             temporary.mkdir()
-            _write_files(temporary, weights, state, averaged, about)
+            _write_files(temporary, weights, state, averaged, about, samples)
             for path in temporary.iterdir():
                 _flush(path)
             _flush(temporary)
@@ -129,12 +134,15 @@ def _write_files(
     state: RunState,
     averaged: Optional[Tensors],
     about: Optional[Dict[str, Any]],
+    samples: Optional[Dict[str, np.ndarray]],
 ) -> None:
     for name, tensors in ((MODEL, weights), (AVERAGED, averaged)):
         if tensors is not None:
             with open(directory / name, "xb") as file:
                 write_tensors(file, tensors)
     np.savez(directory / OPTIMIZER, **state.optimizer)
+    if samples:
+        np.savez(directory / SAMPLES, **samples)
     if about is not None:
         (directory / ABOUT).write_text(yaml.safe_dump(about, sort_keys=False), encoding="utf-8")
     content = {"position": state.position, "extra": state.extra}
@@ -325,11 +333,28 @@ def read_about(source: str) -> Optional[Dict[str, Any]]:
     Raises:
         UserError: its ``about.yaml`` cannot be read.
     """
-    path = checkpoint_in(source)
-    directory = path if path.is_dir() else path.parent
+    directory = _directory(source)
     if not (directory / STATE).is_file():
         return None
     return read_about_file(directory / ABOUT) if (directory / ABOUT).exists() else {}
+
+
+def read_samples(source: str) -> Optional[Dict[str, np.ndarray]]:
+    """The samples that the training of the checkpoint at ``source`` had in each split, as ``Samples.identities`` has
+    them: uint64 (samples,) by split.
+
+    Returns:
+        None if ``source`` is not a checkpoint of a run, or lists none.
+    Raises:
+        UserError: the list cannot be read.
+    """
+    file = _directory(source) / SAMPLES
+    return read_npz(file) if file.is_file() else None
+
+
+def _directory(source: str) -> Path:
+    path = checkpoint_in(source)
+    return path if path.is_dir() else path.parent
 
 
 def _hidden(name: str) -> str:

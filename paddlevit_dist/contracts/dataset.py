@@ -100,6 +100,13 @@ class Samples:
     notices: Sequence[str] = ()
     #: whether any sample has labels; of a split without, an evaluation writes predictions and claims no score
     labelled: bool = True
+    #: what is trained on and what is held out was drawn from one dataset: checkpoints list the samples of each
+    is_share: bool = False
+
+    def identities(self) -> Optional[np.ndarray]:
+        """uint64 (samples,), a digest of what tells each sample from all others wherever the data are stored, such as
+        its path in their folder; None: not known."""
+        return None
 
     def __len__(self) -> int:
         raise NotImplementedError

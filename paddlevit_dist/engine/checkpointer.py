@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,6 +62,8 @@ class Checkpointer:
         folder: the run's ``checkpoints`` folder.
         saving: when, and what stays.
         describe: makes the content of ``about.yaml``; called on the main process.
+        list_samples: makes what ``checkpoints.read_samples`` returns; called on the main process, once, in the thread
+            that writes.
         say: takes a line for the log.
         model: the inner model, not its data-parallel wrapper.
         ema: its averaged weights, if the run has any.
@@ -85,6 +88,7 @@ class Checkpointer:
         schedule: Schedule,
         sampler: TrainingSampler,
         skipped: SkippedUpdates,
+        list_samples: Callable[[], Dict[str, np.ndarray]] = dict,
         note_saved: Callable[[Path], None] = lambda _: None,
     ) -> None:
         self.folder = folder
@@ -98,6 +102,7 @@ class Checkpointer:
         self.schedule = schedule
         self.sampler = sampler
         self.skipped = skipped
+        self.list_samples = functools.lru_cache(maxsize=None)(list_samples)
         self.note_saved = note_saved
         self.best: Optional[Dict[str, Any]] = None
         self.agreement = Agreement()
@@ -260,7 +265,7 @@ class Checkpointer:
             digest = weights_digest(values)
             state = checkpoints.RunState(position, optimizer, {**extra, "weights_digest": digest})
             described = {**about, "weights": digest}
-            directory = checkpoints.save(self.folder, name, weights, state, averages, described)
+            directory = checkpoints.save(self.folder, name, weights, state, averages, described, self.list_samples())
             checkpoints.link(self.folder, "last", directory)
             prune()
             with printing:

@@ -16,6 +16,7 @@ from ..parallel import broadcast_object, is_main
 from . import about
 from .about import Change, as_event, changed_settings, shown, table_of
 from .checkpointer import Checkpointer
+from .samples_check import changed_samples, require_not_trained_on, tell_unlisted
 
 
 class Start(NamedTuple):
@@ -106,6 +107,9 @@ class Resumption:
         self.record.say(f"pretrained weights {source}: {report.summary()}")
         for line in about.compare(str(source), self.config, self.task, must_match=False):
             self.record.say(line)
+        val = self.datasets["val"]
+        for line in require_not_trained_on(str(source), self.config, self.task, "val", val, must_match=False):
+            self.record.say(line)
         others = about.differing_classes(str(source), self.task, self.datasets["train"])
         if others is not None and not report.reinitialised:
             self.record.say(
@@ -124,7 +128,10 @@ class Resumption:
 
     def _require_same_run(self, directory: Path, state: checkpoints.RunState) -> List[Change]:
         """Report how this run differs from the checkpoint's, and stop if that alters the training."""
-        for line in about.compare(str(directory), self.config, self.task, must_match=True):
+        for line in [
+            *about.compare(str(directory), self.config, self.task, must_match=True),
+            *tell_unlisted(str(directory), self.task, self.datasets["val"]),
+        ]:
             self.record.say(line)
         before = about.earlier_settings(directory)
         if before is None:
@@ -135,6 +142,7 @@ class Resumption:
         if saved != ours:
             changes.append(Change("effective batch", saved, ours, alters=True))
         changes += about.changed_data(str(directory), self.task, self.datasets)
+        changes += changed_samples(str(directory), self.datasets)
         if not changes:
             return []
         self.record.say(f"settings that differ from those of {directory}:")

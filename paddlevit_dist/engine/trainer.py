@@ -31,6 +31,7 @@ from . import about
 from .figures import FigureMaker, RecordKeeper
 from .introduction import first_lines
 from .passes import compile_model
+from .samples_check import require_not_trained_on
 from .schedule import effective_batch_size
 from .steps import evaluate
 from .training import Training
@@ -124,6 +125,8 @@ class Trainer:
         differences = about.compare(str(source), self.config, self.task, must_match=True)
         report = load_weights(self.model, source, strict=True, part=self.config.MODEL.PRETRAINED_PART)
         differences += about.require_same_classes(source, self.config, self.task, self.evaluated)
+        split = self.config.DATA.SPLIT
+        differences += require_not_trained_on(source, self.config, self.task, split, self.evaluated)
         compile_model(self.config, self.task, self.model)
         self._start_record()
         self.observers.start(RunFacts(self.record.folder, self.config, dump_yaml(self.config), trains=False))

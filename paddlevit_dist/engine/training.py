@@ -45,6 +45,7 @@ from .profile import Profile
 from .remaining import Pace, RemainingTime
 from .reports import Reports, require_finite
 from .resumption import Resumption
+from .samples_check import listed
 from .schedule import Schedule, schedule_of
 from .steps import CountingCollate, Updater, accumulation_groups
 
@@ -188,6 +189,7 @@ class Training:
             schedule=self.schedule,
             sampler=self.sampler,
             skipped=self.skipped,
+            list_samples=lambda: listed(datasets),
             note_saved=self.observers.note_saved,
         )
 

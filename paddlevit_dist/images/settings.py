@@ -52,7 +52,14 @@ _DATA = (
         "training: an unreadable picture ends the run, or the next readable one takes its place and it is listed",
         choices=("stop", "skip"),
     ),
-    Key("DATA.EXIF_ROTATE", False, "bool", "turn pictures as their EXIF orientation says"),
+    Key(
+        "DATA.EXIF_ROTATE",
+        False,
+        "bool",
+        "turn pictures as their EXIF orientation says; None, which is the default for detection: only where boxes were "
+        "drawn on turned pictures, as those of yolo and of files that do not say how large pictures are",
+        optional=True,
+    ),
     Key("DATA.MAX_PIXELS", 89_478_485, "int", "a larger picture counts as unreadable", AT_LEAST_1),
 )
 

@@ -18,6 +18,7 @@ _NAMES = {
     "running_statistics": "batch_norm",
     "convert_batch_norm": "batch_norm",
     "has_batch_norm": "batch_norm",
+    "kernel_divides_by_rows": "batch_norm",
     "set_batch_norm_momentum": "batch_norm",
     "zero_of": "batch_norm",
     "broadcast_object": "collectives",

@@ -1,6 +1,7 @@
 """Batch normalisation over the rows of all ranks, with one small collective forward and one backward.
 
-Paddle's own SyncBatchNorm has no CPU kernel; this one is built from operations that every device supports.
+Paddle's SyncBatchNorm has no CPU kernel and takes no empty tensors; ``BatchNorm`` is built from many operations, which
+every device supports. ``convert_batch_norm`` decides which of the two a layer becomes.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ import paddle.distributed as dist
 import paddle.nn.functional as F
 
 from . import world
-from .collectives import broadcast_object
+from .collectives import all_reduce_sum, broadcast_object
 
 _SINGLE = (paddle.nn.BatchNorm1D, paddle.nn.BatchNorm2D, paddle.nn.BatchNorm3D, paddle.nn.SyncBatchNorm)
+_THIS_PACKAGE = __name__.partition(".")[0] + "."
 _CONVERTED = {kind.forward for kind in (*_SINGLE, paddle.nn.BatchNorm)}
 
 
@@ -36,8 +38,9 @@ class BatchNorm(paddle.nn.Layer):
         momentum: fraction of the running statistics kept at each step.
         epsilon: added to the variance.
         data_format: as in Paddle; only its last letter matters.
-        unbiased_running_variance: the running variance divides by rows - 1, as PyTorch's and MinkowskiEngine's do.
-            Paddle's layers divide by rows.
+        unbiased_running_variance: the running variance divides by rows - 1 on every device, as PyTorch's and
+            MinkowskiEngine's do. Otherwise it divides by rows where ranks exchange statistics, as Paddle's
+            SyncBatchNorm does, and is what Paddle's kernel stores where they do not (``kernel_divides_by_rows``).
 
     Attributes:
         synchronised: use statistics of all ranks' rows; set by ``convert_batch_norm``.
@@ -122,7 +125,7 @@ class BatchNorm(paddle.nn.Layer):
         keep = paddle.where(rows > 0, paddle.full_like(rows, self._momentum), paddle.ones_like(rows))
         for running, new in ((self._mean, statistics.mean), (self._variance, variance)):
             mixed = keep * running.astype("float64") + (1.0 - keep) * new
-            running.set_value(mixed.astype(running.dtype))
+            paddle.assign(mixed.astype(running.dtype), output=running)  # set_value of Paddle 2.6 goes through the host
 
     def extra_repr(self) -> str:
         return f"num_features={self._mean.shape[0]}, momentum={self._momentum}, epsilon={self._epsilon}"
@@ -161,15 +164,23 @@ def _own_moments(x: paddle.Tensor) -> paddle.Tensor:
     if not size:
         return paddle.zeros([1 + 2 * channels], dtype="float64")
     rows = size // channels
-    by = moments_by_kernel if x.place.is_cpu_place() and rows > 1 else moments_by_sums
+    by = moments_by_kernel if kernel_divides_by_rows(x) and rows > 1 else moments_by_sums
     mean, squares = by(x)
     number = paddle.full([1], float(rows), dtype="float64")
     return paddle.concat([number, mean.astype("float64"), squares.astype("float64")])
 
 
+def kernel_divides_by_rows(x: paddle.Tensor) -> bool:
+    """Whether the variance that ``F.batch_norm`` stores for ``x`` is certainly the biased one: on CPUs.
+
+    On GPUs cuDNN divides by rows - 1, and Paddle's own kernels, which take over from 131,070 rows, divide by rows.
+    """
+    return x.place.is_cpu_place()
+
+
 def moments_by_kernel(x: paddle.Tensor) -> Tuple[paddle.Tensor, paddle.Tensor]:
     """Mean and sum of squared deviations per channel, on the CPU, for several rows: with momentum 0 the kernel yields
-    the batch's own statistics, in a tenth of the time of reductions. (A GPU kernel may divide by rows - 1.)"""
+    the batch's own statistics, in a tenth of the time of reductions."""
     mean, variance = (paddle.zeros([x.shape[1]], dtype=x.dtype) for _ in range(2))
     F.batch_norm(x, mean, variance, training=True, momentum=0.0)
     return mean, variance.astype("float64") * (_size(x) // x.shape[1])
@@ -292,17 +303,27 @@ def zero_of(*tensors: paddle.Tensor) -> paddle.Tensor:
     return _ZeroOf.apply(*tensors)
 
 
-def convert_batch_norm(model: paddle.nn.Layer) -> paddle.nn.Layer:
-    """Make every batch normalisation in ``model`` use the statistics of all ranks' rows.
+def convert_batch_norm(model: paddle.nn.Layer, native: Optional[bool] = None) -> paddle.nn.Layer:
+    """Make every batch normalisation in ``model`` use the statistics of all ranks' rows. Every rank must call this.
 
-    ``paddle.nn.BatchNorm1D``, ``2D``, ``3D``, ``BatchNorm`` and ``SyncBatchNorm`` are replaced in place by layers that
-    hold the same parameter and statistics tensors under the same state-dict names, so an existing optimizer keeps
-    working. Subclasses with their own ``forward`` are left alone.
+    Paddle's layers are replaced in place by layers that hold the same parameter and statistics tensors under the same
+    state-dict names, so an existing optimizer keeps working. Subclasses with their own ``forward`` are left alone.
+
+    With ``native``, ``BatchNorm2D`` and ``3D`` become Paddle's ``SyncBatchNorm``: a few kernels and one collective each
+    way, where ``BatchNorm`` takes dozens. It computes the same but for this: each rank counts equally, however many
+    rows it has (pictures padded to a size of the rank's own), and the variance is the mean square minus the squared
+    mean, as in Paddle's other GPU kernels, which loses digits where the mean is many deviations from 0. Everything else
+    becomes ``BatchNorm``: ``BatchNorm1D``, whose rows a rank may lack, and what ``SyncBatchNorm`` cannot do (no scale
+    or shift, an activation, fixed statistics).
+
+    Args:
+        native: use ``SyncBatchNorm``; None: on GPUs, if it is seen to exchange.
 
     Returns:
         The model, or the new layer if the model itself is a batch normalisation.
     """
-    replaced: Dict[int, BatchNorm] = {}  # a layer used in two places remains one layer
+    takes_native = native_synchronises() if native is None else native
+    replaced: Dict[int, paddle.nn.Layer] = {}  # a layer used in two places remains one layer
 
     def convert(layer: paddle.nn.Layer) -> paddle.nn.Layer:
         if isinstance(layer, BatchNorm):
@@ -310,8 +331,7 @@ def convert_batch_norm(model: paddle.nn.Layer) -> paddle.nn.Layer:
             return layer
         if type(layer).forward in _CONVERTED:
             if id(layer) not in replaced:
-                replaced[id(layer)] = BatchNorm.like(layer)
-                replaced[id(layer)].synchronised = True
+                replaced[id(layer)] = _synchronised(layer, takes_native)
             return replaced[id(layer)]
         for name, child in list(layer._sub_layers.items()):
             if child is not None:
@@ -319,6 +339,42 @@ def convert_batch_norm(model: paddle.nn.Layer) -> paddle.nn.Layer:
         return layer
 
     return convert(model)
+
+
+def _synchronised(plain: paddle.nn.Layer, native: bool) -> paddle.nn.Layer:
+    if native and isinstance(plain, paddle.nn.SyncBatchNorm):
+        return plain
+    is_dense = isinstance(plain, (paddle.nn.BatchNorm2D, paddle.nn.BatchNorm3D))
+    is_scaled = plain.weight is not None and plain.bias is not None
+    if native and is_dense and is_scaled and not plain._use_global_stats:
+        settings = plain._mean.shape[0], plain._momentum, plain._epsilon
+        layer = paddle.nn.SyncBatchNorm(*settings, data_format=plain._data_format)
+        layer.weight, layer.bias, layer._mean, layer._variance = plain.weight, plain.bias, plain._mean, plain._variance
+        layer.training = plain.training
+        return layer
+    own = BatchNorm.like(plain)
+    own.synchronised = True
+    return own
+
+
+@paddle.no_grad()
+def native_synchronises(on_gpu: Optional[bool] = None) -> bool:
+    """Whether Paddle's ``SyncBatchNorm`` exchanges statistics here. Every rank must call this.
+
+    Its kernel normalises each rank by itself, without a word, where it finds no communicator of its process group; 2.6
+    stops if that has not been used before. So there is a collective first, and then the layer is asked for the mean of
+    a tensor that is 1 on the last rank and 0 on the others, which no rank has by itself.
+
+    Args:
+        on_gpu: this process trains on a GPU; None: ask Paddle.
+    """
+    size = world.world_size()
+    if size == 1 or not (paddle.get_device().startswith("gpu") if on_gpu is None else on_gpu):
+        return False
+    all_reduce_sum(paddle.zeros([1]))
+    layer = paddle.nn.SyncBatchNorm(1, momentum=0.0)
+    layer(paddle.full([1, 1, 1, 2], float(world.rank() == size - 1)))
+    return abs(layer._mean.item() - 1.0 / size) < 1e-3 / size
 
 
 def set_batch_norm_momentum(model: paddle.nn.Layer, momentum: float) -> int:
@@ -343,23 +399,34 @@ def _batch_norms(model: paddle.nn.Layer) -> List[Any]:
 
 
 def running_statistics(model: paddle.nn.Layer) -> List[paddle.Tensor]:
-    """Everything a forward pass may change: running statistics and other buffers, each once."""
-    tensors = {id(buffer): buffer for buffer in model.buffers()}
+    """Everything that a forward pass in training mode may change: running statistics and buffers, each once.
+
+    Of the layers of this package, batch normalisations alone change theirs: the buffers of its other layers are
+    constants (tables, masks, frozen normalisations). Those of any other layer are taken to change, since nothing tells.
+    """
+    tensors: Dict[int, paddle.Tensor] = {}
     for layer in model.sublayers(include_self=True):
+        own: List[paddle.Tensor] = []
         if isinstance(layer, _KINDS):
-            tensors.update({id(layer._mean): layer._mean, id(layer._variance): layer._variance})
+            own = [] if layer._use_global_stats else [layer._mean, layer._variance]
+        elif not type(layer).__module__.startswith(_THIS_PACKAGE):
+            own = [buffer for buffer in layer._buffers.values() if buffer is not None]
+        tensors.update({id(tensor): tensor for tensor in own})
     return list(tensors.values())
 
 
 def communicates_in_forward(model: paddle.nn.Layer) -> bool:
     """Whether a layer of the model uses statistics of all ranks' rows."""
-    return any(isinstance(layer, BatchNorm) and layer.synchronised for layer in model.sublayers(include_self=True))
+    return any(
+        isinstance(layer, paddle.nn.SyncBatchNorm) or (isinstance(layer, BatchNorm) and layer.synchronised)
+        for layer in model.sublayers(include_self=True)
+    )
 
 
 def broadcast_statistics(model: paddle.nn.Layer) -> None:
-    """Broadcast rank 0's running statistics and other buffers to all ranks. Every rank must call this.
+    """Broadcast what forward passes have changed on rank 0 to all ranks. Every rank must call this.
 
-    Nothing is sent if the model has none, or with one process.
+    Nothing is sent if a forward pass changes nothing, or with one process.
     """
     if world.world_size() == 1:
         return

@@ -26,16 +26,17 @@ def data_parallel(
 
     Args:
         batch_norm: "sync": batch normalisations inside the model are converted, in place, to use the rows of all
-            ranks; "local": each rank normalises by its own rows, and statistics differ until they are broadcast.
+            ranks (``convert_batch_norm``); "local": each rank normalises by its own rows, and statistics differ until
+            they are broadcast.
         find_unused_parameters: search each step's graph for parameters that it does not reach, and give them zero
             gradients. Without it, a parameter used by only some ranks diverges between ranks.
         bucket_megabytes: gradients travel together until they are this many MiB.
     """
     if world.world_size() == 1:
         return model
+    barrier()  # one may have loaded its weights long before another, and gloo waits for 30 s only
     if batch_norm == "sync":
         model = convert_batch_norm(model)
-    barrier()  # one may have loaded its weights long before another, and gloo waits for 30 s only
     return paddle.DataParallel(model, comm_buffer_size=bucket_megabytes, find_unused_parameters=find_unused_parameters)
 
 

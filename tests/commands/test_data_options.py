@@ -74,6 +74,23 @@ def test_a_split_folder_trains_and_evaluates_on_the_same_pictures(pictures, outp
     assert (tmp_path / "evaluation" / "val_files.txt").read_text().splitlines() == names
 
 
+def test_other_files_than_the_run_s_are_counted_and_trained_ones_are_not_scored(pictures, output, tmp_path):
+    single = tmp_path / "single"
+    shutil.copytree(pictures / "train", single)
+    arguments = [word for word in PICTURES if word != "-epochs=1"] + ["-epochs=2", f"-data_path={single}"]
+    arguments += ["DATA.VAL_FRACTION", "0.25"]
+    well(run_main(f"-output={output}", *arguments, "-stop_after_epoch=1"))
+    evaluation = [f"-output={tmp_path / 'evaluation'}", *arguments, "-eval", f"-pretrained={output}"]
+    message = refused(*evaluation, "DATA.VAL_FRACTION", "0.5")
+    assert "8 images of val, against those that" in message and "4 trained on; trained on is" in message
+    allowed = well(run_main(*evaluation, "DATA.VAL_FRACTION", "0.5", "-allow_changes"))
+    assert "4 trained on" in allowed.out and "the score counts what the model has seen" in allowed.out
+    renamed = (output / "val_files.txt").read_text().splitlines()[0]
+    (single / renamed).rename(single / "ant" / "another name.jpg")
+    message = refused(f"-output={output}", *arguments, "-resume=auto")
+    assert "files 4 -> " in message and "1 gone" in message and "1 new" in message
+
+
 def test_a_run_on_prepared_pictures_says_so(pictures, output, tmp_path):
     command = [sys.executable, "-m", "paddlevit_dist", "prepare", "images", str(pictures), str(tmp_path / "small")]
     well(run_command([*command, "--shorter_side=16", "--workers=1"], timeout=60))

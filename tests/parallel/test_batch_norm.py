@@ -6,7 +6,15 @@ import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist.parallel import BatchNorm, batch_norm, convert_batch_norm
+from paddlevit_dist.models import create_model
+from paddlevit_dist.parallel import (
+    BatchNorm,
+    batch_norm,
+    communicates_in_forward,
+    convert_batch_norm,
+    has_batch_norm,
+    running_statistics,
+)
 
 SHAPES = [(7, 3), (4, 3, 5), (2, 3, 4, 5), (2, 3, 2, 4, 3)]
 PLAIN = {2: paddle.nn.BatchNorm1D, 3: paddle.nn.BatchNorm1D, 4: paddle.nn.BatchNorm2D, 5: paddle.nn.BatchNorm3D}
@@ -77,6 +85,14 @@ def test_a_mean_far_from_zero_costs_no_digits():
     np.testing.assert_allclose(far, layer(paddle.to_tensor(x)).numpy(), atol=1e-7)
 
 
+def test_statistics_never_pass_through_the_host(monkeypatch):
+    monkeypatch.setattr(paddle.Tensor, "set_value", None)  # Paddle 2.6 copies the value to the host and back
+    layer, x = BatchNorm(3, unbiased_running_variance=True), rows((7, 3))
+    layer(paddle.to_tensor(x, dtype="float32"))
+    expected = 0.9 + 0.1 * x.var(axis=0, ddof=1)
+    np.testing.assert_allclose(layer._variance.numpy(), expected, rtol=1e-5)
+
+
 def test_channels_last():
     x = rows((2, 4, 5, 3))
     last = BatchNorm(3, data_format="NHWC", unbiased_running_variance=True).to(dtype="float64")
@@ -110,6 +126,115 @@ def test_converting_a_bare_layer_returns_its_replacement():
     plain = paddle.nn.BatchNorm1D(4)
     converted = convert_batch_norm(plain)
     assert converted is not plain and converted.weight is plain.weight
+
+
+def a_kernel(x, mean, variance, weight, bias, is_test, momentum, epsilon, layout, *flags):
+    """Paddle's ``sync_batch_norm_`` of one process, which only GPUs have, by numpy."""
+    values = x.numpy() if layout == "NCHW" else np.moveaxis(x.numpy(), -1, 1)
+    flat = np.moveaxis(values, 1, -1).reshape(-1, values.shape[1])
+    normal = (flat - flat.mean(axis=0)) / np.sqrt(flat.var(axis=0) + epsilon) * weight.numpy() + bias.numpy()
+    for running, new in ((mean, flat.mean(axis=0)), (variance, flat.var(axis=0))):
+        paddle.assign((momentum * running.numpy() + (1 - momentum) * new).astype("float32"), output=running)
+    y = np.moveaxis(normal.reshape(np.moveaxis(values, 1, -1).shape), -1, 1)
+    return (paddle.to_tensor(y if layout == "NCHW" else np.moveaxis(y, 1, -1)), *[None] * 5)
+
+
+def test_on_gpus_dense_layers_become_paddles_own(monkeypatch):
+    settings = {"momentum": 0.7, "epsilon": 1e-3}
+    model = paddle.nn.Sequential(
+        randomised(paddle.nn.BatchNorm2D(3, **settings)),
+        paddle.nn.BatchNorm3D(3),
+        paddle.nn.BatchNorm1D(3),
+        paddle.nn.BatchNorm2D(3, weight_attr=False, bias_attr=False),
+        paddle.nn.BatchNorm2D(3, use_global_stats=True),
+        BatchNorm(3, unbiased_running_variance=True),
+        paddle.nn.BatchNorm2D(3, data_format="NHWC"),
+    )
+    before = {name: id(tensor) for name, tensor in model.state_dict().items()}
+    alone = randomised(paddle.nn.BatchNorm2D(3, **settings))
+    assert convert_batch_norm(model, native=True) is model
+    assert {name: id(tensor) for name, tensor in model.state_dict().items()} == before
+    native = paddle.nn.SyncBatchNorm
+    assert [type(layer) for layer in model] == [native, native, *[BatchNorm] * 4, native]
+    assert all(layer.synchronised for layer in model if isinstance(layer, BatchNorm))
+    assert communicates_in_forward(model[:1]) and has_batch_norm(model[:1])
+    assert convert_batch_norm(model, native=True)[0] is model[0]
+    monkeypatch.setattr(paddle._C_ops, "sync_batch_norm_", a_kernel)
+    x = paddle.to_tensor(rows((4, 3, 2, 2)).astype("float32"))
+    np.testing.assert_allclose(model[0](x).numpy(), alone(x).numpy(), rtol=1e-4, atol=1e-5)
+    for name, value in alone.state_dict().items():
+        np.testing.assert_allclose(model[0].state_dict()[name].numpy(), value.numpy(), rtol=1e-5, err_msg=name)
+    last = paddle.transpose(x, [0, 2, 3, 1])
+    expected = paddle.nn.BatchNorm2D(3, data_format="NHWC")(last).numpy()
+    np.testing.assert_allclose(model[6](last).numpy(), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_paddles_layer_is_taken_only_where_it_is_seen_to_exchange(monkeypatch):
+    def exchanging(x, mean, *others):
+        return a_kernel(x * 0.0 + 1.0 / 3, mean, *others)  # the mean over the three ranks
+
+    calls = []  # of each rank: a collective, which makes the communicator, and what it holds
+
+    def alone(x, mean, *others):
+        calls.append(x.numpy().max())
+        return a_kernel(x, mean, *others)
+
+    monkeypatch.setattr(batch_norm.world, "world_size", lambda: 3)
+    monkeypatch.setattr(batch_norm, "all_reduce_sum", lambda tensor: calls.append("collective"))
+    for kernel, expected in ((exchanging, True), (alone, False)):
+        monkeypatch.setattr(paddle._C_ops, "sync_batch_norm_", kernel)
+        for number in range(3):
+            monkeypatch.setattr(batch_norm.world, "rank", lambda number=number: number)
+            assert batch_norm.native_synchronises(on_gpu=True) is expected
+    assert calls[-6:] == ["collective", 0, "collective", 0, "collective", 1]
+    assert not batch_norm.native_synchronises(on_gpu=False)
+    monkeypatch.setattr(batch_norm.world, "world_size", lambda: 1)
+    assert not batch_norm.native_synchronises(on_gpu=True)
+
+
+class Counter(paddle.nn.Layer):
+    """A user's layer, whose forward pass changes a buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("calls", paddle.zeros([1]))
+
+    def forward(self, x):
+        self.calls.add_(paddle.ones([1]))
+        return x
+
+
+def buffers_changed_by(model, *inputs):
+    """The names of the buffers and running statistics that a forward pass in training mode changes."""
+    model.train()
+    tensors = {**dict(model.named_buffers()), **{n: t for n, t in model.named_parameters() if t.stop_gradient}}
+    before = {name: tensor.numpy().copy() for name, tensor in tensors.items()}
+    model(*inputs)
+    kept = {id(tensor) for tensor in running_statistics(model)}
+    changed = {name for name, tensor in tensors.items() if not np.array_equal(tensor.numpy(), before[name])}
+    return changed, {name for name, tensor in tensors.items() if id(tensor) in kept}
+
+
+def test_kept_is_what_a_forward_pass_changes():
+    normal = paddle.nn.utils.spectral_norm(paddle.nn.Conv2D(3, 3, 1))
+    frozen = paddle.nn.BatchNorm2D(3, use_global_stats=True)
+    model = paddle.nn.Sequential(Counter(), paddle.nn.BatchNorm2D(3), normal, frozen)
+    changed, kept = buffers_changed_by(model, paddle.to_tensor(rows((2, 3, 4, 4)).astype("float32")))
+    assert changed == {"0.calls", "1._mean", "1._variance", "2.weight_u", "2.weight_v"} == kept
+
+
+@pytest.mark.parametrize(
+    "name, options, statistics",
+    [
+        ("resnet50", {"frozen_batch_norm": True}, 0),
+        ("resnet50", {"frozen_stages": 2}, 2 * 42),  # 53 layers, of which the stem and the first stage have 11
+        ("swin_tiny_patch4_window7_224", {"image_size": 56, "depths": (1, 2), "num_heads": (1, 2)}, 0),
+    ],
+)
+def test_constants_of_our_networks_are_not_kept(name, options, statistics):
+    model = create_model(name, num_classes=2, **options)
+    changed, kept = buffers_changed_by(model, paddle.randn([2, 3, 56, 56]))
+    assert changed == kept and len(kept) == statistics and len(model.buffers()) > 0
 
 
 def test_a_converted_layer_of_one_process_computes_what_paddles_does():

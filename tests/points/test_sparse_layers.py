@@ -9,16 +9,23 @@ import pytest
 from paddlevit_dist.points.sparse import (
     AveragePooling,
     BatchNorm,
+    Convolution,
     Dropout,
     GlobalPooling,
+    InverseConv3D,
     MaxPooling,
     NestedBatchNorm,
     ReLU,
     SparseTensor,
+    StridedConv3D,
+    SubmanifoldConv3D,
     SumPooling,
+    TransposedConvolution,
     Unpooling,
     cat,
 )
+from paddlevit_dist.points.sparse import layers as sparse_layers
+from paddlevit_dist.points.sparse.convolution import batched_products
 
 from . import sparse_reference as reference
 
@@ -64,6 +71,20 @@ def test_pooling_over_the_voxels_that_exist(kind, stride, kernel_size):
     assert slope == pytest.approx(float((x.features.grad.numpy() * direction).sum()), rel=1e-5)
 
 
+@pytest.mark.parametrize("kind", [*POOLINGS, Unpooling])
+def test_pooling_reads_the_groups_of_a_gpus_plan(kind):
+    found = []
+    for wanted in (False, True):
+        with batched_products(wanted):
+            x = tensor_of()
+            x = SumPooling(2, 2)(x) if kind is Unpooling else x
+            y = kind(2, 2)(x)
+            key = next(iter(x.plan.asked_for(None).maps))
+            assert bool(x.plan.kernel_map(key).to_coarse.groups) is wanted
+            found.append(y.features.numpy())
+    np.testing.assert_allclose(found[1], found[0], atol=1e-12)
+
+
 def test_unpooling_gives_each_voxel_its_parents_features():
     x = tensor_of()
     y = SumPooling(2, 2)(x)
@@ -103,6 +124,28 @@ def test_normalisation_is_over_the_rows_and_its_running_variance_unbiased(kind):
     assert np.abs(running - (0.9 + 0.1 * values.var(0, ddof=1))).max() < 1e-8
 
 
+@pytest.mark.parametrize("divisor", ["rows", "rows - 1"])
+def test_what_is_stored_does_not_depend_on_what_a_gpus_kernel_divides_by(monkeypatch, divisor):
+    plain, rows = paddle.nn.functional.batch_norm, 50
+
+    def kernel(x, mean, variance, *others, **options):
+        """Paddle's on a GPU: with cuDNN it divides the variance that it stores by rows - 1."""
+        y = plain(x, mean, variance, *others, **options)
+        variance.scale_(rows / (rows - 1) if divisor == "rows - 1" else 1.0)
+        return y
+
+    monkeypatch.setattr(paddle.nn.functional, "batch_norm", kernel)
+    monkeypatch.setattr(sparse_layers, "kernel_divides_by_rows", lambda x: False)  # as no tensor of a GPU is
+    monkeypatch.setattr(paddle.Tensor, "set_value", None)  # Paddle 2.6 copies it to the host and back
+    values = np.random.default_rng(0).standard_normal((rows, 3)) + 5.0
+    layer = sparse_layers.RowsBatchNorm(3)
+    layer(paddle.to_tensor(values))
+    momentum = layer._momentum
+    np.testing.assert_allclose(layer._mean.numpy(), (1 - momentum) * values.mean(axis=0), rtol=1e-12)
+    expected = momentum + (1 - momentum) * values.var(axis=0, ddof=1)
+    np.testing.assert_allclose(layer._variance.numpy(), expected, rtol=1e-12)
+
+
 def test_cat_add_and_relu_work_on_features():
     x = tensor_of()
     values = x.features.numpy()
@@ -131,3 +174,83 @@ def test_slicing_gives_points_the_features_of_their_voxels():
     assert np.array_equal(x.features.grad.numpy(), np.repeat(counts[:, None], 3, axis=1).astype(float))
     with pytest.raises(ValueError, match="only voxels of stride 1"):
         SumPooling()(x).slice(paddle.to_tensor(inverse))
+
+
+@pytest.mark.parametrize("stride", [1, 2, 3])
+def test_voxels_of_a_given_stride_keep_the_rows_of_their_features(stride):
+    coordinates = reference.scene(np.random.default_rng(0), 300) * np.array([1, stride, stride, stride])
+    values = np.random.default_rng(1).standard_normal((len(coordinates), 3))
+    x = SparseTensor(paddle.to_tensor(values), coordinates, stride=stride)
+    assert np.array_equal(x.coordinates, coordinates)
+    target = reference.coarse(coordinates, 2 * stride)
+    found = reference.pairs(coordinates, target, 2, stride)
+    expected = reference.convolve(values, np.tile(np.eye(3), (8, 1, 1)), found, len(target))
+    pooled = SumPooling(2, 2)(x)
+    assert np.array_equal(pooled.coordinates, target) and np.abs(pooled.features.numpy() - expected).max() < 1e-12
+    layer = Convolution(3, 4)
+    found = reference.pairs(coordinates, coordinates, 3, stride)
+    expected = reference.convolve(values, layer.kernel.numpy(), found, len(coordinates))
+    assert np.abs(layer(x).features.numpy() - expected).max() < 1e-12
+
+
+def test_a_maximum_over_what_is_not_a_number_is_none():
+    x = tensor_of()
+    values = x.features.numpy().copy()
+    values[7, 1] = np.nan
+    pooled = MaxPooling()(x.with_features(paddle.to_tensor(values)))
+    row = pooled.coordinates.tolist().index([x.coordinates[7, 0], *(x.coordinates[7, 1:] // 2 * 2)])
+    assert np.argwhere(np.isnan(pooled.features.numpy())).tolist() == [[row, 1]]
+
+
+IN_3D, IN_2D = np.array([[0, 0, 0, 0], [0, 2, 4, 6]]), np.array([[0, 0, 0], [0, 2, 4]])
+
+
+@pytest.mark.parametrize(
+    "layer, coordinates, message",
+    [
+        (Convolution(3, 4), IN_2D, "this Convolution is for 3-D voxels, but gets .*2-D"),
+        (Convolution(3, 4, dimension=2), IN_3D, "this Convolution is for 2-D voxels, but gets .*3-D"),
+        (TransposedConvolution(3, 4, 2, 2, dimension=2), IN_3D, "is for 2-D voxels, but gets .*3-D"),
+        (StridedConv3D(3, 4), IN_2D, "this StridedConv3D is for 3-D voxels, but gets .*2-D"),
+        (InverseConv3D(3, 4, 2, 2), IN_2D, "this InverseConv3D is for 3-D voxels, but gets .*2-D"),
+        (Convolution(5, 4), IN_3D, "this Convolution takes 5 channels, but gets .*3 channels"),
+        (Convolution(5, 4, 1), IN_3D, "this Convolution takes 5 channels, but gets .*3 channels"),
+        (SubmanifoldConv3D(5, 4), IN_3D, "this SubmanifoldConv3D takes 5 channels, but gets .*3 channels"),
+        (BatchNorm(5), IN_3D, "this BatchNorm takes 5 channels, but gets .*3 channels"),
+        (NestedBatchNorm(5), IN_3D, "this NestedBatchNorm takes 5 channels, but gets .*3 channels"),
+        (TransposedConvolution(3, 4, 2, 4), IN_3D, "of stride 2 to voxels 4 times as fine: .*stride 2"),
+        (Unpooling(2, 2), IN_3D, "no voxels of stride 1: the finest have stride 2"),
+        (BatchNorm(3).astype("float32"), IN_3D, "parameters of float32, but gets features of float64"),
+        (Convolution(3, 4, 1).astype("float32"), IN_3D, r"of float64: .*astype\('float32'\)"),
+    ],
+)
+def test_a_layer_says_what_it_is_for_and_what_it_gets(layer, coordinates, message):
+    features = np.ones((2, 3)) if "float32" in message else np.ones((2, 3), layer_precision(layer))
+    with pytest.raises(ValueError, match=f"^[^\n]*{message}[^\n]*$"):
+        layer(SparseTensor(features, coordinates, stride=2))
+
+
+def layer_precision(layer):
+    return str(layer.parameters()[0].dtype).rpartition(".")[2] if layer.parameters() else "float64"
+
+
+@pytest.mark.parametrize(
+    "make, kind, message",
+    [
+        (lambda: MaxPooling([2, 2, 2]), ValueError, r"kernel_size is \[2, 2, 2\], expected a whole number"),
+        (lambda: SumPooling(2, -1), ValueError, "stride is -1, expected a whole number"),
+        (lambda: StridedConv3D(3, 4, (3, 3, 3)), ValueError, r"kernel_size is \(3, 3, 3\), expected"),
+        (lambda: SparseTensor(np.ones((2, 3)), IN_3D + 1, stride=2), ValueError, r"at \[1, 1, 1\] is not one of"),
+        (lambda: SparseTensor(np.ones((2, 3)), IN_3D, stride=[2]), ValueError, r"stride is \[2\], expected"),
+        (lambda: MaxPooling()(paddle.ones([2, 3])), TypeError, "MaxPooling takes a SparseTensor, not a Tensor"),
+        (lambda: cat([tensor_of()]), TypeError, "cat takes a SparseTensor, not a list"),
+    ],
+)
+def test_what_no_layer_can_use_is_told_in_one_line(make, kind, message):
+    with pytest.raises(kind, match=f"^[^\n]*{message}[^\n]*$"):
+        make()
+
+
+def test_lists_are_taken_as_arrays_are():
+    x = SparseTensor([[1.0, 2.0], [3.0, 4.0]], IN_3D.tolist(), stride=2)
+    assert np.array_equal(ReLU()(x).features.numpy(), [[1.0, 2.0], [3.0, 4.0]])

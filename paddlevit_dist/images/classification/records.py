@@ -9,6 +9,7 @@ import paddle
 import paddle.nn.functional as F
 
 from ...contracts.task import Records
+from ...transfers import read_later
 
 BEST = 5  # classes with the largest scores
 
@@ -36,13 +37,15 @@ def record(probabilities: Sequence[np.ndarray], labels: np.ndarray) -> List[byte
 def _later(probabilities: paddle.Tensor, labels: paddle.Tensor) -> Records:
     scores, classes = paddle.topk(probabilities, min(BEST, probabilities.shape[-1]), axis=-1)  # (batch, best)
     true = paddle.take_along_axis(probabilities, labels.unsqueeze(-1), axis=-1)  # (batch, 1)
+    arrived = read_later(labels, true, classes, scores)
 
     def records() -> List[bytes]:
-        rows = np.zeros(len(labels), RECORD)
+        of_labels, of_true, best, their_scores = arrived()
+        rows = np.zeros(len(of_labels), RECORD)
         rows["classes"] = -1
-        rows["label"], rows["true"] = labels.numpy(), true.numpy()[:, 0]
-        rows["classes"][:, : classes.shape[1]] = classes.numpy()
-        rows["scores"][:, : scores.shape[1]] = scores.numpy()
+        rows["label"], rows["true"] = of_labels, of_true[:, 0]
+        rows["classes"][:, : best.shape[1]] = best
+        rows["scores"][:, : their_scores.shape[1]] = their_scores
         return [row.tobytes() for row in rows]
 
     return records

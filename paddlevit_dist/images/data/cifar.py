@@ -231,6 +231,9 @@ class _Cifar(ImageDataset):
         """Position of image ``index`` in its split, and the source."""
         return f"sample {index} of the {'test' if self.split == 'val' else 'training'} set in {self.source}"
 
+    def identity(self, index: int) -> str:
+        return f"{self.split} {index}"
+
     @property
     def labels(self) -> np.ndarray:
         """All labels, (samples,) uint8, read-only."""

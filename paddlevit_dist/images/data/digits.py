@@ -55,6 +55,9 @@ class Digits(ImageDataset):
         """Position of image ``index`` among the published samples, and the file."""
         return f"sample {self._loaded().rows[index]} of {FILE}"
 
+    def identity(self, index: int) -> str:
+        return f"{self.split} {index}"
+
     @property
     def labels(self) -> np.ndarray:
         """All labels, (samples,) uint8."""

@@ -12,7 +12,7 @@ from PIL import Image
 from ...contracts.dataset import dataset_class, require_split
 from ...errors import UserError
 from ...files import atomic_file, map_array
-from .image_dataset import ImageDataset
+from .image_dataset import ImageDataset, digests
 from .reading import SPLITS, Reading
 
 VAL_FILES = "val_files.txt"
@@ -21,9 +21,10 @@ VAL_FILES = "val_files.txt"
 class Part(ImageDataset):
     """A subset of another dataset, pickled as that dataset and the name of a memory-mapped file."""
 
-    def __init__(self, dataset: ImageDataset, rows_file: Path) -> None:
-        """Select the rows of ``dataset`` listed in ``rows_file``, int64."""
+    def __init__(self, dataset: ImageDataset, rows_file: Path, is_share: bool = False) -> None:
+        """Select the rows of ``dataset`` listed in ``rows_file``, int64; ``is_share``: a split leaves these to it."""
         self.dataset = dataset
+        self.is_share = is_share or dataset.is_share
         self.rows_file = str(rows_file)
         self._rows: Optional[np.ndarray] = None
         self._labels: Optional[np.ndarray] = None
@@ -51,6 +52,10 @@ class Part(ImageDataset):
     def describe(self, index: int) -> str:
         """Describe image ``index`` as the whole dataset does."""
         return self.dataset.describe(int(self.rows[index]))
+
+    def identity(self, index: int) -> str:
+        """As the whole dataset has it."""
+        return self.dataset.identity(int(self.rows[index]))
 
     @property
     def rows(self) -> np.ndarray:
@@ -88,33 +93,40 @@ class Part(ImageDataset):
 def hold_out(dataset: Any, split: str, fraction: float, seed: int, cache_folder: Path) -> Part:
     """The "train" or "val" part of ``dataset``, with ``fraction`` of each class held out as "val".
 
-    The same labels, fraction and seed always give the same parts. Each class keeps at least one image for training
-    and contributes at least one to validation if it has two.
+    Each class keeps at least one image for training and contributes at least one to validation if it has two.
 
     Raises:
         UserError: nothing would be held out.
     """
     require_split(split, SPLITS, "that DATA.VAL_FRACTION divides")
-    labels = np.asarray(dataset.labels)
-    held_out = choose_held_out(labels, fraction, seed)
+    held_out = choose_held_out(dataset, np.asarray(dataset.labels), fraction, seed)
     if not held_out.any():
         raise UserError(f"DATA.VAL_FRACTION {fraction} holds nothing out: no class has two pictures")
     rows = np.flatnonzero(held_out if split == "val" else ~held_out)
-    key = hashlib.sha256(labels.tobytes() + f"{labels.dtype} {fraction!r} {seed}".encode()).hexdigest()[:16]
-    return Part(dataset, write_rows(cache_folder, f"held-out-{split}-{key}", rows))
+    return Part(dataset, write_rows(cache_folder, f"held-out-{split}", rows), is_share=True)
 
 
 def write_rows(cache_folder: Path, name: str, rows: np.ndarray) -> Path:
-    """The file of the ``rows`` of a part, int64, whose ``name`` carries the key of their content."""
-    file = Path(cache_folder, f"{name}.npy")
+    """The file of the ``rows`` of a part, int64; its name, which begins with ``name``, carries the key of them."""
+    key = hashlib.sha256(rows.tobytes()).hexdigest()[:16]
+    file = Path(cache_folder, f"{name}-{key}.npy")
     with atomic_file(file) as out:
         np.save(out, rows, allow_pickle=False)
     return file
 
 
-def choose_held_out(labels: np.ndarray, fraction: float, seed: int) -> np.ndarray:
-    """Which samples are held out, bool (samples,): a random ``fraction`` of each class, rounded."""
-    order = np.lexsort((np.random.default_rng(seed).random(len(labels)), labels))  # by class, random within
+def choose_held_out(dataset: ImageDataset, labels: np.ndarray, fraction: float, seed: int) -> np.ndarray:
+    """Which samples are held out, bool (samples,): of each class the ``fraction``, rounded, whose identities have the
+    smallest digests.
+
+    A sample keeps its place in that order whatever is added, removed or renamed beside it, so that each such file
+    moves at most one other across the border, and only within its class.
+
+    Args:
+        labels: int (samples,).
+        seed: another one gives another order.
+    """
+    order = np.lexsort((digests(map(dataset.identity, range(len(labels))), seed), labels))
     sizes = np.unique(labels, return_counts=True)[1]
     quotas = np.clip(np.round(sizes * fraction).astype(np.int64), np.minimum(1, sizes - 1), sizes - 1)
     starts = np.cumsum(sizes) - sizes
@@ -122,14 +134,6 @@ def choose_held_out(labels: np.ndarray, fraction: float, seed: int) -> np.ndarra
     held_out = np.zeros(len(labels), bool)
     held_out[order[rank_in_class < np.repeat(quotas, sizes)]] = True
     return held_out
-
-
-def list_held_out(part: Part) -> List[str]:
-    """One line per image of ``part``, relative to the data folder if it is inside it."""
-    root = part.dataset.root
-    prefix = "" if root is None else f"{root.rstrip('/')}/"
-    described = (part.describe(index) for index in range(len(part)))
-    return [line[len(prefix) :] if prefix and line.startswith(prefix) else line for line in described]
 
 
 def open_pictures(config: Any, split: str, cache_folder: Path) -> Tuple[ImageDataset, List[str]]:
@@ -156,9 +160,9 @@ def open_pictures(config: Any, split: str, cache_folder: Path) -> Tuple[ImageDat
 def _list_part(config: Any, part: Part, fraction: float) -> str:
     data = config.DATA
     file = Path(config.SAVE, VAL_FILES)
-    lines = list_held_out(part)
     with atomic_file(file) as out:
-        out.write("".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape"))
+        for index in range(len(part)):
+            out.write(f"{part.identity(index)}\n".encode("utf-8", "surrogateescape"))
     return (
         f"note: {len(part):,} of {len(part.dataset):,} training pictures are held out for validation "
         f"(DATA.VAL_FRACTION {fraction:g}, VAL_SEED {data.VAL_SEED}), listed in {file}"

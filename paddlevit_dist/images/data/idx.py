@@ -232,6 +232,9 @@ class _IdxImages(ImageDataset):
         """Position and file of image ``index``."""
         return f"sample {index} of {self._images.source}"
 
+    def identity(self, index: int) -> str:
+        return f"{self.split} {index}"
+
     @property
     def labels(self) -> np.ndarray:
         """All labels, (samples,) uint8, read-only."""

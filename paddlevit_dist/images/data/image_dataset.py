@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from pathlib import Path
-from typing import Any, List, Optional, Sequence, Tuple
+from typing import Any, Iterable, List, Optional, Sequence, Tuple
 
 import numpy as np
 from PIL import Image
@@ -33,6 +34,8 @@ class ImageDataset(Dataset):
     reading: Optional[Reading] = None
     #: ``read`` decodes what ``encoded`` gives and does nothing else, so a crop's part of it may be decoded instead
     reads_parts: bool = False
+    #: its images are those that ``DATA.VAL_FRACTION`` leaves to a split of one dataset
+    is_share: bool = False
     #: other files found alongside the images, not read; None: not searched for
     left_out: Optional[LeftOut] = None
 
@@ -50,6 +53,16 @@ class ImageDataset(Dataset):
         """Decode image files this way from now on; no effect on images that are not files."""
         if self.reading is not None:
             self.reading = reading
+
+    def identity(self, index: int) -> str:
+        """What tells image ``index`` from all others, wherever the dataset is stored and whatever is added to it: the
+        part of its description that is relative to ``root``."""
+        described = self.describe(index)
+        return described if self.root is None else described.removeprefix(f"{self.root.rstrip('/')}/")
+
+    def identities(self) -> np.ndarray:
+        """uint64 (samples,), the digest of each image's identity."""
+        return digests(map(self.identity, range(len(self))))
 
     def encoded(self, index: int) -> bytes:
         """The raw file contents of image ``index``, for datasets of image files.
@@ -130,6 +143,22 @@ class IndexedImages(ImageDataset):
     def fingerprint(self) -> str:
         """Changes with the list of images and labels, not with their location."""
         return self._index.key.hex()
+
+
+def digests(names: Iterable[str], salt: int = 0) -> np.ndarray:
+    """uint64 (names,), the first 8 bytes of each name's BLAKE2b: evenly distributed, and never equal by chance.
+
+    Args:
+        salt: not negative; another one gives digests that have nothing in common with these.
+    """
+    salted = hashlib.blake2b(digest_size=8, salt=salt.to_bytes(8, "little"))
+
+    def digest(name: str) -> bytes:
+        hashed = salted.copy()
+        hashed.update(name.encode("utf-8", "surrogateescape"))
+        return hashed.digest()
+
+    return np.frombuffer(b"".join(map(digest, names)), "<u8")
 
 
 def read_class_names(root: str) -> Optional[List[str]]:

@@ -33,17 +33,18 @@ class ExportedDetector(paddle.nn.Layer):
         return paddle.concat([outputs["boxes"], probabilities], axis=-1)
 
 
-def export_parts(data: Any, size: Tuple[int, int]) -> ExportParts:
+def export_parts(data: Any, size: Tuple[int, int], turned: bool) -> ExportParts:
     """The parts for a detector trained with this configuration.
 
     Args:
         data: the configuration's DATA.
         size: height and width that pictures are resized to.
+        turned: they are turned as their EXIF orientation says.
     """
     height, width = size
     mean, deviation = ([float(value) for value in values] for values in (data.IMAGENET_MEAN, data.IMAGENET_STD))
     steps: Dict[str, Any] = {"mode": "RGB"}
-    if data.EXIF_ROTATE:
+    if turned:
         steps["upright"] = "turned as its EXIF orientation says"
     steps["resize"] = [height, width]
     steps.update(interpolation="bilinear, as PIL's BILINEAR", divide_by=255)

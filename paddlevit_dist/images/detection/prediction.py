@@ -47,14 +47,16 @@ class AsEvaluated(NamedTuple):
         return DetectionSample(-1, False, image, size, _NO_BOXES.astype(np.float32), nothing)
 
 
-def open_inputs(config: Any, inputs: Sequence[Any], cache_folder: Path) -> InputSamples:
+def open_inputs(data: Any, inputs: Sequence[Any], cache_folder: Path, turned: bool) -> InputSamples:
     """Pictures at paths, or in memory, as an evaluation with this configuration would see them.
 
+    Args:
+        data: the configuration's DATA.
+        turned: as their EXIF orientation says.
     Raises:
         UserError: paths and pictures in memory are mixed.
     """
-    data = config.DATA
-    reading = Reading(data.EXIF_ROTATE, data.MAX_PIXELS)
+    reading = Reading(turned, data.MAX_PIXELS)
     return picture_inputs(inputs, cache_folder, AsEvaluated(evaluation_transform(data)), "RGB", reading)
 
 

@@ -125,7 +125,9 @@ OPTIONS = {
 
 
 def _complete(values: CfgNode, settings: Mapping[str, Setting], _: Sequence[Setting]) -> list[str]:
-    """Pictures are normalised as ImageNet's are, unless somebody says otherwise."""
+    """Pictures are normalised as ImageNet's are, and turned as their boxes ask for, unless somebody says otherwise."""
+    if "DATA.EXIF_ROTATE" not in settings:
+        values.DATA.EXIF_ROTATE = None
     if values.TASK not in TABLES:  # a user's task that reads the keys of all subjects
         return []
     for name, value in (("IMAGENET_MEAN", _MEAN), ("IMAGENET_STD", _STD)):

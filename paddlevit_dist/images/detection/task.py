@@ -48,6 +48,7 @@ from .writer import DetectionWriter
 
 _MOST_NAMED = 90  # categories in a legend
 _LAST = "checkpoints/last"  # in the folder of a run that can be resumed
+_TURNED = "turned by EXIF"  # what is said of the pictures of a split
 _BACKBONE = "backbone."  # what the names of a backbone's parameters begin with
 
 
@@ -175,11 +176,13 @@ class Detection(Task):
             facts["number of classes"] = len(samples.dataset.category_ids)
             facts["classes"] = list(map(str, samples.dataset.class_names or ()))
             facts["category ids"] = list(map(int, samples.dataset.category_ids))
+            facts[_TURNED] = samples.dataset.reading is not None and samples.dataset.reading.exif_rotate
         return facts
 
     def about_input(self) -> Dict[str, Any]:
         data = self.config.DATA
-        names = ("EVAL_SHORTEST_SIDE", "EVAL_LONGEST_SIDE", "IMAGENET_MEAN", "IMAGENET_STD", "EXIF_ROTATE")
+        names = ["EVAL_SHORTEST_SIDE", "EVAL_LONGEST_SIDE", "IMAGENET_MEAN", "IMAGENET_STD"]
+        names += [] if data.EXIF_ROTATE is None else ["EXIF_ROTATE"]  # None: as each split's boxes were drawn
         shown = {f"DATA.{name}": data[name] for name in names}
         return {**shown, "interpolation": "bilinear", "MODEL.MASK_PADDING": self.config.MODEL.MASK_PADDING}
 
@@ -380,7 +383,16 @@ class Detection(Task):
         self.category_ids = [int(one) for one in ids or range(1, number + 1)][:number]
 
     def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> InputSamples:
-        return open_inputs(self.config, inputs, cache_folder)
+        return open_inputs(self.config.DATA, inputs, cache_folder, self._turns)
+
+    @property
+    def _turns(self) -> bool:
+        """Whether new pictures are turned as their EXIF orientation says: as those were that the weights learnt
+        from."""
+        configured = self.config.DATA.EXIF_ROTATE
+        if configured is None and self._learned is not None:
+            return bool(self._learned.data.get(_TURNED))
+        return bool(configured)
 
     def check_input(self, sample: DetectionSample) -> None:
         """Pictures are whole numbers: there is nothing to check."""
@@ -399,7 +411,7 @@ class Detection(Task):
                 "is a function of tensors alone; export a DETR, or predict with this package"
             )
         side = self.config.DATA.EVAL_SHORTEST_SIDE
-        return export_parts(self.config.DATA, tuple(self.config.DETECTION.EXPORT_SIZE or (side, side)))
+        return export_parts(self.config.DATA, tuple(self.config.DETECTION.EXPORT_SIZE or (side, side)), self._turns)
 
     def exported_model(self, model: paddle.nn.Layer) -> paddle.nn.Layer:
         return ExportedDetector(model)

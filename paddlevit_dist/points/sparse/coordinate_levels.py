@@ -43,13 +43,15 @@ class CoordinateLevels:
 
     Args:
         coordinates: integers (N, 1 + D), scene number in column 0, D = 2 or 3; no duplicate voxels, in any order.
+        stride: their tensor stride, the finest of all levels; the coordinates are multiples of it.
 
     Raises:
-        ValueError: another shape or dtype, a negative scene number, or duplicate voxels.
+        ValueError: another shape or dtype, a negative scene number, duplicate voxels, or coordinates between the
+            stride's.
         UserError: coordinates beyond int32, or too far apart for a 63-bit key.
     """
 
-    def __init__(self, coordinates: np.ndarray) -> None:
+    def __init__(self, coordinates: np.ndarray, stride: int = 1) -> None:
         coordinates = np.asarray(coordinates)
         if coordinates.ndim != 2 or coordinates.shape[1] not in (3, 4) or coordinates.dtype.kind not in "iu":
             raise ValueError(
@@ -68,6 +70,12 @@ class CoordinateLevels:
         low, high = ([limit(column) if number else 0 for column in coordinates.T] for limit in (np.min, np.max))
         if low[0] < 0:
             raise ValueError(f"scene number {low[0]} in column 0 of the coordinates is negative")
+        between = np.flatnonzero((coordinates[:, 1:] % stride).any(axis=1)) if stride > 1 else ()
+        if len(between):
+            raise ValueError(
+                f"voxel {between[0]} at {coordinates[between[0], 1:].tolist()} is not one of stride {stride}: expected "
+                "the coordinates of that level, multiples of its stride"
+            )
         self.dimension = coordinates.shape[1] - 1
         self._margin = _SMALLEST_MARGIN
         self._low, self._high = np.array(low[1:], np.int64), np.array(high[1:], np.int64)
@@ -75,12 +83,20 @@ class CoordinateLevels:
         self._sorted_keys: Dict[int, np.ndarray] = {}
         keys, order = _sorted_with_positions(self._pack(coordinates), self._key_bits())
         _refuse_duplicates(keys, order)
-        self._sorted_keys[1] = keys
-        self._levels = {1: Level(1, coordinates, order)}
+        self._sorted_keys[stride] = keys
+        self._finest = stride
+        self._levels = {stride: Level(stride, coordinates, order)}
 
     def level(self, stride: int) -> Level:
-        """The distinct ``floor(c / stride) * stride`` of the voxels; in lexicographic order unless the stride is 1."""
+        """The distinct ``floor(c / stride) * stride`` of the voxels; in lexicographic order unless they are those
+        given.
+
+        Raises:
+            ValueError: they would lie between the voxels given.
+        """
         if stride not in self._levels:
+            if stride % self._finest:
+                raise ValueError(f"there are no voxels of stride {stride}: the finest have stride {self._finest}")
             finer = self.level(max(known for known in self._levels if stride % known == 0))
             self._reserve(stride)
             coordinates = _coarsened(finer.coordinates, finer.order, stride)

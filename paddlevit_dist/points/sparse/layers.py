@@ -9,17 +9,18 @@
 from __future__ import annotations
 
 import math
-from typing import Any, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
+import numpy as np
 import paddle
 from paddle import nn
 
 from ...contracts.model import Model
 from ...parallel import BatchNorm as SynchronisableBatchNorm
-from ...parallel import world_size
+from ...parallel import kernel_divides_by_rows, world_size
 from .convolution import convolve, preferred_block_rows
 from .coordinate_plan import MapKey, PlanSpec
-from .tensor import SparseTensor
+from .tensor import SparseTensor, require_sparse, whole
 
 
 class _KernelLayer(nn.Layer):
@@ -47,11 +48,9 @@ class _KernelLayer(nn.Layer):
         dimension: int = 3,
     ) -> None:
         super().__init__()
-        for name, value in (("kernel_size", kernel_size), ("stride", stride), ("dilation", dilation)):
-            if not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name} is {value!r}, expected a whole number from 1")
-        self.in_channels, self.out_channels = in_channels, out_channels
-        self.kernel_size, self.stride, self.dilation, self.dimension = kernel_size, stride, dilation, dimension
+        self.in_channels, self.out_channels, self.dimension = in_channels, out_channels, dimension
+        self.kernel_size, self.stride = whole("kernel_size", kernel_size), whole("stride", stride)
+        self.dilation = whole("dilation", dilation)
         volume = kernel_size**dimension
         self.is_pointwise = volume == 1 and stride == 1
         shape = [in_channels, out_channels] if self.is_pointwise else [volume, in_channels, out_channels]
@@ -79,6 +78,7 @@ class Convolution(_KernelLayer):
     """
 
     def forward(self, x: SparseTensor) -> SparseTensor:
+        require(self, x, self.kernel, self.in_channels, self.dimension)
         if self.is_pointwise:
             return x.with_features(self._finish(pointwise(x.features, self.kernel)))
         stride = x.stride * self.stride
@@ -99,6 +99,7 @@ class TransposedConvolution(_KernelLayer):
     _fan_channels = "out"
 
     def forward(self, x: SparseTensor) -> SparseTensor:
+        require(self, x, self.kernel, self.in_channels, self.dimension)
         if self.is_pointwise:
             return x.with_features(self._finish(pointwise(x.features, self.kernel)))
         stride = finer_stride(x, self.stride)
@@ -107,10 +108,42 @@ class TransposedConvolution(_KernelLayer):
         return SparseTensor(self._finish(features), plan=x.plan, stride=stride)
 
 
+def require(layer: nn.Layer, x: Any, parameter: paddle.Tensor, channels: int, dimension: Optional[int] = None) -> None:
+    """Refuse what a layer was not made for; Paddle would fail far from the cause, or use some of a kernel's matrices.
+
+    Args:
+        parameter: one of the layer's, whose precision the features have to share.
+        channels, dimension: of the layer; None: it works in any dimension.
+    Raises:
+        TypeError: ``x`` is no sparse tensor.
+        ValueError: it has other channels, another dimension, or float64 meets another precision.
+    """
+    name = type(layer).__name__
+    require_sparse(name, x)
+    if dimension not in (None, x.dimension):
+        raise ValueError(f"this {name} is for {dimension}-D voxels, but gets {x}: give both the same dimension")
+    if x.features.shape[1] != channels:
+        raise ValueError(f"this {name} takes {channels} channels, but gets {x}")
+    dtype = x.features.dtype
+    if dtype != parameter.dtype and paddle.float64 in (dtype, parameter.dtype):
+        raise ValueError(
+            f"this {name} has parameters of {_shown(parameter.dtype)}, but gets features of {_shown(dtype)}: convert "
+            f"the features with .astype('{_shown(parameter.dtype)}')"
+        )
+
+
+def _shown(dtype: paddle.dtype) -> str:
+    return str(dtype).rpartition(".")[2]
+
+
 def finer_stride(x: SparseTensor, stride: int) -> int:
-    """Tensor stride after upsampling by ``stride``."""
+    """Tensor stride after upsampling by ``stride``.
+
+    Raises:
+        ValueError: the input's is no multiple of it.
+    """
     if x.stride % stride:
-        raise ValueError(f"cannot go from voxels of stride {x.stride} to voxels {stride} times as fine")
+        raise ValueError(f"cannot go from voxels of stride {x.stride} to voxels {stride} times as fine: {x}")
     return x.stride // stride
 
 
@@ -136,7 +169,8 @@ class _NoRows(paddle.autograd.PyLayer):
 class RowsBatchNorm(SynchronisableBatchNorm):
     """Batch normalisation of a tensor (rows, channels), whose running variance divides by rows - 1, as PyTorch's does.
 
-    If no other rank's rows are needed, Paddle's own kernel is used, in less than half the time.
+    If no other rank's rows are needed, Paddle's own kernel normalises, in less than half the time on a CPU. Its
+    variance is stored only where it is known what the kernel divides by; elsewhere the deviations are summed here.
 
     Args:
         num_features: channels.
@@ -155,9 +189,14 @@ class RowsBatchNorm(SynchronisableBatchNorm):
         y = nn.functional.batch_norm(  # momentum 0 leaves the statistics of these rows
             x, mean, variance, self.weight, self.bias, training=True, momentum=0.0, epsilon=self._epsilon
         )
-        with paddle.no_grad():
-            for running, new in ((self._mean, mean), (self._variance, variance * (rows / (rows - 1)))):
-                running.set_value(self._momentum * running + (1.0 - self._momentum) * new)
+        with paddle.no_grad(), paddle.amp.auto_cast(enable=False):
+            if kernel_divides_by_rows(x):
+                variance = variance * (rows / (rows - 1))
+            else:
+                own = x if x.dtype == mean.dtype else x.astype(mean.dtype)
+                variance = ((own - mean) ** 2).sum(axis=0) / (rows - 1)
+            for running, new in ((self._mean, mean), (self._variance, variance)):
+                paddle.assign(self._momentum * running + (1.0 - self._momentum) * new, output=running)
         return y
 
 
@@ -166,6 +205,7 @@ class BatchNorm(RowsBatchNorm):
     networks."""
 
     def forward(self, x: SparseTensor) -> SparseTensor:
+        require(self, x, self.weight, self.weight.shape[0])
         return x.with_features(super().forward(x.features))
 
 
@@ -177,6 +217,7 @@ class NestedBatchNorm(nn.Layer):
         self.bn = RowsBatchNorm(num_features, momentum, epsilon)
 
     def forward(self, x: SparseTensor) -> SparseTensor:
+        require(self, x, self.bn.weight, self.bn.weight.shape[0])
         return x.with_features(self.bn(x.features))
 
 
@@ -184,6 +225,7 @@ class ReLU(nn.Layer):
     """The positive part of every feature."""
 
     def forward(self, x: SparseTensor) -> SparseTensor:
+        require_sparse("ReLU", x)
         return x.with_features(nn.functional.relu(x.features) if x.features.shape[0] else x.features)
 
 
@@ -195,6 +237,7 @@ class Dropout(nn.Layer):
         self.rate = rate
 
     def forward(self, x: SparseTensor) -> SparseTensor:
+        require_sparse("Dropout", x)
         if not self.training or not x.features.shape[0]:
             return x
         return x.with_features(nn.functional.dropout(x.features, self.rate))
@@ -217,22 +260,31 @@ class SparseNetwork(Model):
         super().__init__()
         self.in_channels = in_channels
         self.dimension = dimension
-        self._plan_spec: Optional[PlanSpec] = None
+        self._specs: Dict[str, PlanSpec] = {}
 
     def plan_spec(self) -> PlanSpec:
-        """The ``PlanSpec`` for ``build_plan`` in the loader process, found by a forward pass of one voxel."""
-        if self._plan_spec is None:
+        """The ``PlanSpec`` for ``build_plan`` in the loader process."""
+        return self.spec_of("whole", self, self.in_channels)
+
+    def spec_of(self, name: str, part: Callable[[SparseTensor], Any], channels: int) -> PlanSpec:
+        """What a part of the network requires of a plan, found by a forward pass of one voxel.
+
+        Args:
+            name: the part's; it is run once.
+            part: layers of this network, which take ``channels`` features.
+        """
+        if name not in self._specs:
             modes = [(layer, layer.training) for layer in self.sublayers(include_self=True)]
             self.eval()
             with paddle.no_grad():
                 dtype = self.parameters()[0].dtype
-                voxel = paddle.zeros([1, 1 + self.dimension], dtype="int32")
-                x = SparseTensor(paddle.zeros([1, self.in_channels], dtype=dtype), voxel)
-                self(x)
+                voxel = np.zeros([1, 1 + self.dimension], np.int32)
+                x = SparseTensor(paddle.zeros([1, channels], dtype=dtype), voxel)
+                part(x)
             for layer, training in modes:
                 layer.training = training
-            self._plan_spec = x.plan.asked_for(preferred_block_rows())
-        return self._plan_spec
+            self._specs[name] = x.plan.asked_for(preferred_block_rows())
+        return self._specs[name]
 
     def recomputed_layers(self) -> List[nn.Layer]:
         """None: the blocks have batch statistics, and take sparse tensors."""
@@ -251,7 +303,7 @@ class _WeightLayer(nn.Layer):
     def __init__(self, in_channels: int, out_channels: int, kernel_size: int = 3, stride: int = 1) -> None:
         super().__init__()
         self.in_channels, self.out_channels = in_channels, out_channels
-        self.kernel_size, self.stride = kernel_size, stride
+        self.kernel_size, self.stride = whole("kernel_size", kernel_size), whole("stride", stride)
         bound = 1.0 / math.sqrt(in_channels * kernel_size**3)
         self.weight = self.create_parameter(
             [kernel_size] * 3 + [in_channels, out_channels], default_initializer=nn.initializer.Uniform(-bound, bound)
@@ -270,6 +322,7 @@ class StridedConv3D(_WeightLayer):
     2."""
 
     def forward(self, x: SparseTensor) -> SparseTensor:
+        require(self, x, self.weight, self.in_channels, 3)
         if self.kernel_size == self.stride == 1:
             return x.with_features(pointwise(x.features, self._matrices()[0]))
         stride = x.stride * self.stride
@@ -289,6 +342,7 @@ class InverseConv3D(_WeightLayer):
     """Back onto the finer voxels: ``fine[2 q + i] = coarse[q] @ weight[i]`` for kernel 2 and stride 2."""
 
     def forward(self, x: SparseTensor) -> SparseTensor:
+        require(self, x, self.weight, self.in_channels, 3)
         stride = finer_stride(x, self.stride)
         kernel_map = x.plan.kernel_map(MapKey(stride, x.stride, self.kernel_size))
         features = convolve(

@@ -10,7 +10,7 @@ from paddle import nn
 from .coordinate_plan import MapKey
 from .kernel_map import Direction, KernelMap
 from .layers import finer_stride
-from .tensor import SparseTensor
+from .tensor import SparseTensor, require_sparse, whole
 
 
 class _Pooling(nn.Layer):
@@ -24,9 +24,11 @@ class _Pooling(nn.Layer):
 
     def __init__(self, kernel_size: int = 2, stride: int = 2, dilation: int = 1) -> None:
         super().__init__()
-        self.kernel_size, self.stride, self.dilation = kernel_size, stride, dilation
+        self.kernel_size, self.stride = whole("kernel_size", kernel_size), whole("stride", stride)
+        self.dilation = whole("dilation", dilation)
 
     def _map(self, x: SparseTensor) -> Tuple[KernelMap, int]:
+        require_sparse(type(self).__name__, x)
         stride = x.stride * self.stride
         return x.plan.kernel_map(MapKey(x.stride, stride, self.kernel_size, self.dilation)), stride
 
@@ -58,7 +60,7 @@ class AveragePooling(_Pooling):
 class MaxPooling(_Pooling):
     """Maximum of each channel over the existing voxels in the kernel; 0 if there are none.
 
-    In a tie, the first kernel offset gets the gradient.
+    In a tie, the first kernel offset gets the gradient. What is not a number stays so.
     """
 
     def forward(self, x: SparseTensor) -> SparseTensor:
@@ -71,6 +73,7 @@ class Unpooling(_Pooling):
     """The transpose of ``SumPooling``: every coarse voxel's features are added to the finer voxels in its kernel."""
 
     def forward(self, x: SparseTensor) -> SparseTensor:
+        require_sparse("Unpooling", x)
         stride = finer_stride(x, self.stride)
         kernel_map = x.plan.kernel_map(MapKey(stride, x.stride, self.kernel_size, self.dilation))
         features = _Sum.apply(x.features, kernel_map, x.plan.rows(stride), True)
@@ -91,6 +94,7 @@ class GlobalPooling(nn.Layer):
         self.mode = mode
 
     def forward(self, x: SparseTensor) -> paddle.Tensor:
+        require_sparse("GlobalPooling", x)
         scenes, channels = x.plan.num_scenes, x.features.shape[1]
         numbers = x.plan.scenes(x.stride)
         if not x.features.shape[0]:
@@ -141,10 +145,9 @@ def _summed(source: paddle.Tensor, kernel_map: KernelMap, rows: int, to_fine: bo
     with paddle.no_grad():
         has_centre = kernel_map.key.is_symmetric
         received = source.clone() if has_centre else paddle.zeros([rows, source.shape[1]], dtype=source.dtype)
-        for block in _direction(kernel_map, to_fine).blocks:
-            for _, receivers, givers in block:
-                total = paddle.gather(received, receivers) + paddle.gather(source, givers)
-                paddle.scatter_(received, receivers, total)
+        for _, receivers, givers in _direction(kernel_map, to_fine).lists():
+            total = paddle.gather(received, receivers) + paddle.gather(source, givers)
+            paddle.scatter_(received, receivers, total)
         return received
 
 
@@ -159,9 +162,9 @@ class _Max(paddle.autograd.PyLayer):
             for offset, receivers, givers in _by_offset(kernel_map, rows):
                 old = paddle.gather(largest, receivers)
                 new = paddle.gather(features, givers)
-                wins = new > old
-                paddle.scatter_(largest, receivers, paddle.where(wins, new, old))
                 number = paddle.gather(winner, receivers)
+                wins = (new > old) | (new != new) | (number < 0)  # not a number: whatever has been seen before
+                paddle.scatter_(largest, receivers, paddle.where(wins, new, old))
                 paddle.scatter_(winner, receivers, paddle.where(wins, paddle.full_like(number, offset), number))
             ctx.kernel_map = kernel_map
             ctx.save_for_backward(features, winner)
@@ -186,9 +189,8 @@ def _by_offset(kernel_map: KernelMap, rows: int) -> List[Tuple[int, paddle.Tenso
     offset."""
     centre: Optional[int] = kernel_map.num_offsets // 2 if kernel_map.key.is_symmetric and rows else None
     offsets: Dict[int, List[Any]] = {}
-    for block in kernel_map.to_coarse.blocks:
-        for pairs in block:
-            offsets.setdefault(pairs.offset, []).append(pairs)
+    for pairs in kernel_map.to_coarse.lists():
+        offsets.setdefault(pairs.offset, []).append(pairs)
     result = [
         (offset, paddle.concat([p.receivers for p in pairs]), paddle.concat([p.givers for p in pairs]))
         for offset, pairs in offsets.items()

@@ -7,6 +7,7 @@ from typing import Any, Dict, Mapping, Optional, Tuple
 import numpy as np
 import paddle
 
+from ...transfers import to_device
 from .convolution import preferred_block_rows
 from .coordinate_plan import HEADER, PAIRS, CoordinatePlan, MapKey, PackedLists, PlanSpec, read_header
 from .kernel_map import KernelMap, direction_of_arrays, direction_of_pairs
@@ -43,20 +44,21 @@ class Plan:
         packed = read_header(batch[HEADER])
         plan = cls(packed.dimension, packed.num_scenes)
         pairs = batch[PAIRS]
-        plan._pairs = pairs if isinstance(pairs, paddle.Tensor) else paddle.to_tensor(pairs)
+        plan._pairs = pairs if isinstance(pairs, paddle.Tensor) else to_device(pairs)
         plan._rows, plan._packed_maps = packed.rows, packed.maps
         for stride, start in packed.scenes.items():
             plan._scenes[stride] = plan._pairs[start : start + packed.rows[stride]]
         return plan
 
     @classmethod
-    def of_coordinates(cls, coordinates: Any, num_scenes: Optional[int] = None) -> "Plan":
-        """From integer coordinates (N, 1 + D), an array or a tensor, with the scene number in column 0.
+    def of_coordinates(cls, coordinates: Any, num_scenes: Optional[int] = None, stride: int = 1) -> "Plan":
+        """From integer coordinates (N, 1 + D) of one tensor stride, an array or a tensor, with the scene number in
+        column 0.
 
         Raises:
             ValueError, UserError: as ``CoordinatePlan``.
         """
-        arrays = CoordinatePlan(np.asarray(coordinates), num_scenes, preferred_block_rows())
+        arrays = CoordinatePlan(np.asarray(coordinates), num_scenes, preferred_block_rows(), stride)
         plan = cls(arrays.dimension, arrays.num_scenes)
         plan._coordinate_plan = arrays
         return plan
@@ -81,7 +83,7 @@ class Plan:
         if stride not in self._scenes:
             if self._coordinate_plan is None:
                 raise ValueError(f"the plan has no scene numbers for stride {stride}: {_ASK}")
-            self._scenes[stride] = paddle.to_tensor(self._coordinate_plan.scenes(stride))
+            self._scenes[stride] = to_device(self._coordinate_plan.scenes(stride))
         return self._scenes[stride]
 
     def kernel_map(self, key: MapKey) -> KernelMap:
@@ -98,7 +100,7 @@ class Plan:
             self._maps[key] = KernelMap(key, key.kernel_size**self.dimension, directions[0], directions[-1])
         return self._maps[key]
 
-    def asked_for(self, block_rows: int) -> PlanSpec:
+    def asked_for(self, block_rows: Optional[int]) -> PlanSpec:
         """What parts of this plan have been used so far."""
         return PlanSpec(tuple(self._asked_maps), tuple(self._asked_scenes), block_rows)
 
@@ -108,14 +110,16 @@ class SparseTensor:
 
     Args:
         features: floating (N, C), rows in the order of the coordinates; a tensor, or an array to be converted to one.
-        coordinates: integers (N, 1 + D), array or tensor, scene number in column 0, D = 2 or 3, no duplicates: the plan
-            is built from them lazily in this process. Omit if ``plan`` is given.
+        coordinates: integers (N, 1 + D), array or tensor, scene number in column 0, D = 2 or 3, no duplicates,
+            multiples of ``stride``: the plan is built from them lazily in this process, and they are its finest
+            voxels. Omit if ``plan`` is given.
         plan: from ``Plan.of_batch``.
         stride: tensor stride of the level, the distance between neighbouring voxels.
         num_scenes: with ``coordinates``, scenes of the batch if the last ones may be empty.
 
     Raises:
-        ValueError: neither or both of coordinates and plan, or a number of rows that differs from the level's.
+        ValueError: neither or both of coordinates and plan, a number of rows that differs from the level's, or
+            coordinates as for ``CoordinatePlan``.
         UserError: coordinates that lie too far apart.
     """
 
@@ -130,13 +134,13 @@ class SparseTensor:
     ) -> None:
         if (coordinates is None) == (plan is None):
             raise ValueError("a SparseTensor takes either coordinates or a plan")
-        self.plan = Plan.of_coordinates(coordinates, num_scenes) if plan is None else plan
-        self.features = features if isinstance(features, paddle.Tensor) else paddle.to_tensor(features)
-        self.stride = stride
-        if features.ndim != 2 or features.shape[0] != self.plan.rows(stride):
+        self.stride = whole("stride", stride)
+        self.plan = Plan.of_coordinates(coordinates, num_scenes, stride) if plan is None else plan
+        self.features = features if isinstance(features, paddle.Tensor) else to_device(np.asarray(features))
+        if self.features.ndim != 2 or self.features.shape[0] != self.plan.rows(stride):
             raise ValueError(
-                f"features have shape {list(features.shape)}, expected ({self.plan.rows(stride)}, channels) for the "
-                f"voxels of stride {stride}"
+                f"features have shape {list(self.features.shape)}, expected ({self.plan.rows(stride)}, channels) for "
+                f"the voxels of stride {stride}"
             )
 
     @property
@@ -172,15 +176,39 @@ class SparseTensor:
         return f"SparseTensor({rows} voxels, {channels} channels, stride {self.stride}, {self.dimension}-D)"
 
 
+def whole(name: str, value: Any) -> int:
+    """A stride, kernel size or dilation, which is the same along all axes.
+
+    Raises:
+        ValueError: it is no whole number from 1.
+    """
+    if type(value) is not int or value < 1:
+        raise ValueError(f"{name} is {value!r}, expected a whole number from 1")
+    return value
+
+
 def cat(*tensors: SparseTensor) -> SparseTensor:
     """Concatenate the channels of sparse tensors on the same voxels.
 
     Raises:
         ValueError: tensors of different levels or batches.
+        TypeError: something else, such as a list of them.
     """
+    for tensor in tensors:
+        require_sparse("cat", tensor)
     for other in tensors[1:]:
         _require_same_voxels(tensors[0], other)
     return tensors[0].with_features(paddle.concat([tensor.features for tensor in tensors], axis=1))
+
+
+def require_sparse(taker: str, x: Any) -> None:
+    """Refuse what is no sparse tensor.
+
+    Raises:
+        TypeError: it is something else.
+    """
+    if not isinstance(x, SparseTensor):
+        raise TypeError(f"{taker} takes a SparseTensor, not a {type(x).__name__}")
 
 
 def _require_same_voxels(one: SparseTensor, other: SparseTensor) -> None:

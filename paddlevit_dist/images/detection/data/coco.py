@@ -54,12 +54,15 @@ class Coco(IndexedPictures):
         cache_folder: Path,
         annotations: Optional[str] = None,
         pictures: Optional[str] = None,
+        turned: bool = True,
     ) -> None:
         """Serve ``split``, "train", "val" or another that files are named after.
 
         Args:
             annotations: its file, absolute or below ``data_path``; None: the one whose name says the split.
             pictures: folder of its pictures, likewise; None: the one that has them.
+            turned: where the file does not say how large pictures are, its boxes were drawn on them as their EXIF
+                orientation turns them.
         Raises:
             UserError: they are not found, or there are several; or the file is not as COCO describes it.
         """
@@ -67,11 +70,13 @@ class Coco(IndexedPictures):
         root = existing_folder(data_path, "coco", _LAYOUT)
         files = find_files(root, split, annotations, pictures)
         self._file = files.annotations
-        key = _digest(files.annotations)
+        self._below = os.path.relpath(files.folder, root)
+        key = _digest(files.annotations, turned)
         index = ensure_annotation_index(
-            cache_folder, f"coco-{split}", key, lambda: read_coco(files.annotations, files.folder)
+            cache_folder, f"coco-{split}", key, lambda: read_coco(files.annotations, files.folder, turned)
         )
-        super().__init__(files.folder, index, os.path.basename(files.annotations))
+        turned = turned and index.about.is_measured
+        super().__init__(files.folder, index, os.path.basename(files.annotations), turned)
         self.notices = [f"{split}: {files.annotations}, pictures in {files.folder}", *self.notices]
         self._stream: Any = None
 
@@ -82,7 +87,8 @@ class Coco(IndexedPictures):
             "train": (data.TRAIN_ANNOTATIONS, data.TRAIN_PICTURES),
             "val": (data.VAL_ANNOTATIONS, data.VAL_PICTURES),
         }
-        return cls(data.DATA_PATH, split, cache_folder, *own.get(split, (None, None)))
+        turned = data.EXIF_ROTATE is not False
+        return cls(data.DATA_PATH, split, cache_folder, *own.get(split, (None, None)), turned)
 
     @staticmethod
     def has_validation(data_path: str) -> bool:
@@ -91,6 +97,9 @@ class Coco(IndexedPictures):
 
     def __getstate__(self) -> Any:
         return {**super().__getstate__(), "_stream": None}
+
+    def identity(self, index: int) -> str:
+        return os.path.join(self._below, self._index.paths.path(index))
 
     def beside(self) -> List[str]:
         named = {os.path.normpath(self._index.paths.path(index)) for index in range(len(self))}
@@ -216,8 +225,8 @@ def _first_names(file: str) -> Iterator[str]:
         return
 
 
-def _digest(file: str) -> bytes:
-    key = hashlib.sha256(f"coco {VERSION}\n".encode())
+def _digest(file: str, turned: bool) -> bytes:
+    key = hashlib.sha256(f"coco {VERSION} {turned}\n".encode())
     try:
         with open_regular(file, "rb") as stream:
             for chunk in iter(lambda: stream.read(1 << 20), b""):

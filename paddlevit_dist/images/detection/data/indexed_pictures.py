@@ -10,9 +10,10 @@ from PIL import Image
 
 from ....errors import UserError
 from ...data.opening import in_threads
-from ...data.reading import Reading, UnreadablePicture, decode_image, open_image, orientation, read_file
+from ...data.reading import Reading, UnreadablePicture, decode_image, read_file
 from .annotation_index import AnnotationIndex
 from .detection_dataset import Annotations, DetectionDataset
+from .measuring import announced_size
 from .views import Size
 
 _CHECKED = 1000  # pictures whose size is compared with their annotations' before a run
@@ -37,12 +38,12 @@ class IndexedPictures(DetectionDataset):
         root: folder that the index's paths begin in.
         index: of the annotations.
         source: the file or folder that says what is in the pictures, for messages.
+        turned: boxes are of the pictures as their EXIF orientation turns them.
     """
 
-    reading = Reading()
-
-    def __init__(self, root: str, index: AnnotationIndex, source: str) -> None:
+    def __init__(self, root: str, index: AnnotationIndex, source: str, turned: bool = False) -> None:
         self.root, self.source = root, source
+        self.reading = Reading(turned)
         self._index = index
         self.notices = list(index.about.notices)
 
@@ -165,18 +166,6 @@ def _names_in(folder: str) -> Set[str]:
         return set(os.listdir(folder))
     except OSError:
         return set()
-
-
-def announced_size(path: str, reading: Reading) -> Size:
-    """Height and width that a picture will have once it is decoded.
-
-    Raises:
-        UnreadablePicture: it is missing, or no picture.
-    """
-    with open_image(read_file(path), path, reading) as image:
-        width, height = image.size
-        is_turned = reading.exif_rotate and orientation(image) in (5, 6, 7, 8)
-    return (width, height) if is_turned else (height, width)
 
 
 def check_files(dataset: Any, split: str, is_replaced: bool) -> List[str]:

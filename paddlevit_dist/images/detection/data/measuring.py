@@ -7,21 +7,34 @@ from typing import List, Sequence
 import numpy as np
 
 from ...data.opening import in_threads
-from ...data.reading import Reading, UnreadablePicture, open_image, read_file
+from ...data.reading import Reading, UnreadablePicture, open_image, orientation, read_file
+from .views import Size
 
 
-def measure(files: Sequence[str]) -> np.ndarray:
-    """int64 (files, 2): height and width of each as it is stored; 0 where it cannot be read, which is told when it is
-    opened."""
-    numbers = range(len(files))
-    return np.array(list(in_threads(_size, list(files), numbers, "measuring", len(files), np.inf)), np.int64).reshape(
-        -1, 2
-    )
+def announced_size(path: str, reading: Reading) -> Size:
+    """Height and width that a picture will have once it is decoded.
+
+    Raises:
+        UnreadablePicture: it is missing, or no picture.
+    """
+    with open_image(read_file(path), path, reading) as image:
+        width, height = image.size
+        is_turned = reading.exif_rotate and orientation(image) in (5, 6, 7, 8)
+    return (width, height) if is_turned else (height, width)
 
 
-def _size(files: List[str], index: int) -> List[int]:
-    try:
-        with open_image(read_file(files[index]), files[index], Reading(max_pixels=2**31)) as image:
-            return [image.size[1], image.size[0]]
-    except UnreadablePicture:
-        return [0, 0]
+def measure(files: Sequence[str], turned: bool) -> np.ndarray:
+    """int64 (files, 2): height and width of each; 0 where it cannot be read, which is told when it is opened.
+
+    Args:
+        turned: as its EXIF orientation says; else as it is stored.
+    """
+
+    def size(files: List[str], index: int) -> Size:
+        try:
+            return announced_size(files[index], Reading(turned, max_pixels=2**31))
+        except UnreadablePicture:
+            return 0, 0
+
+    sizes = in_threads(size, list(files), range(len(files)), "measuring", len(files), np.inf)
+    return np.array(list(sizes), np.int64).reshape(-1, 2)

@@ -62,7 +62,8 @@ def _open(config: Any, split: str, cache_folder: Path) -> Tuple[Any, List[str]]:
     kind = dataset_class(config, DetectionDataset)
     fraction = data.VAL_FRACTION
     whole = kind.open(config, split if fraction is None else "train", cache_folder)
-    whole.read_with(Reading(data.EXIF_ROTATE, data.MAX_PIXELS))
+    of_boxes = whole.reading is not None and whole.reading.exif_rotate
+    whole.read_with(Reading(of_boxes if data.EXIF_ROTATE is None else data.EXIF_ROTATE, data.MAX_PIXELS))
     if fraction is None:
         return whole, list(whole.notices)
     dataset = held_out_part(whole, split, fraction, data.VAL_SEED, cache_folder)

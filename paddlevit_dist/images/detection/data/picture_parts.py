@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import Any, Callable, Optional, Sequence, Tuple
 
@@ -71,11 +70,10 @@ class PicturesPart(Part, DetectionDataset):  # type: ignore[misc] # what both ha
 
 
 def held_out_part(dataset: Any, split: str, fraction: float, seed: int, cache_folder: Path) -> PicturesPart:
-    """The "train" or "val" part of a dataset, of whose pictures ``fraction`` are held out as "val"; the same pictures,
-    fraction and seed always give the same parts."""
-    held_out = choose_held_out(np.zeros(len(dataset), np.int64), fraction, seed)
+    """The "train" or "val" part of a dataset, of whose pictures ``fraction`` are held out as "val"."""
+    held_out = choose_held_out(dataset, np.zeros(len(dataset), np.int64), fraction, seed)
     rows = np.flatnonzero(held_out if split == "val" else ~held_out)
-    return _part(dataset, rows, f"held-out-{split}", cache_folder)
+    return _part(dataset, rows, f"held-out-{split}", cache_folder, is_share=True)
 
 
 def learnable_part(dataset: Any, cache_folder: Path) -> PicturesPart:
@@ -89,6 +87,5 @@ def ordered_by_shape(dataset: Any, resized: Callable[[Size], Size], cache_folder
     return _part(dataset, np.lexsort((sizes[:, 1], sizes[:, 0])), "by-shape", cache_folder)
 
 
-def _part(dataset: Any, rows: np.ndarray, name: str, cache_folder: Path) -> PicturesPart:
-    key = hashlib.sha256(rows.tobytes()).hexdigest()[:16]
-    return PicturesPart(dataset, write_rows(cache_folder, f"pictures-{name}-{key}", rows))
+def _part(dataset: Any, rows: np.ndarray, name: str, cache_folder: Path, is_share: bool = False) -> PicturesPart:
+    return PicturesPart(dataset, write_rows(cache_folder, f"pictures-{name}", rows), is_share)

@@ -54,9 +54,11 @@ class Yolo(IndexedPictures):
 
     layout = _LAYOUT
 
-    def __init__(self, data_path: Optional[str], split: str, cache_folder: Path) -> None:
+    def __init__(self, data_path: Optional[str], split: str, cache_folder: Path, turned: bool = True) -> None:
         """Serve ``split``.
 
+        Args:
+            turned: boxes were drawn on the pictures as their EXIF orientation turns them, as most programs show them.
         Raises:
             UserError: the layout is another, or a file of labels is not as YOLO's are.
         """
@@ -66,11 +68,17 @@ class Yolo(IndexedPictures):
         names = described.names if described else _names_of(root)
         pictures = _pictures_of(root, split, described)
         labels = [labels_of(picture) for picture in pictures]
-        key = stamp(f"yolo {VERSION} {names}\n", [*pictures, *labels])
-        index = ensure_annotation_index(cache_folder, f"yolo-{split}", key, lambda: _read(root, pictures, names))
-        super().__init__(root, index, "its labels' index")
+        key = stamp(f"yolo {VERSION} {names} {turned}\n", [*pictures, *labels])
+        index = ensure_annotation_index(
+            cache_folder, f"yolo-{split}", key, lambda: _read(root, pictures, names, turned)
+        )
+        super().__init__(root, index, "its labels' index", turned)
         where = described.file if described else root
         self.notices = [f"{split}: {count(len(pictures), 'picture')} of {where}", *self.notices]
+
+    @classmethod
+    def open(cls, config: Any, split: str, cache_folder: Path) -> Yolo:
+        return cls(config.DATA.DATA_PATH, split, cache_folder, config.DATA.EXIF_ROTATE is not False)
 
     def masks(self, index: int) -> List[Any]:
         height, width = self.size(index)
@@ -186,8 +194,8 @@ def _below(folder: str) -> List[str]:
     return found
 
 
-def _read(root: str, pictures: List[str], names: Dict[int, str]) -> Source:
-    sizes = measure(pictures)
+def _read(root: str, pictures: List[str], names: Dict[int, str], turned: bool) -> Source:
+    sizes = measure(pictures, turned)
     columns = Columns()
     label_of = {number: label for label, number in enumerate(names)}
     odd: Dict[str, List[Any]] = {}

@@ -1,0 +1,113 @@
+"""Whether the samples of a run are those of the checkpoint that it loads, where both were drawn from one dataset."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, NamedTuple
+
+import numpy as np
+
+from ..checkpoint import store as checkpoints
+from ..contracts.task import Task
+from ..errors import UserError
+from .about import Change
+
+_TRAIN = "train"
+_NONE = np.empty(0, np.uint64)
+
+
+class Known(NamedTuple):
+    """What a checkpoint's lists say of the samples of a split.
+
+    Attributes:
+        crossed: int64, indices of those that its run had on the other side: trained on and held out here, or the
+            reverse.
+        new: how many its run had in no split, renamed ones among them.
+        gone: how many its run had in this split that are not in it here.
+        text: all that in words, empty where nothing differs.
+    """
+
+    crossed: np.ndarray
+    new: int
+    gone: int
+    text: str
+
+
+def listed(datasets: Dict[str, Any]) -> Dict[str, np.ndarray]:
+    """What a checkpoint keeps of its samples: their identities by split; nothing where no dataset was divided."""
+    if not any(samples.is_share for samples in datasets.values()):
+        return {}
+    found = {split: samples.identities() for split, samples in datasets.items()}
+    return {split: identities for split, identities in found.items() if identities is not None}
+
+
+def known(lists: Dict[str, np.ndarray], split: str, identities: np.ndarray) -> Known:
+    """Compare the ``identities`` of a split, uint64 (samples,), with the lists of a checkpoint."""
+    is_train = split == _TRAIN
+    own, other = (lists.get(name, _NONE) for name in ((_TRAIN, "val") if is_train else ("val", _TRAIN)))
+    has_crossed = np.isin(identities, other)
+    new = int(np.count_nonzero(~has_crossed & ~np.isin(identities, own)))
+    gone = int(np.count_nonzero(~np.isin(own, identities)))
+    crossed = np.flatnonzero(has_crossed)
+    said = {"held out there" if is_train else "trained on": len(crossed), "new": new, "gone": gone}
+    return Known(crossed, new, gone, ", ".join(f"{number:,} {what}" for what, number in said.items() if number))
+
+
+def changed_samples(source: str, datasets: Dict[str, Any]) -> List[Change]:
+    """The splits of which a resumed training would read other samples than the checkpoint's."""
+    lists = checkpoints.read_samples(source)
+    if lists is None:
+        return []
+    changes = []
+    for split, samples in datasets.items():
+        identities = samples.identities()
+        found = None if identities is None else known(lists, split, identities)
+        if found is not None and found.text:
+            changes.append(Change(f"{split} files", len(lists.get(split, _NONE)), found.text, alters=True))
+    return changes
+
+
+def require_not_trained_on(
+    source: str, config: Any, task: Task, split: str, samples: Any, *, must_match: bool = True
+) -> List[str]:
+    """Before an evaluation of ``samples``: none of them may be one that the weights at ``source`` were trained on.
+
+    Args:
+        split: "train" is there to be trained on, and not compared.
+        must_match: for an evaluation of these weights; a training that starts from them gets a line.
+    Returns:
+        Lines for the log: what differs, and what cannot be known.
+    Raises:
+        UserError: some were trained on, and -allow_changes was not given.
+    """
+    if split == _TRAIN:
+        return []
+    lists = checkpoints.read_samples(source)
+    if lists is None:
+        return tell_unlisted(source, task, samples) if must_match else []
+    identities = samples.identities()
+    if identities is None:
+        return []
+    found = known(lists, split, identities)
+    if not found.text or not (must_match or len(found.crossed)):
+        return []
+    said = f"{len(samples):,} {task.sample_name} of {split}, against those that {source} held out: {found.text}"
+    if not len(found.crossed):
+        return [f"note: {said}"]
+    said += f"; trained on is {samples.describe(int(found.crossed[0]))}"
+    if must_match and not config.ALLOW_CHANGES:
+        raise UserError(
+            f"{said}: the score would count what the model has seen; give the run's files, DATA.VAL_FRACTION and "
+            "DATA.VAL_SEED, or add -allow_changes"
+        )
+    return [f"note: {said}: the score counts what the model has seen"]
+
+
+def tell_unlisted(source: str, task: Task, samples: Any) -> List[str]:
+    """The line about held-out ``samples`` and a checkpoint that does not list what it was trained on."""
+    about = checkpoints.read_about(source)
+    if about is None or not samples.is_share or checkpoints.read_samples(source) is not None:
+        return []
+    return [
+        f"note: {source} does not list what it was trained on: how many of these {len(samples):,} {task.sample_name} "
+        "are among it is not known; versions before such lists held out others, so that the score may be far too high"
+    ]

@@ -1,0 +1,132 @@
+"""What crosses between the host and the device, on a CPU and with the GPU's branches forced."""
+
+from __future__ import annotations
+
+import numpy as np
+import paddle
+import pytest
+from support.waits import counted_waits
+
+from paddlevit_dist.transfers import constant, read, read_later, to_device
+
+_ARRAYS = {
+    "pixels": np.arange(24, dtype=np.uint8).reshape(2, 3, 4),
+    "labels": np.array([3, -1], dtype=np.int64),
+    "weights": np.array(0.25, dtype=np.float64),
+    "boxes": np.ones((4, 2), dtype=np.float32).T,
+    "flags": np.array([True, False]),
+    "nothing": np.zeros((0, 4), dtype=np.float32),
+}
+
+
+@pytest.mark.parametrize("name", _ARRAYS)
+@pytest.mark.parametrize("on_gpu", [False, True])
+def test_an_array_keeps_values_shape_and_dtype_both_ways(name, on_gpu):
+    def there_and_back():
+        tensor = to_device(_ARRAYS[name])
+        return tensor.shape, tensor.stop_gradient, read(tensor)[0]
+
+    if on_gpu:
+        with counted_waits() as waits:
+            shape, is_constant, back = there_and_back()
+        assert len(waits) == 1 and waits.transfers == (0 if name == "nothing" else 1), waits
+    else:
+        shape, is_constant, back = there_and_back()
+    assert shape == list(_ARRAYS[name].shape) and is_constant
+    assert back.dtype == _ARRAYS[name].dtype
+    np.testing.assert_array_equal(back, _ARRAYS[name])
+
+
+@pytest.mark.parametrize("on_gpu", [False, True])
+def test_reading_later_gives_the_values_of_the_time_it_began(on_gpu):
+    def values():
+        tensors = [paddle.ones([3]), paddle.full([2], 5, dtype="int64")]
+        later = read_later(*tensors)
+        for tensor in tensors:
+            paddle.assign(paddle.zeros_like(tensor), output=tensor)
+        return later()
+
+    if on_gpu:
+        with counted_waits() as waits:
+            ones, fives = values()
+        assert len(waits) == 1, waits
+    else:
+        ones, fives = values()
+    assert ones.tolist() == [1, 1, 1] and fives.tolist() == [5, 5]
+
+
+def test_a_constant_is_made_once_and_crosses_without_a_wait():
+    made = []
+
+    def ramp(start, number):
+        made.append(start)
+        return np.arange(start, start + number, dtype=np.float32)
+
+    with counted_waits() as waits:
+        first, again, other = constant(ramp, 1, 3), constant(ramp, 1, 3), constant(ramp, 2, 3)
+    assert len(waits) == 0 and waits.transfers == 2
+    assert first is again and made == [1, 2]
+    assert first.tolist() == [1, 2, 3] and other.tolist() == [2, 3, 4]
+
+
+def test_in_a_traced_program_a_constant_belongs_to_the_program():
+    class Adds(paddle.nn.Layer):
+        def forward(self, x):
+            return x + constant(np.arange, 3, None, 1, "float32")
+
+    plain = Adds()
+    traced = paddle.jit.to_static(Adds(), full_graph=True, input_spec=[paddle.static.InputSpec([3], "float32")])
+    x = paddle.ones([3])
+    for _ in range(2):
+        assert plain(x).tolist() == traced(x).tolist() == [1, 2, 3]
+
+
+_WAITING = {
+    "numpy": (lambda x: x.numpy(), 1),
+    "item": (lambda x: x.sum().item(), 1),
+    "tolist": (lambda x: x.tolist(), 1),
+    "truth": (lambda x: bool(x.sum() > 0), 1),
+    "whole number": (lambda x: int(x.sum()), 1),
+    "number": (lambda x: float(x.sum()), 1),
+    "array": (lambda x: np.asarray(x), 1),
+    "finite": (lambda x: paddle.isfinite(x), 2),
+    "finite as a method": (lambda x: x.isfinite(), 2),
+    "nonzero": (lambda x: paddle.nonzero(x), 1),
+    "places": (lambda x: paddle.where(x > 0), 1),
+    "mask": (lambda x: paddle.masked_select(x, x > 0), 1),
+    "mask as an index": (lambda x: x[x > 0], 1),
+    "list as an index": (lambda x: x[[0, 2]], 1),
+    "slice to a tensor": (lambda x: x[: paddle.full([], 2, dtype="int64")], 1),
+    "unique": (lambda x: paddle.unique(x), 1),
+    "order of a row": (lambda x: paddle.argsort(x), 1),
+    "sums of a row": (lambda x: paddle.cumsum(x), 1),
+    "order in rows": (lambda x: paddle.argsort(paddle.stack([x, x])), 0),
+    "best of a row": (lambda x: paddle.topk(x, 2), 0),
+    "host data": (lambda x: paddle.to_tensor([1.0]), 1),
+    "set_value": (lambda x: x.set_value(x + 1), 1),
+    "blocking copy": (lambda x: x._copy_to(paddle.CPUPlace(), True), 1),
+    "selection": (lambda x: paddle.where(x > 0, x, -x), 0),
+    "arange": (lambda x: paddle.arange(3), 0),
+    "rows": (lambda x: x[1:2], 0),
+    "tensor as an index": (lambda x: x[paddle.arange(2)], 0),
+    "sums": (lambda x: (x * 2).sum(), 0),
+}
+
+
+@pytest.mark.parametrize("name", _WAITING)
+def test_the_counter_knows_what_waits(name):
+    call, number = _WAITING[name]
+    x = paddle.to_tensor([1.0, 0.0, 2.0])
+    with counted_waits() as waits:
+        call(x)
+    assert len(waits) == number, waits
+    assert all("test_transfers.py" in wait.place for wait in waits.list)
+
+
+def test_the_counter_leaves_nothing_behind():
+    before = {name: getattr(paddle.Tensor, name) for name in ("numpy", "__getitem__", "_copy_to")}
+    with counted_waits() as waits:
+        pass
+    paddle.ones([2]).numpy()
+    assert len(waits) == 0
+    assert {name: getattr(paddle.Tensor, name) for name in before} == before

@@ -381,6 +381,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
         raise SystemExit(f"no row is called {options.words}; there are: {', '.join(ROWS)}")
     from paddlevit_dist.parallel.devices import count_gpus
 
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # ends the row at hand, too
     if options.on_cpu:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
     lines, failed = [], False

@@ -11,8 +11,9 @@ class LossScale:
     """Doubled after 2,000 finite updates in a row, halved after each that is not: the rule of ``paddle.amp.GradScaler``
     by its defaults, with its state in checkpoints.
 
-    That class looks at all gradients itself, waits for what it finds, and does nothing on a CPU. This one is told what
-    the update has found out anyway, and lives on the host.
+    That class looks at all gradients itself, waits for what it finds, does nothing on a CPU, and with a new NumPy fails
+    when it prints that the scale is lowered. This one is told what the update has found out anyway, and lives on the
+    host.
 
     Attributes:
         value: what the loss is multiplied by; a power of two, so that dividing by it is exact.

@@ -24,6 +24,7 @@ from ..parallel import (
     synchronise_only_last,
     world_size,
 )
+from ..transfers import is_on_gpu
 from .finite import Kept, SkippedUpdates
 from .one_pass import Gradients, clipping_factor
 from .precision import Precision
@@ -86,7 +87,7 @@ class Updater:
         self.accumulation_steps = accumulation_steps
         self.parameters = [p for p in model.parameters() if not p.stop_gradient]
         self.buffers = running_statistics(model)
-        self.on_host = not paddle.get_device().startswith("gpu") if on_host is None else on_host
+        self.on_host = not is_on_gpu() if on_host is None else on_host
         self.gradient_clip = gradient_clip
         self._gradients = Gradients(self.parameters)
         self.skipped = SkippedUpdates() if skipped is None else skipped

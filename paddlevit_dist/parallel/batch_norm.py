@@ -313,8 +313,8 @@ def convert_batch_norm(model: paddle.nn.Layer, native: Optional[bool] = None) ->
     way, where ``BatchNorm`` takes dozens. It computes the same but for this: each rank counts equally, however many
     rows it has (pictures padded to a size of the rank's own), and the variance is the mean square minus the squared
     mean, as in Paddle's other GPU kernels, which loses digits where the mean is many deviations from 0. Everything else
-    becomes ``BatchNorm``: ``BatchNorm1D``, whose rows a rank may lack, and what ``SyncBatchNorm`` cannot do (no scale or
-    shift, an activation, fixed statistics).
+    becomes ``BatchNorm``: ``BatchNorm1D``, whose rows a rank may lack, and what ``SyncBatchNorm`` cannot do (no scale
+    or shift, an activation, fixed statistics).
 
     Args:
         native: use ``SyncBatchNorm``; None: on GPUs, if it is seen to exchange.

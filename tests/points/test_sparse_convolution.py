@@ -14,9 +14,8 @@ from paddlevit_dist.points.sparse import (
     TransposedConvolution,
     build_plan,
 )
-from paddlevit_dist.points.sparse.batched import grouped
-from paddlevit_dist.points.sparse.convolution import batched_products
-from paddlevit_dist.points.sparse.coordinate_plan import PlanSpec
+from paddlevit_dist.points.sparse.convolution import batched_products, preferred_block_rows
+from paddlevit_dist.points.sparse.coordinate_plan import CoordinatePlan, PlanSpec, grouped
 from paddlevit_dist.points.sparse.layers import InverseConv3D, StridedConv3D, SubmanifoldConv3D
 
 from . import sparse_reference as reference
@@ -57,8 +56,9 @@ def given_threads(number):
 
 
 def plan_of(coordinates, *keys, block_rows=32, num_scenes=None):
-    """A packed plan with blocks so small that there are several."""
-    return Plan.of_batch(build_plan(coordinates, PlanSpec(keys, (), block_rows), num_scenes))
+    """A packed plan with blocks so small that there are several, or with groups where products are batched."""
+    spec = PlanSpec(keys, (), preferred_block_rows() and block_rows)
+    return Plan.of_batch(build_plan(coordinates, spec, num_scenes))
 
 
 def numbers(*shape):
@@ -277,6 +277,22 @@ def test_lists_of_similar_lengths_are_multiplied_together():
     assert grouped([5000, 100, 4000, 3700, 10, 300]) == [[0, 2], [3], [5, 1], [4]]
     assert grouped([1 << 20, 1 << 20]) == [[0], [1]], "what is gathered at once has a limit"
     assert grouped([]) == []
+
+
+def test_filling_pairs_receive_in_turn_and_give_zeros():
+    coordinates = reference.scene(np.random.default_rng(0), 3000, reach=12)
+    flat = coordinates[coordinates[:, 3] < 3]
+    for key in (MapKey(1, 1, 3), MapKey(1, 2, 2)):
+        plain = CoordinatePlan(flat, block_rows=1 << 20).kernel_map(key).to_coarse
+        filled = CoordinatePlan(flat, block_rows=None).kernel_map(key).to_coarse
+        givers = len(flat)
+        is_pair = filled.givers < givers
+        found = sorted(zip(filled.receivers[is_pair].tolist(), filled.givers[is_pair].tolist()))
+        assert found == sorted(zip(plain.receivers.tolist(), plain.givers.tolist()))
+        assert len(filled.receivers) > len(found) and (filled.givers[~is_pair] == givers).all()
+        rows = len(flat) if key.coarse == 1 else len(reference.coarse(flat, 2))
+        additions = np.bincount(filled.receivers[~is_pair], minlength=rows)
+        assert additions.max() <= additions.min() + 1  # no row waits for more than its share
 
 
 def test_groups_of_very_different_lengths_give_what_single_offsets_give():

@@ -5,8 +5,8 @@ to the output rows. Within one offset no output row occurs twice, so the additio
 accumulated in place, and a store, with no scatter-add. The backward pass is the same in the other direction of the
 kernel map. Only existing pairs are multiplied, about 12 of 27 in rooms, and no temporary is larger than a block.
 
-How the work is cut is decided only here: ``preferred_block_rows``, ``_threads`` and, for GPUs, ``_is_batched``, which
-leaves the offsets to ``batched.py``.
+How the work is cut is decided only here: ``_threads``, and ``preferred_block_rows``, by which plans are made. A plan
+with groups instead of blocks, which GPUs prefer, leaves the offsets to ``batched.py``.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ from . import batched
 from .kernel_map import Direction, KernelMap, Pairs
 
 _CPU_BLOCK_ROWS = 8192  # 2 MB at 64 channels: the output rows stay in the L2 cache over all offsets
-_GPU_BLOCK_ROWS = 1 << 24  # one block: GPUs prefer few large kernels
 
 
-def preferred_block_rows() -> int:
-    """Maximum receiving rows per block on this process's device."""
-    return _GPU_BLOCK_ROWS if paddle.get_device().startswith("gpu") else _CPU_BLOCK_ROWS
+def preferred_block_rows() -> Optional[int]:
+    """Maximum receiving rows per block on this process's device; None: groups instead of blocks, for batched
+    products."""
+    is_batched = _required[-1] if _required else paddle.get_device().startswith("gpu")
+    return None if is_batched else _CPU_BLOCK_ROWS
 
 
 def _threads() -> int:
@@ -44,16 +45,13 @@ _required: List[bool] = []  # one entry for each open ``batched_products``
 
 @contextlib.contextmanager
 def batched_products(wanted: bool) -> Iterator[None]:
-    """Inside the block convolutions multiply groups of kernel offsets at once, or never do, whatever the device."""
+    """Plans made inside the block have convolutions multiply groups of kernel offsets at once, or one by one, whatever
+    the device."""
     _required.append(wanted)
     try:
         yield
     finally:
         _required.pop()
-
-
-def _is_batched() -> bool:
-    return _required[-1] if _required else paddle.get_device().startswith("gpu")
 
 
 class _Pass:
@@ -169,7 +167,7 @@ def _receive(
             received = paddle.matmul(source, matrices[work.centre])
         else:
             received = paddle.zeros([rows, matrices[0].shape[1]], dtype=source.dtype)
-    if _is_batched():
+    if work.direction.groups:
         add = functools.partial(_add, {} if outer is None else outer.sums)
         product = batched.Product(work.direction, work.matrix_numbers)
         batched.receive(source, matrices, product, received, None if outer is None else outer.features, add)

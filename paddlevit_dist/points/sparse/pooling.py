@@ -145,10 +145,9 @@ def _summed(source: paddle.Tensor, kernel_map: KernelMap, rows: int, to_fine: bo
     with paddle.no_grad():
         has_centre = kernel_map.key.is_symmetric
         received = source.clone() if has_centre else paddle.zeros([rows, source.shape[1]], dtype=source.dtype)
-        for block in _direction(kernel_map, to_fine).blocks:
-            for _, receivers, givers in block:
-                total = paddle.gather(received, receivers) + paddle.gather(source, givers)
-                paddle.scatter_(received, receivers, total)
+        for _, receivers, givers in _direction(kernel_map, to_fine).lists():
+            total = paddle.gather(received, receivers) + paddle.gather(source, givers)
+            paddle.scatter_(received, receivers, total)
         return received
 
 
@@ -190,9 +189,8 @@ def _by_offset(kernel_map: KernelMap, rows: int) -> List[Tuple[int, paddle.Tenso
     offset."""
     centre: Optional[int] = kernel_map.num_offsets // 2 if kernel_map.key.is_symmetric and rows else None
     offsets: Dict[int, List[Any]] = {}
-    for block in kernel_map.to_coarse.blocks:
-        for pairs in block:
-            offsets.setdefault(pairs.offset, []).append(pairs)
+    for pairs in kernel_map.to_coarse.lists():
+        offsets.setdefault(pairs.offset, []).append(pairs)
     result = [
         (offset, paddle.concat([p.receivers for p in pairs]), paddle.concat([p.givers for p in pairs]))
         for offset, pairs in offsets.items()

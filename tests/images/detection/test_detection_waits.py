@@ -53,6 +53,10 @@ def test_detr_waits_once_for_the_costs_of_its_matching(words, pictures):
 
 
 @pytest.mark.parametrize("pictures", [1, 8])
-def test_mask_rcnn(pictures):
-    waits = waits_of_a_step(["MODEL.NAME", "mask_rcnn_small", "MODEL.MASK_PADDING", "False"], pictures)
-    assert len(waits) <= 2 * pictures, str(waits)
+def test_mask_rcnn_waits_once_a_picture_and_twice_a_batch_besides_its_roi_aligns(pictures):
+    words = ["MODEL.NAME", "mask_rcnn_small", "MODEL.MASK_PADDING", "False"]
+    waits = waits_of_a_step(words, pictures)
+    assert len(waits) - waits.of("roi_align") == waits.of("nms", "read") <= pictures + 2, str(waits)
+    levels = 4
+    assert waits.of("roi_align") <= 2 * 2 * levels + pictures, str(waits)  # boxes and masks; forward and backward
+    assert waits.transfers == 7  # whatever the number of pictures

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import paddle
 import pytest
@@ -307,3 +309,21 @@ def test_groups_of_very_different_lengths_give_what_single_offsets_give():
             y.backward(paddle.to_tensor(numbers(*y.shape)))
         found[wanted] = (y.numpy(), x.grad.numpy(), layer.kernel.grad.numpy())
     assert all(np.abs(one - other).max() < TOLERANCE for one, other in zip(*found.values()))
+
+
+@pytest.mark.parametrize("kernel_size, stride, padding", [(2, 2, 0), (3, 3, 0), (3, 2, 1)])
+def test_strided_convolution_has_the_voxels_of_spconv_where_kernel_and_stride_are_equal(kernel_size, stride, padding):
+    coordinates = reference.scene(np.random.default_rng(0), 200)
+    coordinates[:, 1:] += 6  # spconv has none below 0
+    reached = set()
+    for scene, *voxel in coordinates.tolist():
+        for offset in itertools.product(
+            range(kernel_size), repeat=3
+        ):  # of spconv: input = output * stride - padding + k
+            steps = [value + padding - k for value, k in zip(voxel, offset)]
+            if all(step % stride == 0 and step >= 0 for step in steps):
+                reached.add((scene, *steps))
+    ours = StridedConv3D(2, 3, kernel_size, stride)(SparseTensor(numbers(len(coordinates), 2), coordinates)).coordinates
+    ours = set(map(tuple, ours.tolist()))
+    assert ours == set(map(tuple, reference.coarse(coordinates, stride).tolist()))
+    assert (ours == reached) == (kernel_size == stride) and len(reached) >= len(ours)

@@ -318,8 +318,8 @@ class _WeightLayer(nn.Layer):
 
 
 class StridedConv3D(_WeightLayer):
-    """Onto the voxels ``floor(c / stride) * stride``; PointGroup uses spconv's SparseConv3d with kernel 2 and stride
-    2."""
+    """Onto the voxels ``floor(c / stride) * stride``: spconv's SparseConv3d where kernel size and stride are equal and
+    there is no padding, as in PointGroup. For other kernels spconv makes a voxel wherever one is in reach."""
 
     def forward(self, x: SparseTensor) -> SparseTensor:
         require(self, x, self.weight, self.in_channels, 3)

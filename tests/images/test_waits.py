@@ -53,7 +53,7 @@ def test_a_step_of_a_classifier_waits_for_nothing(case):
         for update in range(2):
             terms = task.train_step(model, batch, Step(1, update, 2))
             loss_of(terms, {"loss": _BATCH}, 1, 1).backward()
-    assert len(waits) == 0, waits
+    assert len(waits) == 0, str(waits)
     assert waits.transfers <= 2 + 2 * (task.mixing is not None) + 2 * (task.class_weights is not None)
     assert all(p.grad is not None for p in model.parameters() if not p.stop_gradient)
 
@@ -66,6 +66,6 @@ def test_an_evaluated_batch_of_a_classifier_waits_for_nothing():
     batch = {"images": paddle.zeros([4, 3, size, size], dtype="uint8"), "labels": paddle.arange(4)}
     with counted_waits() as waits, paddle.no_grad():
         records = task.eval_step(model, batch, EvaluationStep(metrics, keeps_records=True))
-        assert len(waits) == 0, waits
+        assert len(waits) == 0, str(waits)
         assert len(records()) == 4
-    assert len(waits) == 1, waits
+    assert len(waits) == 1, str(waits)

@@ -77,7 +77,7 @@ class Waits:
         """How many there are of these kinds."""
         return sum(wait.kind in kinds for wait in self.list)
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         """The places, most frequent first: what a failing test should show."""
         rows = [f"{number:5} {kind:12} {place}" for (kind, place), number in Counter(self.list).most_common()]
         return "\n".join([f"{len(self)} waits", *rows])

@@ -232,7 +232,8 @@ def compare(source: str, config: Any, task: Task, *, must_match: bool) -> List[s
         return []
     sides = "; ".join(f"{name} {shown(theirs[name])} there, {shown(ours[name])} here" for name in different)
     if must_match and not config.ALLOW_CHANGES:
-        raise UserError(f"{source} was trained on other input: {sides}; use the same settings, or add -allow_changes")
+        remedies = " and ".join(dict.fromkeys(task.remedy_for_input(name, theirs[name]) for name in different))
+        raise UserError(f"{source} was trained on other input: {sides}; {remedies}, or add -allow_changes")
     return [f"note: {source} was trained on other input: {sides}"]
 
 

@@ -7,6 +7,7 @@ from typing import Any, Callable, NamedTuple
 import numpy as np
 import paddle
 
+from .... import autocast
 from ....errors import UserError
 from ....transfers import read
 from .boxes import corners, generalised_iou
@@ -66,7 +67,9 @@ def pair_costs(
     """What each pair of a query and an object costs, (L, N, Q, M); arguments as of ``match``."""
     chosen = paddle.nn.functional.one_hot(paddle.clip(labels, min=0), logits.shape[-1])  # (N, M, classes + 1)
     # A product with ones and zeros, as a gather that broadcasts.
-    found = paddle.matmul(paddle.nn.functional.softmax(logits, axis=-1), chosen.astype(logits.dtype), transpose_y=True)
+    with autocast.off():
+        scores = paddle.nn.functional.softmax(logits, axis=-1)
+        found = paddle.matmul(scores, chosen.astype(logits.dtype), transpose_y=True)
     ours, theirs = boxes.unsqueeze(3), targets.unsqueeze(1)  # (L, N, Q, 1, 4), (N, 1, M, 4)
     distance = (ours - theirs).abs().sum(axis=-1)
     overlap = generalised_iou(corners(ours), corners(theirs))

@@ -14,7 +14,7 @@ from paddle import nn
 from paddle.nn import functional as F
 
 from ....transfers import constant, read
-from ...kernels.layers import Linear
+from ...kernels.layers import Conv2D, Conv2DTranspose, Linear
 from .pooling import cut_out, levels_of
 from .pyramid import start, uniform, zeros
 from .region_proposals import single_or_double
@@ -69,10 +69,10 @@ class MaskPredictor(nn.Layer):
 
     def __init__(self, inputs: int, channels: int, classes: int):
         super().__init__()
-        self.conv5_mask = nn.Conv2DTranspose(
+        self.conv5_mask = Conv2DTranspose(
             inputs, channels, 2, stride=2, weight_attr=start(math.sqrt(2.0 / (inputs * 4))), bias_attr=zeros()
         )
-        self.mask_fcn_logits = nn.Conv2D(
+        self.mask_fcn_logits = Conv2D(
             channels, classes, 1, weight_attr=start(math.sqrt(2.0 / classes)), bias_attr=zeros()
         )
 
@@ -144,4 +144,4 @@ def _dense(inputs: int, outputs: int) -> Linear:
 
 def _convolution(inputs: int, outputs: int) -> nn.Sequential:
     first = start(math.sqrt(2.0 / (9 * outputs)))
-    return nn.Sequential(nn.Conv2D(inputs, outputs, 3, padding=1, weight_attr=first, bias_attr=zeros()), nn.ReLU())
+    return nn.Sequential(Conv2D(inputs, outputs, 3, padding=1, weight_attr=first, bias_attr=zeros()), nn.ReLU())

@@ -12,6 +12,7 @@ from paddle import nn
 from paddle.nn import functional as F
 
 from ....transfers import constant, read
+from ...kernels.layers import Conv2D
 from ..detector import Targets
 from .anchors import anchors_of_level
 from .boxes import inside, moved_boxes, offsets, overlaps
@@ -48,9 +49,9 @@ class ProposalHead(nn.Layer):
     def __init__(self, channels: int, anchors: int):
         super().__init__()
         first = {"weight_attr": start(0.01), "bias_attr": zeros()}
-        self.conv = nn.Sequential(nn.Sequential(nn.Conv2D(channels, channels, 3, padding=1, **first), nn.ReLU()))
-        self.cls_logits = nn.Conv2D(channels, anchors, 1, **{**first, "bias_attr": zeros()})
-        self.bbox_pred = nn.Conv2D(channels, 4 * anchors, 1, **{**first, "bias_attr": zeros()})
+        self.conv = nn.Sequential(nn.Sequential(Conv2D(channels, channels, 3, padding=1, **first), nn.ReLU()))
+        self.cls_logits = Conv2D(channels, anchors, 1, **{**first, "bias_attr": zeros()})
+        self.bbox_pred = Conv2D(channels, 4 * anchors, 1, **{**first, "bias_attr": zeros()})
 
     def forward(self, x: paddle.Tensor):
         """Logits (N, n) and changes (N, n, 4) of the n anchors of a map (N, channels, height, width)."""

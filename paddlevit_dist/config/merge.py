@@ -18,7 +18,6 @@ from . import checks, command_line, files, own_imports, recipes
 from .key import COLUMNS, COMMAND_LINE, Given, Mismatch, Setting, show
 from .table import default_config, keys, keys_of, leaves, put, tables_of
 
-
 _FITTED = "follows from other keys"  # the source of a value that nobody set and that is not the default
 
 

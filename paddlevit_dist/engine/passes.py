@@ -116,14 +116,14 @@ class PassesTrial:
             bits = [loss.numpy().tobytes()]  # waits for the device
             bits += [None if gradient is None else gradient.numpy().tobytes() for gradient in gradients]
             self._forget_gradients()
-            buffers.put_back_unless(False)
+            buffers.put_back()
             return bits
 
         try:
             own, program = compare(self._model, make_pass)
         finally:
             self._forget_gradients()
-            buffers.put_back_unless(False)
+            buffers.put_back()
             paddle.set_rng_state(generators)
         meet()  # gloo does not wait long for a rank that compiles slowly
         return all_gather(own), program

@@ -8,6 +8,7 @@ from typing import Any, ContextManager, Dict, Optional
 import paddle
 
 from ..errors import UserError
+from .loss_scale import LossScale
 
 
 class Precision:
@@ -48,39 +49,36 @@ class Precision:
         self.options: Dict[str, Any] = {"dtype": dtype, "level": level}
         if level == "O2":
             self.options["use_promote"] = False
-        self.scaler: Optional[Any] = paddle.amp.GradScaler() if self.enabled and dtype == "float16" else None
+        self.scaler = LossScale() if self.enabled and dtype == "float16" else None
 
     def autocast(self) -> ContextManager:
         """Context of the forward pass."""
         return paddle.amp.auto_cast(**self.options) if self.enabled else contextlib.nullcontext()
 
+    @property
+    def scale(self) -> float:
+        """What the gradients of ``backward`` are multiplied by."""
+        return 1.0 if self.scaler is None else self.scaler.value
+
     def backward(self, loss: paddle.Tensor) -> None:
-        """Backward pass of the loss, scaled if necessary. A loss that is not finite makes all gradients NaN."""
-        start = loss.detach() * 0.0 + 1.0  # 1, or NaN: with the gradients the other ranks learn of this rank's loss
-        scaled = self.scaler.scale(loss) if self.scaler else loss
-        scaled.backward(start.astype(scaled.dtype))
+        """Backward pass of the loss, times ``scale``. A loss that is not finite makes all gradients NaN."""
+        if loss.dtype in (paddle.float16, paddle.bfloat16):
+            loss = loss.astype("float32")  # float16 does not hold the scale
+        # The scale, or NaN: with the gradients the other ranks learn of this rank's loss. Of the loss's own shape.
+        loss.backward(paddle.scale(loss.detach(), 0.0, bias=self.scale))
 
-    def unscale(self, optimizer: Any) -> None:
-        """Bring gradients back to their true size, before they are clipped."""
-        if self.scaler:
-            self.scaler.unscale_(optimizer)
-
-    def step(self, optimizer: Any) -> None:
-        """Update the weights, unless the scaler found a gradient that is not finite."""
-        if self.scaler:
-            self.scaler.step(optimizer)
-            self.scaler.update()
-        else:
-            optimizer.step()
+    def update(self, is_finite: bool) -> None:
+        """Adapt the scale to whether an update was finite."""
+        if self.scaler is not None:
+            self.scaler.update(is_finite)
 
     def state_dict(self) -> Dict[str, Any]:
         """Plain numbers and lists for the checkpoint."""
-        state = self.scaler.state_dict() if self.scaler else {}
-        return {key: value.tolist() if hasattr(value, "tolist") else value for key, value in state.items()}
+        return {} if self.scaler is None else self.scaler.state_dict()
 
     def load_state_dict(self, state: Dict[str, Any]) -> None:
         """Restore a state from ``state_dict``; a run without a scaler ignores one."""
-        if self.scaler and state:
+        if self.scaler is not None and state:
             self.scaler.load_state_dict(state)
 
 

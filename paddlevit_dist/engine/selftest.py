@@ -129,7 +129,6 @@ def run_way(config: Any, task: Task, samples: Any, folder: str, rounds_otherwise
     with contextlib.closing(training.loader.epochs(1, -(-UPDATES // per_epoch))) as batches:
         for update, group in enumerate(accumulation_groups(batches, config.TRAIN.ACCUM_ITER, UPDATES)):
             terms = updater(group, Step(1 + update // per_epoch, update, UPDATES), config.TRAIN.BASE_LR)
-            updater.count_last()
             values.update(_losses(terms, update + 1))
             if update == 0:
                 values.update(gradients)

@@ -105,7 +105,8 @@ class Training:
         self.precision = Precision(config.AMP, config.AMP_DTYPE, config.AMP_LEVEL)
         self._prepare_model()
         groups = task.parameter_groups(model)
-        self.optimizer = build_optimizer(train.OPTIMIZER, model, groups, train.WEIGHT_DECAY, train.LAYER_DECAY)
+        decays = train.WEIGHT_DECAY, train.LAYER_DECAY
+        self.optimizer = build_optimizer(train.OPTIMIZER, model, groups, *decays, say=record.say)
         self.ema = ModelEma(model, train.MODEL_EMA_DECAY) if train.MODEL_EMA else None
         evidence = EvidenceFolder(config, datasets["train"], self.sampler, model, self.precision)
         has_scaler = self.precision.scaler is not None
@@ -273,10 +274,12 @@ class Training:
                 chosen = self.passes.decide(group[0], step)
                 if chosen is not None:
                     self.record.say(chosen)
-                for terms in self.updater(group, step, learning_rate):
-                    meters.add(terms, self.updater.finite)
-                if self.ema is not None:
-                    self.ema.update(self.updater.finite)
+                outputs = self.updater(group, step, learning_rate)
+                if self.updater.finite:
+                    for terms in outputs:
+                        meters.add(terms)
+                    if self.ema is not None:
+                        self.ema.update()
                 self.sampler.count_update()
                 self.schedule.count_update()
                 self._empty_cache()
@@ -330,13 +333,11 @@ class Training:
 
     def _report(self, epoch: int, learning_rate: float, meters: Meters, pace: Pace, bar: Progress) -> str:
         """Record what happened since the last report; returns it for the log."""
-        self.updater.count_last()
         means = meters.reduce()  # the only collective besides gradients and counts
         require_finite(means, f"in epoch {epoch} near update {self.schedule.update}")
         place = {"epoch": epoch, "update": self.schedule.update, "learning_rate": learning_rate}
-        norm = self.updater.gradient_norm.numpy().item()
         speed = pace.finish(self.sampler.global_batch_size)
-        return self.reports.training(place, norm, means, self.skipped.total, speed, bar)
+        return self.reports.training(place, self.updater.gradient_norm, means, self.skipped.total, speed, bar)
 
     def _tell_epoch(self, epoch: int, means: Dict[str, float], pace: Pace) -> None:
         self.reports.epoch(epoch, self.config.TRAIN.NUM_EPOCHS, means, pace, self.sampler.global_batch_size)
@@ -351,7 +352,6 @@ class Training:
         return self.start.directory is not None and own.resolve() == self.start.directory.resolve()
 
     def _save_update(self, evaluation_due: bool) -> None:
-        self.updater.count_last()
         with self.remaining.paused():
             self.heartbeat.at(f"saving update {self.schedule.update}")
             self._share_statistics()

@@ -20,7 +20,6 @@ import numpy as np
 import paddle
 
 from paddlevit_dist import transfers
-from paddlevit_dist.images.kernels.switch import plain_layers
 
 _ROOT = Path(transfers.__file__).parents[1]
 _PACKAGE = "paddlevit_dist/"
@@ -103,10 +102,9 @@ class Waits:
 @contextlib.contextmanager
 def counted_waits() -> Iterator[Waits]:
     """Count the waits inside the block as if this process were on a GPU: ``transfers`` takes the GPU's branches, with
-    copies on the CPU instead of those to and from pinned memory, and layers are Paddle's. Operators compute as ever."""
+    copies on the CPU instead of those to and from pinned memory. Operators compute as ever."""
     waits = Waits()
     with contextlib.ExitStack() as patches:
-        patches.enter_context(plain_layers())
 
         def patch(owner: Any, name: str, replacement: Any) -> None:
             patches.enter_context(mock.patch.object(owner, name, replacement))

@@ -110,8 +110,8 @@ def losses(output: Path) -> Dict[int, float]:
 
 
 def loss_in(event: Dict[str, Any]) -> float:
-    """The sum of what a family calls its loss, or the loss of its classes."""
-    names = ("loss", "class", "classes", "semantic")
+    """That of a classifier, or what a family calls the first of its losses."""
+    names = ("loss", "class", "classes", "semantic", "heatmap")
     return float(next(event[name] for name in names if name in event))
 
 

@@ -251,8 +251,17 @@ class Training:
         if values:
             last_weights = contextlib.nullcontext if self.ema is None else self.ema.in_place
             self.figures.write(self.checkpointer.folder, self.checkpointer.best, self.last_epoch, last_weights)
-            self.record.say(line)
+            for said in self._results(line):
+                self.record.say(said)
         return values
+
+    def _results(self, line: str) -> List[str]:
+        """The last lines: the last evaluation and, at the very end, the best, which evaluating the run repeats."""
+        best = self.checkpointer.best
+        if best is None or best["epoch"] == self.last_epoch:
+            return [f"{line} (last and best, epoch {self.last_epoch})"]
+        told = best.get("line", f"{best['name']} {best['value']:.4g}")
+        return [f"{line} (last, epoch {self.last_epoch})", f"{told} (best, epoch {best['epoch']})"]
 
     # ---- updates ---------------------------------------------------------------------------------------------
 
@@ -396,8 +405,8 @@ class Training:
             self.record.event("evaluation", {"epoch": epoch, **values})
             self.observers.evaluated(epoch * self.updates_per_epoch, epoch, values)
             name, more_is_better = self.task.best_metric
-            is_best = self.checkpointer.note_evaluation(epoch, name, values[name], more_is_better)
-            self.record.say(f"epoch {epoch} evaluation: {line}{' (best)' if is_best else ''}")
+            is_best = self.checkpointer.note_evaluation(epoch, name, values[name], more_is_better, line)
+            self.record.say(f"epoch {epoch} evaluation: {line}{f' (best {name})' if is_best else ''}")
         return values, line
 
     def _evaluate_weights(self, epoch: int) -> Tuple[Dict[str, float], str]:

@@ -40,7 +40,7 @@ from .introduction import describe_training
 from .model_ema import ModelEma
 from .optimizer import OptimizerState, build_optimizer, freeze
 from .passes import PassesTrial, compile_model
-from .precision import Precision
+from .precision import EvaluationPrecision, Precision
 from .profile import Profile
 from .remaining import Pace, RemainingTime
 from .reports import Reports, require_finite
@@ -103,6 +103,7 @@ class Training:
         self.loader = make_loader(datasets["train"], self.sampler, CountingCollate(task))
         self.schedule = self._schedule()
         self.precision = Precision(config.AMP, config.AMP_DTYPE, config.AMP_LEVEL)
+        self.evaluation_facts = EvaluationPrecision(config).facts
         self._prepare_model()
         groups = task.parameter_groups(model)
         decays = train.WEIGHT_DECAY, train.LAYER_DECAY
@@ -404,7 +405,8 @@ class Training:
             self.remaining.count_evaluation(time.perf_counter() - started)
             name, more_is_better = self.task.best_metric
             is_best = self.checkpointer.note_evaluation(epoch, name, values[name], more_is_better, line)
-            self.record.event("evaluation", {"epoch": epoch, **values, **({"best": name} if is_best else {})})
+            facts = {"epoch": epoch, **self.evaluation_facts, **values}
+            self.record.event("evaluation", {**facts, "best": name} if is_best else facts)
             self.observers.evaluated(epoch * self.updates_per_epoch, epoch, values)
             self.record.say(f"epoch {epoch} evaluation: {line}{f' (best {name})' if is_best else ''}")
         return values, line
@@ -416,7 +418,7 @@ class Training:
         self._require_finite_evaluation(values, epoch, f"in the evaluation of epoch {epoch}")
         if self.ema is None:
             return values, line
-        self.record.event("evaluation_without_average", {"epoch": epoch, **values})
+        self.record.event("evaluation_without_average", {"epoch": epoch, **self.evaluation_facts, **values})
         self.record.say(f"epoch {epoch} evaluation without averaging: {line}")
         with self.ema.in_place():
             self._share_statistics()

@@ -122,7 +122,8 @@ class Trainer:
             if source is None:
                 raise UserError(f"-resume=auto: no checkpoint in {self.folder} to evaluate")
         source = evaluated_weights(source)
-        differences = about.compare(str(source), self.config, self.task, must_match=True)
+        differences = about.compare_settings(str(source), self.config, must_match=True)
+        differences += about.compare(str(source), self.config, self.task, must_match=True)
         report = load_weights(self.model, source, strict=True, part=self.config.MODEL.PRETRAINED_PART)
         differences += about.require_same_classes(source, self.config, self.task, self.evaluated)
         split = self.config.DATA.SPLIT

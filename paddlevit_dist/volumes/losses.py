@@ -12,6 +12,7 @@ from typing import List, Sequence
 import paddle
 import paddle.nn.functional as F
 
+from .. import autocast
 from .heatmaps import Factors, is_known
 
 _FOCUS, _NEAR = 2, 4  # CornerNet's alpha and beta
@@ -28,12 +29,13 @@ def contract(field: paddle.Tensor, targets: Sequence[Factors]) -> List[paddle.Te
     """
     batch, landmarks, depth, height, width = field.shape
     of_width = paddle.stack([target.width for target in targets], axis=-1)  # (batch, landmarks, width, maps)
-    rows = paddle.matmul(field.reshape([batch, landmarks, depth * height, width]), of_width)
-    rows = rows.reshape([batch, landmarks, depth, height, len(targets)])
     sums = []
-    for number, target in enumerate(targets):
-        planes = paddle.matmul(rows[..., number], target.height.unsqueeze(-1)).squeeze(-1)  # (batch, landmarks, depth)
-        sums.append((planes * target.depth).sum(axis=-1))
+    with autocast.off():  # sums over voxels, though they are products
+        rows = paddle.matmul(field.reshape([batch, landmarks, depth * height, width]), of_width)
+        rows = rows.reshape([batch, landmarks, depth, height, len(targets)])
+        for number, target in enumerate(targets):
+            planes = paddle.matmul(rows[..., number], target.height.unsqueeze(-1)).squeeze(-1)
+            sums.append((planes * target.depth).sum(axis=-1))  # (batch, landmarks)
     return sums
 
 

@@ -15,8 +15,9 @@ from paddlevit_dist.points.sparse import (
     SparseTensor,
     TransposedConvolution,
     build_plan,
+    convolution,
 )
-from paddlevit_dist.points.sparse.convolution import batched_products, preferred_block_rows
+from paddlevit_dist.points.sparse.convolution import batched_products, convolve, preferred_block_rows
 from paddlevit_dist.points.sparse.coordinate_plan import CoordinatePlan, PlanSpec, grouped
 from paddlevit_dist.points.sparse.layers import InverseConv3D, StridedConv3D, SubmanifoldConv3D
 
@@ -309,6 +310,28 @@ def test_groups_of_very_different_lengths_give_what_single_offsets_give():
             y.backward(paddle.to_tensor(numbers(*y.shape)))
         found[wanted] = (y.numpy(), x.grad.numpy(), layer.kernel.grad.numpy())
     assert all(np.abs(one - other).max() < TOLERANCE for one, other in zip(*found.values()))
+
+
+@pytest.mark.parametrize("given", ["float64", "float32"])
+def test_products_in_less_precision_are_summed_in_that_of_the_weight(monkeypatch, given, way):
+    """As under mixed precision, with float32 for half precision and float64 for float32, which a CPU has."""
+    monkeypatch.setattr(convolution, "product_dtype", lambda: paddle.float32)
+    coordinates = reference.scene(np.random.default_rng(0), 300)
+    weight, x = differentiable(numbers(27, 1, 4)), differentiable(numbers(len(coordinates), 1).astype(given))
+    key = MapKey(1, 1, 3, 1)
+    y = convolve(x, weight, plan_of(coordinates, key).kernel_map(key), len(coordinates))
+    slope = numbers(*y.shape).astype(np.float32)
+    y.backward(paddle.to_tensor(slope))
+
+    found = reference.pairs(coordinates, coordinates, 3, 1)
+    low = weight.numpy().astype(np.float32)
+    expected = reference.convolve(x.numpy().astype(np.float32), low, found, len(y))  # sums in float64
+    assert y.dtype == paddle.float32 and np.array_equal(y.numpy(), expected.astype(np.float32))
+    assert x.grad.dtype == x.dtype and weight.grad.dtype == paddle.float64
+    of_x = reference.convolve(slope, low.transpose(0, 2, 1), found, len(x), transposed=True)
+    assert np.abs(x.grad.numpy() - of_x).max() < 1e-5
+    of_weight = sum(np.outer(x.numpy()[v], slope[u]) for u, v in found[13])
+    assert np.abs(weight.grad.numpy()[13] - of_weight).max() < 1e-4
 
 
 @pytest.mark.parametrize("kernel_size, stride, padding", [(2, 2, 0), (3, 3, 0), (3, 2, 1)])

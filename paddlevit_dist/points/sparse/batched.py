@@ -7,10 +7,11 @@ within a group are summed in no particular order: on a GPU the last bits may dif
 
 from __future__ import annotations
 
-from typing import Callable, NamedTuple, Optional, Sequence
+from typing import Any, Callable, NamedTuple, Optional, Sequence
 
 import paddle
 
+from ...autocast import as_dtype
 from .kernel_map import Direction
 
 
@@ -20,10 +21,12 @@ class Product(NamedTuple):
     Attributes:
         direction: the pairs, in groups.
         matrix_numbers: for each kernel offset, the number of its matrix.
+        sum_dtype: that products, of the dtype of their factors, are summed in.
     """
 
     direction: Direction
     matrix_numbers: Sequence[int]
+    sum_dtype: Any
 
 
 def receive(
@@ -51,9 +54,10 @@ def receive(
         given = paddle.gather(with_zeros, group.givers).reshape(shape)  # (lists, pairs, C_in)
         if features is not None:
             own = paddle.gather(features, group.receivers).reshape([*shape[:2], features.shape[1]])
-            sums = paddle.matmul(own, given, transpose_x=True)  # (lists, C, C_in)
+            sums = as_dtype(paddle.matmul(own, given, transpose_x=True), work.sum_dtype)  # (lists, C, C_in)
             for number, of_list in zip(numbers, paddle.unbind(sums, 0)):
                 add(number, of_list)
         if received is not None and matrices is not None:
             products = paddle.bmm(given, paddle.stack([matrices[number] for number in numbers]))
-            received.index_add_(group.receivers, 0, products.reshape([-1, received.shape[1]]))
+            products = as_dtype(products.reshape([-1, received.shape[1]]), work.sum_dtype)
+            received.index_add_(group.receivers, 0, products)

@@ -15,6 +15,7 @@ import numpy as np
 import paddle
 from paddle import nn
 
+from ...autocast import like_products
 from ...contracts.model import Model
 from ...parallel import BatchNorm as SynchronisableBatchNorm
 from ...parallel import kernel_divides_by_rows, world_size
@@ -62,7 +63,7 @@ class _KernelLayer(nn.Layer):
     def _finish(self, features: paddle.Tensor) -> paddle.Tensor:
         if self.bias is None:
             return features
-        return features + self.bias if features.shape[0] else _NoRows.apply(features, self.bias)
+        return features + like_products(self.bias) if features.shape[0] else _NoRows.apply(features, self.bias)
 
     def extra_repr(self) -> str:
         return (

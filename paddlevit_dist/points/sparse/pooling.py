@@ -7,6 +7,7 @@ from typing import Any, Dict, List, Optional, Tuple
 import paddle
 from paddle import nn
 
+from ... import autocast
 from .coordinate_plan import MapKey
 from .kernel_map import Direction, KernelMap
 from .layers import finer_stride
@@ -104,7 +105,8 @@ class GlobalPooling(nn.Layer):
         is_of_scene = (numbers.unsqueeze(0) == paddle.arange(scenes, dtype="int32").unsqueeze(1)).astype(
             x.features.dtype
         )  # (scenes, rows)
-        total = paddle.matmul(is_of_scene, x.features)
+        with autocast.off():  # sums of all voxels of a scene leave the range of half precision
+            total = paddle.matmul(is_of_scene, x.features)
         return total if self.mode == "sum" else _divide(total, is_of_scene.sum(axis=1, keepdim=True))
 
     def extra_repr(self) -> str:

@@ -1,0 +1,51 @@
+"""How often an update of a detector makes the host wait for a GPU, counted on a CPU."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from support import small_detections
+from support.updates import waits_of_an_update
+from support.waits import Waits
+
+from paddlevit_dist import config
+from paddlevit_dist.contracts.task import make_task
+from paddlevit_dist.images.detection.data.samples import DetectionSample
+
+_SIDES = [(64, 96), (96, 64), (64, 64), (80, 64)]
+
+
+def sample(number: int, objects: int) -> DetectionSample:
+    generator = np.random.default_rng(number)
+    height, width = _SIDES[number % len(_SIDES)]
+    low = generator.integers(0, 32, (objects, 2))
+    corners = np.concatenate([low, low + generator.integers(8, 32, (objects, 2))], axis=1)
+    masks = np.zeros((objects, height, width), np.uint8)
+    for mask, (left, top, right, bottom) in zip(masks, corners):
+        mask[top:bottom, left:right] = 1
+    image = generator.integers(1, 255, (3, height, width)).astype(np.uint8)
+    labels = generator.integers(0, 3, objects)
+    return DetectionSample(number, True, image, (height, width), corners.astype(np.float32), labels, masks)
+
+
+def waits_of(words: list, pictures: int) -> Waits:
+    task = make_task(config.load([*small_detections.SHAPES, "-num_classes=3", *words]).values)
+    batch = task.collate([sample(number, 1 + number % 4) for number in range(pictures)])
+    return waits_of_an_update(task, task.build_model(), batch, pictures)
+
+
+@pytest.mark.parametrize("words", [[], ["MODEL.NAME", "detr_small"]], ids=["resnet", "small"])
+@pytest.mark.parametrize("pictures", [1, 4])
+def test_detr_waits_for_the_costs_of_its_matching_and_for_the_norm(words, pictures):
+    waits = waits_of(words, pictures)
+    assert len(waits) == 2, str(waits)
+
+
+@pytest.mark.parametrize("pictures", [1, 8])
+def test_mask_rcnn_waits_once_a_picture_twice_a_batch_and_for_the_norm_besides_its_roi_aligns(pictures):
+    words = ["MODEL.NAME", "mask_rcnn_small", "MODEL.MASK_PADDING", "False"]
+    waits = waits_of(words, pictures)
+    assert waits.of("nms") == pictures and len(waits) - waits.of("roi_align") == pictures + 3, str(waits)
+    levels = 4
+    assert waits.of("roi_align") <= 2 * 2 * levels + pictures, str(waits)  # boxes and masks; forward and backward
+    assert waits.transfers == 7  # whatever the number of pictures

@@ -36,7 +36,12 @@ def run(words: List[str]) -> None:
 
     names = _names_in(options.class_names)
     source = open_source(
-        options.source, "predict", recipe=options.cfg, class_names=names, least_score=options.least_score
+        options.source,
+        "predict",
+        recipe=options.cfg,
+        class_names=names,
+        least_score=options.least_score,
+        say=write_line,
     )
     plan = plan_processes(requested)
     for line in [*plan.notices, *stale] if plan.is_main else ():

@@ -8,7 +8,7 @@ from typing import Any, Dict, List
 import paddle
 
 from ..contracts.task import Task
-from ..parallel import world_size
+from ..parallel import gpu, world_size
 from ..registry import room_of
 from .schedule import describe_rates
 
@@ -24,13 +24,16 @@ def _data(config: Any, task: Task, datasets: Dict[str, Any]) -> List[str]:
 
 def first_lines(config: Any, task: Task, datasets: Dict[str, Any]) -> List[str]:
     """The lines that introduce a run: data, model, devices and effective batch."""
-    return [*_data(config, task, datasets), f"model: {config.MODEL.NAME}", _devices(config)]
+    lines = [*_data(config, task, datasets), f"model: {config.MODEL.NAME}", _devices(config)]
+    if config.DETERMINISTIC and not gpu.is_used():
+        lines.append("DETERMINISTIC sets nothing on a CPU: there a run repeats with the same processes and threads")
+    return lines
 
 
 def _devices(config: Any) -> str:
     """Devices, the samples that they process at once, and the learning rates that follow."""
     size = world_size()
-    kind = "GPU" if paddle.get_device().startswith("gpu") else "CPU process"
+    kind = "GPU" if gpu.is_used() else "CPU process"
     devices = f"devices: {size} {kind}{'' if size == 1 else 's' if kind == 'GPU' else 'es'}"
     if config.EVAL:
         batch = config.DATA.BATCH_SIZE_EVAL or config.DATA.BATCH_SIZE

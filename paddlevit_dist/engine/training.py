@@ -25,13 +25,14 @@ from ..parallel import (
     Stops,
     broadcast_statistics,
     data_parallel,
+    gpu,
     is_main,
     rank,
     recompute_layers,
     stops,
     world_size,
 )
-from . import about
+from . import about, repetition
 from .checkpointer import Checkpointer, Saving
 from .evidence import EvidenceFolder
 from .figures import BestFigures, FigureMaker
@@ -116,6 +117,7 @@ class Training:
         self.stops = Stops(self.checkpointer.agreement)
         self._update_saved = self.schedule.update  # the last one that a checkpoint holds, or that is not worth one
         self.updater = self._updater()
+        self._tells_repetition = config.DETERMINISTIC and gpu.is_used()
         self.passes = PassesTrial(config, task, model, self.precision, config.SEED)
         evaluations = sum(self._evaluates(epoch) for epoch in range(self.sampler.epoch, self.last_epoch + 1))
         self.remaining = RemainingTime(
@@ -275,6 +277,9 @@ class Training:
                     self.record.say(chosen)
                 for terms in self.updater(group, step, learning_rate):
                     meters.add(terms, self.updater.finite)
+                    if self._tells_repetition:
+                        self.record.say(repetition.line_of(terms))
+                        self._tells_repetition = False
                 if self.ema is not None:
                     self.ema.update(self.updater.finite)
                 self.sampler.count_update()

@@ -4,6 +4,7 @@
 # make lint       format, lint, import rules and types              make fuzz           1,000 damaged files for each reader
 # make audit      known vulnerabilities of what is installed
 # make bench      a figure of each benchmark, 25 minutes       make bench-all   all benchmarks in full, hours
+# make bench-gpu  images/s and memory on GPUs, 4 minutes       make accept-gpu  what has to work on GPUs, 10 minutes
 # make reference  write the pages of keys and commands         make site        all pages as a site with a search, in site/
 PYTHON ?= python3
 VENV := .venv
@@ -15,7 +16,7 @@ PYTEST := -m pytest -q -n auto --maxprocesses 4 --dist worksteal
 # The tests start hundreds of processes: none need compile what another has compiled, whatever the shell says.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-long fuzz lint format accept bench bench-all test-gpu-wheel audit reference site clean
+.PHONY: demo test test-long fuzz lint format accept accept-gpu bench bench-all bench-gpu test-gpu-wheel audit reference site clean
 .DELETE_ON_ERROR:
 
 $(VENV)/.ready: setup.py tools/install.py
@@ -48,6 +49,14 @@ format: $(VENV)/.ready
 
 accept: $(VENV)/.ready
 	$(BIN)/python tests/acceptance.py
+
+# With the Paddle of the shell's Python, since GPUs need another than .venv has: PYTHON=/path/to/another, ROWS="amp resume".
+accept-gpu:
+	$(PYTHON) tests/acceptance_gpu.py $(ROWS)
+
+# The same; PEER_PYTHON has torch and timm.
+bench-gpu:
+	$(PYTHON) benchmarks/gpu_throughput.py $(if $(PEER_PYTHON),--peer-python $(PEER_PYTHON)) $(BENCH_FLAGS)
 
 # PEER_PYTHON=/path/to/an/interpreter with torch: without it, what is compared with torch is left out.
 bench: $(VENV)/.ready

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from typing import Any, Callable, Dict
 
+import clock
 import rounds
 from rounds import Spread
 
@@ -40,17 +40,16 @@ def contenders(training: bool) -> Dict[str, Callable[[], float]]:
             compile_passes(model)
 
         def step() -> float:
-            started = time.perf_counter()
+            started = clock.now()
             if training:
                 loss = paddle.nn.functional.cross_entropy(model(images), labels)
                 loss.backward()
                 optimizer.step()
                 optimizer.clear_grad(False)
-                loss.item()
             else:
                 with paddle.no_grad():
-                    model(images).sum().item()
-            return time.perf_counter() - started
+                    model(images)
+            return clock.now() - started
 
         what, way = "training step" if training else "evaluation", COMPILED if is_compiled else PLAIN
         print(f"first {what}, {way}: {step():.1f} s")
@@ -60,7 +59,7 @@ def contenders(training: bool) -> Dict[str, Callable[[], float]]:
 
 
 def main() -> None:
-    rounds.print_machine()
+    rounds.print_machine(cpu_only=False)
     result: Dict[str, Any] = {}
     rows = []
     for what, training in (("training step", True), ("evaluation", False)):
@@ -69,12 +68,12 @@ def main() -> None:
         rows.append([what, *(Spread.of(seconds[way]).text(1e3, 0) for way in (PLAIN, COMPILED)), faster.text()])
         result[f"{what.replace(' ', '_')}_times_as_fast"] = faster.median
     header = ["", f"{PLAIN}, ms", f"{COMPILED}, ms", "times as fast"]
-    rounds.table(f"{NAME}, {BATCH} images, {ROUNDS} rounds", header, rows)
+    rounds.table(f"{NAME} on {clock.device_facts()['device']}, {BATCH} images, {ROUNDS} rounds", header, rows)
     rounds.print_result(result)
 
 
 if __name__ == "__main__":
     if os.environ.get("PADDLEVIT_DIST_ENVIRONMENT") != "benchmark":
         command = [sys.executable, "-W", "ignore", __file__]
-        os.execve(sys.executable, command, rounds.tuned_environment(PROCESSES))
+        os.execve(sys.executable, command, rounds.tuned_environment(PROCESSES, hides_gpus=False))
     main()

@@ -5,7 +5,8 @@
 
 The engine's side is a whole ``Trainer.train()``: loader without worker processes, sampler, updates, meters with a
 report in each round (of 20 updates or fewer), progress, log. Between two of its steps, at a fixed rhythm, the bare
-loop gets its turn, in the same processes and on the same data, read through ``paddle.io.DataLoader``.
+loop gets its turn, in the same processes and on the same data, read through ``paddle.io.DataLoader``. With a GPU the
+processes drive one each; ``gpu_throughput.py`` measures there what a whole GPU is busy with.
 """
 
 from __future__ import annotations
@@ -15,13 +16,15 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, NamedTuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Tuple
 
+import clock
 import rounds
 from rounds import ROOT, Spread
 
 from paddlevit_dist import config as configuration
 from paddlevit_dist.parallel import launch_workers, plan_processes
+from paddlevit_dist.parallel.devices import count_gpus
 
 WARM_UP_ROUNDS = 1
 
@@ -82,16 +85,18 @@ class Repeated:
 class Synthetic:
     """Noise images that cost nothing to read."""
 
-    def __init__(self, size_px: int, count: int = 64) -> None:
+    def __init__(self, size_px: int, classes: int = 1000, channels: int = 3, count: int = 64) -> None:
         import numpy as np
 
-        self.images = np.random.default_rng(0).integers(0, 256, (count, 3, size_px, size_px), dtype=np.uint8)
+        shape = (count, channels, size_px, size_px)
+        self.images = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
+        self.classes = classes
 
     def __len__(self) -> int:
         return len(self.images)
 
     def sample(self, index: int, generator: Any) -> Any:
-        return self.images[index], index % 1000
+        return self.images[index], index % self.classes
 
     def describe(self, index: int) -> str:
         return f"noise image {index}"
@@ -127,10 +132,10 @@ class Turns:
         self._note("bare")
 
     def _start(self) -> None:
-        self._started = time.perf_counter(), time.process_time()
+        self._started = clock.now(), time.process_time()
 
     def _note(self, name: str) -> None:
-        self.seconds[name].append(time.perf_counter() - self._started[0])
+        self.seconds[name].append(clock.now() - self._started[0])
         self.cpu_seconds[name].append(time.process_time() - self._started[1])
 
 
@@ -217,17 +222,22 @@ def work(name: str, folder: str) -> None:
     turns.bare_steps = bare_loop(config, task.build_model(), samples, case.updates)
     trainer.train()
     if is_main():
-        Path(folder, "turns.json").write_text(json.dumps([turns.seconds, turns.cpu_seconds]), encoding="utf-8")
+        noted = {"seconds": turns.seconds, "cpu_seconds": turns.cpu_seconds, **clock.device_facts()}
+        Path(folder, "turns.json").write_text(json.dumps(noted), encoding="utf-8")
 
 
-def measure(name: str) -> Dict[str, List[List[float]]]:
-    """Seconds per update of each round, of the clock and of the processor, for "engine" and "bare"."""
+def measure(name: str) -> Tuple[Dict[str, List[List[float]]], str]:
+    """Seconds per update of each round, of the clock and of the processor, for "engine" and "bare"; and the device."""
     case = CASES[name]
     with tempfile.TemporaryDirectory(prefix="benchmark_") as folder:
         command = [sys.executable, __file__, "--case", name, folder]
-        rounds.run(command, rounds.tuned_environment(case.processes), case.timeout_seconds)
+        rounds.run(command, rounds.tuned_environment(case.processes, hides_gpus=False), case.timeout_seconds)
         noted = json.loads(Path(folder, "turns.json").read_text(encoding="utf-8"))
-    return {contender: [_per_update(seconds[contender], case) for seconds in noted] for contender in ("engine", "bare")}
+    per_update = {
+        contender: [_per_update(noted[clock_name][contender], case) for clock_name in ("seconds", "cpu_seconds")]
+        for contender in ("engine", "bare")
+    }
+    return per_update, noted["device"]
 
 
 def _per_update(turns: List[float], case: Case) -> List[float]:
@@ -240,20 +250,33 @@ def main() -> None:
         _, _, name, folder = sys.argv
         launch_workers(work, (name, folder), plan_processes(CASES[name].processes))
         return
-    rounds.print_machine()
+    rounds.print_machine(cpu_only=False)
     rows, result = [], {}
+    gpus = count_gpus()
     for name in sys.argv[1:] or CASES:
-        noted = measure(name)
+        if 0 < gpus < CASES[name].processes:
+            print(f"left out: {name}, which takes {CASES[name].processes} GPUs of which there are {gpus}")
+            continue
+        noted, device = measure(name)
         (engine, engine_cpu), (bare, bare_cpu) = noted["engine"], noted["bare"]
         overhead, cpu = rounds.ratios(engine, bare), rounds.ratios(engine_cpu, bare_cpu)
         percent = [Spread(*(100.0 * (value - 1.0) for value in spread)) for spread in (overhead, cpu)]
         seconds = [Spread.of(values).text(1e3) for values in (engine, bare)]
         rows.append(
-            [name, CASES[name].processes, len(engine), *seconds, *(spread.text(digits=1) for spread in percent)]
+            [name, device, CASES[name].processes, len(engine), *seconds, *(spread.text(digits=1) for spread in percent)]
         )
         result[f"{name}_overhead_percent"] = percent[0].median
         result[f"{name}_cpu_overhead_percent"] = percent[1].median
-    header = ["case", "processes", "rounds", "engine ms/update", "bare ms/update", "overhead %", "in processor time %"]
+    header = [
+        "case",
+        "device",
+        "processes",
+        "rounds",
+        "engine ms/update",
+        "bare ms/update",
+        "overhead %",
+        "in processor time %",
+    ]
     rounds.table("Training step, medians of the rounds [lowest, highest]; goal: overhead <= 2 %", header, rows)
     rounds.print_result(result)
 

@@ -3,8 +3,9 @@
     python benchmarks/recomputation.py                                        # ViT-S/16 and Swin-T at 224 pixels
     python benchmarks/recomputation.py vit_small_patch16_224                  # one of them
 
-Each measurement is a process of its own: the kernel's high-water mark cannot be set back. Memory is what a step adds at
-most to model, gradients and optimizer state, which the first step has made.
+Each measurement is a process of its own: high-water marks cannot be set back. Memory is what a step adds at most to
+model, gradients and optimizer state, which the first step has made: of the process by the kernel's count on a CPU, of
+tensors on the GPU where there is one.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ import json
 import statistics
 import subprocess
 import sys
-import time
-from typing import Dict, List
+from typing import Dict, List, Set
 
+import clock
 import rounds
 from process_memory import status_bytes
 from rounds import Spread
@@ -46,24 +47,26 @@ def work(name: str, way: str) -> None:
     def step(batch: int) -> float:
         images = paddle.to_tensor(generator.standard_normal((batch, 3, 224, 224)).astype("float32"))
         labels = paddle.to_tensor(generator.integers(0, 1000, batch))
-        started = time.perf_counter()
+        started = clock.now()
         loss = paddle.nn.functional.cross_entropy(model(images), labels)
         loss.backward()
         optimizer.step()
         optimizer.clear_grad(False)
-        loss.item()
-        return time.perf_counter() - started
+        return clock.now() - started
 
     step(1)
-    before = status_bytes("self", "VmRSS")
+    is_on_gpu = clock.peak_bytes() is not None
+    before = paddle.device.cuda.memory_allocated() if is_on_gpu else status_bytes("self", "VmRSS")
     seconds = [step(BATCHES[name]) for _ in range(STEPS + 1)][1:]
-    print(json.dumps({"seconds": statistics.median(seconds), "bytes": status_bytes("self", "VmHWM") - before}))
+    peak = clock.peak_bytes() if is_on_gpu else status_bytes("self", "VmHWM")
+    device = clock.device_facts()["device"]
+    print(json.dumps({"seconds": statistics.median(seconds), "bytes": peak - before, "device": device}))
 
 
-def measured(name: str, way: str, memory: Dict[str, List[float]]) -> float:
-    """Seconds of a step in a new process; its bytes go to ``memory``."""
+def measured(name: str, way: str, memory: Dict[str, List[float]], seen: Set[str]) -> float:
+    """Seconds of a step in a new process; its bytes go to ``memory``, its device to ``seen``."""
     command = [sys.executable, "-W", "ignore", __file__, "work", name, way]
-    process = rounds.start(command, rounds.tuned_environment(1), stdout=subprocess.PIPE)
+    process = rounds.start(command, rounds.tuned_environment(1, hides_gpus=False), stdout=subprocess.PIPE)
     try:
         output, _ = process.communicate(timeout=600)
     finally:
@@ -72,21 +75,24 @@ def measured(name: str, way: str, memory: Dict[str, List[float]]) -> float:
         raise SystemExit(f"{name}, {way}: exit code {process.returncode}")
     result = json.loads(output.splitlines()[-1])
     memory[way].append(result["bytes"])
+    seen.add(result["device"])
     return result["seconds"]
 
 
 def main(names: List[str]) -> None:
-    rounds.print_machine()
+    rounds.print_machine(cpu_only=False)
     result = {}
     for name in names:
         memory: Dict[str, List[float]] = {RECOMPUTED: [], KEPT: []}
-        ways = {way: functools.partial(measured, name, way, memory) for way in (RECOMPUTED, KEPT)}
+        seen: Set[str] = set()
+        ways = {way: functools.partial(measured, name, way, memory, seen) for way in (RECOMPUTED, KEPT)}
         seconds = rounds.interleave(ways, ROUNDS, warm_up=0)
         rows = [
             [way, Spread.of(seconds[way]).text(1e3, 0), Spread.of(memory[way]).text(1e-6, 0)]
             for way in (KEPT, RECOMPUTED)
         ]
-        rounds.table(f"{name}, batch {BATCHES[name]}, {ROUNDS} rounds", ["blocks", "ms per step", "MB added"], rows)
+        title = f"{name} on {', '.join(seen)}, batch {BATCHES[name]}, {ROUNDS} rounds"
+        rounds.table(title, ["blocks", "ms per step", "MB added"], rows)
         saved = rounds.ratios(memory[KEPT], memory[RECOMPUTED])
         slower = rounds.ratios(seconds[RECOMPUTED], seconds[KEPT])
         print(f"memory {saved.text()} times smaller, step {slower.text()} times longer")

@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
-from paddlevit_dist.parallel import tuning  # noqa: E402
+from paddlevit_dist.parallel import devices, tuning  # noqa: E402
 from paddlevit_dist.parallel.launch import die_with_parent  # noqa: E402
 
 # Variables that would let a user's shell change what is measured.
@@ -76,9 +76,19 @@ def table(title: str, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> N
         print("  " + "  ".join([first, *others]))
 
 
-def print_machine() -> None:
-    """One line about the processor and the versions."""
+def print_machine(cpu_only: bool = True) -> None:
+    """One line about the processor and the versions.
+
+    Args:
+        cpu_only: the figures are a processor's by nature. False: the benchmark names the device that it has measured.
+    Raises:
+        SystemExit: Paddle would use a GPU for what is meant for processors.
+    """
     from importlib import metadata
+
+    if cpu_only and devices.count_gpus():
+        program = os.path.relpath(sys.argv[0])
+        raise SystemExit(f"this measures processors; hide the GPUs: CUDA_VISIBLE_DEVICES= python {program}")
 
     installed = {}
     for name in ("paddlepaddle", "paddlepaddle-gpu", "numpy"):
@@ -87,7 +97,8 @@ def print_machine() -> None:
         except metadata.PackageNotFoundError:
             continue
     versions = ", ".join(f"{name} {version}" for name, version in installed.items())
-    print(f"{os.cpu_count()} x {tuning.processor()['model']}; Python {platform.python_version()}, {versions}; CPU only")
+    only = "; CPU only" if cpu_only else ""
+    print(f"{os.cpu_count()} x {tuning.processor()['model']}; Python {platform.python_version()}, {versions}{only}")
 
 
 def print_result(values: Mapping[str, float]) -> None:
@@ -95,15 +106,16 @@ def print_result(values: Mapping[str, float]) -> None:
     print("RESULT " + json.dumps({name: round(value, 4) for name, value in values.items()}), flush=True)
 
 
-def clean_environment() -> Dict[str, str]:
-    """This process's environment without anything that changes Paddle's speed, and without a GPU."""
+def clean_environment(hides_gpus: bool = True) -> Dict[str, str]:
+    """This process's environment without anything that changes Paddle's speed."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(_FOREIGN)}
-    return {**kept, "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": os.pathsep.join([str(ROOT), kept.get("PYTHONPATH", "")])}
+    hidden = {"CUDA_VISIBLE_DEVICES": ""} if hides_gpus else {}
+    return {**kept, **hidden, "PYTHONPATH": os.pathsep.join([str(ROOT), kept.get("PYTHONPATH", "")])}
 
 
-def tuned_environment(processes: int, tuned: bool = True) -> Dict[str, str]:
+def tuned_environment(processes: int, tuned: bool = True, hides_gpus: bool = True) -> Dict[str, str]:
     """The environment that a run with ``processes`` processes gives itself; with ``tuned`` False its threads only."""
-    clean = clean_environment()
+    clean = clean_environment(hides_gpus)
     # The mark says that the environment is there, so that the entry does not restart itself.
     return {**clean, **tuning.environment(processes, tuned, clean), "PADDLEVIT_DIST_ENVIRONMENT": "benchmark"}
 

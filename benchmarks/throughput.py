@@ -164,7 +164,7 @@ class Contender:
     def __init__(self, kind: str, command: List[str], environment: Dict[str, str], processes: int, complaints: Any):
         import rounds
 
-        port = _free_port()
+        port = free_port()
         self.group = []
         for rank in range(processes):
             variables = {**environment, **group_environment(kind, rank, processes, port)}
@@ -189,7 +189,7 @@ class Contender:
             rounds.end(process)
 
 
-def _free_port() -> int:
+def free_port() -> int:
     """A port with three free ones after it, as likely as not; a group takes one for each process besides."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -3,16 +3,42 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Iterator, Optional
+from typing import Any, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
 import paddle
+
+_IS_3 = int(paddle.__version__.split(".")[0]) >= 3
+_VALUES_PER_BLOCK = 65536  # of a GPU's fused update
 
 
 def squared_norm(tensor: paddle.Tensor) -> paddle.Tensor:
     """Sum of the squares of all elements, (1,). Takes a tenth of the time of ``paddle.linalg.norm`` on a CPU; Paddle
     has no public function for it."""
     return paddle._C_ops.squared_l2_norm(tensor)
+
+
+def fused_adamw(
+    parameters: List[paddle.Tensor],
+    gradients: List[paddle.Tensor],
+    rate: paddle.Tensor,
+    accumulators: Sequence[List[paddle.Tensor]],
+    betas: Tuple[float, float],
+    epsilon: float,
+    decay: float,
+) -> None:
+    """AdamW's update of many parameters, in place.
+
+    Args:
+        rate: float32 (1,).
+        accumulators: first and second moments, and the powers of both betas, (1,) each, on the host; a GPU takes those
+            of the first parameter for all.
+        decay: decoupled weight decay.
+    """
+    largest, is_largest = ([None], [False]) if _IS_3 else ([], [])  # AMSGrad's moments, and whether to use them
+    first, second, *powers = accumulators
+    options = (*betas, epsilon, _VALUES_PER_BLOCK, decay, True, False, False, *is_largest)
+    paddle._C_ops.fused_adam_(parameters, gradients, rate, first, second, *largest, *powers, None, None, *options)
 
 
 def create_accumulators(optimizer: Any) -> None:

@@ -33,6 +33,14 @@ def to_device(array: np.ndarray) -> paddle.Tensor:
     return _begin_copy(_pinned(array), paddle.framework._current_expected_place())
 
 
+def to_device_together(*arrays: np.ndarray) -> List[paddle.Tensor]:
+    """Several arrays of one axis and dtype as tensors on this process's device, in one transfer."""
+    whole = to_device(np.concatenate(arrays))
+    if not whole.size:
+        return [whole] * len(arrays)
+    return list(paddle.split(whole, [len(array) for array in arrays]))
+
+
 def read_later(*tensors: paddle.Tensor) -> Callable[[], List[np.ndarray]]:
     """Begin to fetch tensors from the device; calling the result gives their values of now as arrays. It waits once for
     all of them, and not for what is queued on the device after this call."""

@@ -202,6 +202,11 @@ def run(row: Row, folder: Path) -> "tuple[str, bool]":
     return said, reached and (row.limit_seconds is None or seconds <= row.limit_seconds)
 
 
+def table_line(name: str, goal: str, verdict: str, result: str) -> str:
+    """One line of the table of goals and results."""
+    return f"{name:55} {goal:24} {verdict:12} {result}"
+
+
 def main(words: List[str]) -> int:
     """Run the rows whose names have one of ``words`` in them; all without any."""
     lines, all_reached = [], True
@@ -214,7 +219,7 @@ def main(words: List[str]) -> int:
             result, reached = run(row, Path(folder))
         all_reached &= reached
         verdict = "reached" if reached else "NOT REACHED"
-        lines.append(f"{row.name:55} {row.goal_text():24} {verdict:12} {result}")
+        lines.append(table_line(row.name, row.goal_text(), verdict, result))
     print("\n" + "\n".join(lines))
     return 0 if all_reached else 1
 

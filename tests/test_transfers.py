@@ -29,7 +29,7 @@ def test_an_array_keeps_values_shape_and_dtype_both_ways(name, on_gpu):
     if on_gpu:
         with counted_waits() as waits:
             shape, is_constant, back = there_and_back()
-        assert len(waits) == 1 and waits.transfers == (0 if name == "nothing" else 1), waits
+        assert len(waits) == 1 and waits.transfers == (0 if name == "nothing" else 1), str(waits)
     else:
         shape, is_constant, back = there_and_back()
     assert shape == list(_ARRAYS[name].shape) and is_constant
@@ -49,7 +49,7 @@ def test_reading_later_gives_the_values_of_the_time_it_began(on_gpu):
     if on_gpu:
         with counted_waits() as waits:
             ones, fives = values()
-        assert len(waits) == 1, waits
+        assert len(waits) == 1, str(waits)
     else:
         ones, fives = values()
     assert ones.tolist() == [1, 1, 1] and fives.tolist() == [5, 5]
@@ -119,7 +119,7 @@ def test_the_counter_knows_what_waits(name):
     x = paddle.to_tensor([1.0, 0.0, 2.0])
     with counted_waits() as waits:
         call(x)
-    assert len(waits) == number, waits
+    assert len(waits) == number, str(waits)
     assert all("test_transfers.py" in wait.place for wait in waits.list)
 
 

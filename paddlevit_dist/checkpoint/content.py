@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import math
+import os
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Callable, Dict, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 
 from ..errors import UserError
 from ..text_files import parse_json, parse_yaml, read_bytes
-from .names import parse_name
-from .weights import AVERAGED
+from .names import AVERAGED, MODEL, parse_name
 
-MODEL, OPTIMIZER, STATE, MANIFEST = "model.pdparams", "optimizer.npz", "state.json", "manifest.json"
+OPTIMIZER, STATE, MANIFEST = "optimizer.npz", "state.json", "manifest.json"
 ABOUT, SAMPLES, EVALUATION = "about.yaml", "samples.npz", "evaluation.json"
 _OURS = (MODEL, AVERAGED, OPTIMIZER, STATE, ABOUT, SAMPLES)
 
+_BLOCK_BYTES = 32 << 20  # of a file that is hashed while another thread may read it
 _LARGEST_BYTES = 16 << 20  # of a file of JSON or YAML; ours have some kilobytes
 _LARGEST_NUMBER = 1 << 53
 _DEEPEST, _MOST_VALUES = 32, 1_000_000
@@ -30,10 +33,12 @@ class Damaged(Exception):
 def fingerprint(path: Path) -> Dict[str, Any]:
     """Size and SHA-256 of a file."""
     digest, size = hashlib.sha256(), 0
-    with open(path, "rb") as stream:
-        for block in iter(lambda: stream.read(1 << 20), b""):
-            digest.update(block)
-            size += len(block)
+    with open(path, "rb", buffering=0) as stream:
+        # Reading and hashing release the interpreter's lock, which a thread gets back late while another one computes.
+        block = memoryview(bytearray(min(_BLOCK_BYTES, max(os.fstat(stream.fileno()).st_size, 1))))
+        while number := stream.readinto(block):
+            digest.update(block[:number])
+            size += number
     return {"bytes": size, "sha256": digest.hexdigest()}
 
 
@@ -49,20 +54,56 @@ def verify(directory: Path) -> None:
         path, expected = directory / name, files.get(name)
         if not path.is_file():
             raise Damaged(f"{path} is missing")
-        try:
-            size = path.stat().st_size
-            if expected is None or size != expected["bytes"]:
-                raise Damaged(f"{path} has {size} bytes, {expected and expected['bytes']} were written")
-            if fingerprint(path) != expected:
-                raise Damaged(f"{path} has changed since it was written (SHA-256 differs)")
-        except OSError as error:
-            raise Damaged(f"{path} cannot be read ({error.strerror or error})") from error
+        damage = _damage(path, expected)
+        if damage:
+            raise Damaged(damage)
     read_state(directory)
     if (directory / ABOUT).exists():
         try:
             read_about_file(directory / ABOUT)
         except UserError as error:
             raise Damaged(str(error).partition(";")[0]) from error
+
+
+def _damage(path: Path, expected: Optional[Dict[str, Any]]) -> Optional[str]:
+    """How a file differs from what its manifest says was written, in words; None: it does not."""
+    try:
+        size = path.stat().st_size
+        if expected is None or size != expected["bytes"]:
+            return f"{path} has {size} bytes, {expected and expected['bytes']} were written"
+        if fingerprint(path) != expected:
+            return f"{path} has changed since it was written (SHA-256 differs)"
+    except OSError as error:
+        return f"{path} cannot be read ({error.strerror or error})"
+    return None
+
+
+@contextlib.contextmanager
+def intact(path: Path) -> Iterator[None]:
+    """Context in which a file is read that may be one of a checkpoint of this package: it is compared with the
+    checkpoint's manifest meanwhile, in a thread. Where there is no manifest, or it does not list the file, it is not.
+
+    Raises:
+        UserError: it has changed since it was written, whatever reading it has raised.
+    """
+    directory, advice = path.parent, "restore it, or take another checkpoint of the run"
+    expected = None
+    if (directory / STATE).is_file() and (directory / MANIFEST).is_file():
+        try:
+            expected = _manifest(directory).get(path.name)
+        except Damaged as error:
+            raise UserError(f"{error}: the checkpoint is damaged; {advice}") from error
+    if expected is None:
+        yield
+        return
+    with ThreadPoolExecutor(1) as pool:
+        damage = pool.submit(_damage, path, expected)
+        try:
+            yield
+        finally:
+            found = damage.result()
+            if found:
+                raise UserError(f"{found}: the checkpoint is damaged; {advice}")
 
 
 def has_all_files(directory: Path) -> bool:

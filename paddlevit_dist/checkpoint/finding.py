@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Callable, List, Optional, Tuple
 
 from ..errors import UserError
-from .content import MODEL, STATE, Damaged, read_position, verify
-from .names import linked_name, numbered
+from .content import STATE, Damaged, read_position, verify
+from .names import MODEL, linked_name, numbered
 
 
 def newest_good(folder: Path, say: Callable[[str], None]) -> Optional[Path]:

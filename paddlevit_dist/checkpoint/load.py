@@ -12,6 +12,7 @@ import paddle
 
 from ..contracts.user_models import contract_of
 from ..errors import UserError
+from .torch_names import from_torch_names, statistics_in, with_norms_named_as
 from .weights import Weights, given_weights, read_weights
 
 Shape = Tuple[int, ...]
@@ -141,7 +142,8 @@ def load_weights(
         sha256: of the content of an address, in hexadecimal; ``#sha256=...`` after the address means the same.
 
     Raises:
-        UserError: the source cannot be read, or does not fit well enough.
+        UserError: the source cannot be read, or does not fit well enough, or has a batch norm's weights without its
+            running statistics.
     """
     weights = _weights_of(source, part, sha256)
     state, origin = _in_our_names_and_layout(model, weights)
@@ -151,6 +153,7 @@ def load_weights(
         _require_everything(report, contract_of(model).classes_of_outputs)
     elif report.loaded_fraction < minimum_loaded:
         _refuse(report, minimum_loaded)
+    _require_statistics(report)
     targets = model.state_dict()
     for parameter_name, value in values.items():
         _assign(targets[parameter_name], value)
@@ -177,6 +180,8 @@ def _in_our_names_and_layout(model: paddle.nn.Layer, weights: Weights) -> Tuple[
     candidates = {"timm": state}
     for owner, to_our_names in contract_of(model).key_maps.items():
         candidates[owner] = to_our_names(state)
+    candidates["PyTorch"] = from_torch_names(state)
+    candidates = {owner: with_norms_named_as(targets, renamed) for owner, renamed in candidates.items()}
     matches = {owner: sum(name in targets for name in renamed) for owner, renamed in candidates.items()}
     owner = max(matches, key=matches.__getitem__)  # the first of equals: our own names
     state = candidates[owner]
@@ -276,6 +281,17 @@ def _require_everything(report: LoadReport, classes_of_outputs: Callable[[int], 
         f"{report.source} does not hold this whole model, as evaluating and resuming need it: "
         f"{'; '.join(reasons)}{question}"
     )
+
+
+def _require_statistics(report: LoadReport) -> None:
+    """A batch norm with trained weights and initial statistics computes other numbers, however few they are."""
+    lost = [name for name in statistics_in(report.missing) if f"{name.rpartition('.')[0]}.weight" in report.loaded]
+    if lost:
+        raise UserError(
+            f"{report.source} has the weights of batch norms without their running statistics "
+            f"{_described(report, lost)}, so that they would compute other numbers than in training; expected _mean "
+            "and _variance, or PyTorch's running_mean and running_var, beside each weight"
+        )
 
 
 def _refuse(report: LoadReport, minimum_loaded: float) -> None:

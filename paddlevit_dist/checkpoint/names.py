@@ -9,6 +9,7 @@ from typing import List, NamedTuple, Optional, Tuple
 
 from ..errors import UserError
 
+MODEL, AVERAGED = "model.pdparams", "model_ema.pdparams"  # weights, and their averages where the run has them
 REPLACED = ".replaced"  # ending of a checkpoint that is about to be replaced by one of the same name
 _NAME = re.compile(r"(epoch|update)_(\d{1,18})(?:\.replaced)?")
 

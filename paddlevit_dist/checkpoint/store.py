@@ -31,13 +31,13 @@ from .content import (
     ABOUT,
     EVALUATION,
     MANIFEST,
-    MODEL,
     OPTIMIZER,
     SAMPLES,
     STATE,
     Damaged,
     fingerprint,
     has_all_files,
+    intact,
     read_about_file,
     read_best,
     read_state,
@@ -45,8 +45,8 @@ from .content import (
 )
 from .finding import holds_any, is_newest, newest_first, newest_good, resolve
 from .host_copy import Tensors, write_tensors
-from .names import REPLACED, epoch_name, linked_name, numbered, parse_name, update_name
-from .weights import AVERAGED, checkpoint_in, read_npz
+from .names import AVERAGED, MODEL, REPLACED, epoch_name, linked_name, numbered, parse_name, update_name
+from .weights import checkpoint_in, read_npz
 
 __all__ = [  # for those who read checkpoints, also what other modules of this room define
     "Damaged",
@@ -331,12 +331,15 @@ def read_about(source: str) -> Optional[Dict[str, Any]]:
         An empty dictionary for a checkpoint from before they said anything, None if ``source`` is not a
         checkpoint of a run.
     Raises:
-        UserError: its ``about.yaml`` cannot be read.
+        UserError: its ``about.yaml`` is damaged.
     """
     directory = _directory(source)
     if not (directory / STATE).is_file():
         return None
-    return read_about_file(directory / ABOUT) if (directory / ABOUT).exists() else {}
+    if not (directory / ABOUT).exists():
+        return {}
+    with intact(directory / ABOUT):
+        return read_about_file(directory / ABOUT)
 
 
 def read_samples(source: str) -> Optional[Dict[str, np.ndarray]]:
@@ -346,10 +349,13 @@ def read_samples(source: str) -> Optional[Dict[str, np.ndarray]]:
     Returns:
         None if ``source`` is not a checkpoint of a run, or lists none.
     Raises:
-        UserError: the list cannot be read.
+        UserError: the list is damaged.
     """
     file = _directory(source) / SAMPLES
-    return read_npz(file) if file.is_file() else None
+    if not file.is_file():
+        return None
+    with intact(file):
+        return read_npz(file)
 
 
 def _directory(source: str) -> Path:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Mapping
+from typing import Any, Collection, Dict, List, Mapping
 
 _STATISTICS = {"running_mean": "_mean", "running_var": "_variance"}
 _COUNT = "num_batches_tracked"  # of PyTorch's alone, which momentum makes up for
@@ -16,6 +16,26 @@ def from_torch_names(state: Mapping[str, Any]) -> Dict[str, Any]:
 def to_torch_names(state: Mapping[str, Any]) -> Dict[str, Any]:
     """The state with PyTorch's names for statistics."""
     return _renamed(state, {ours: theirs for theirs, ours in _STATISTICS.items()})
+
+
+def with_norms_named_as(targets: Collection[str], state: Mapping[str, Any]) -> Dict[str, Any]:
+    """The state with its batch norms called as the model calls them: those of MinkowskiEngine have all that they hold
+    below ``bn.``, those of most others do not."""
+    result = dict(state)
+    for mean in statistics_in(targets):
+        layer = mean.rpartition(".")[0]
+        if not mean.endswith("._mean"):
+            continue
+        other = layer[: -len(".bn")] if layer.endswith(".bn") else f"{layer}.bn"
+        for last in ("weight", "bias", *_STATISTICS.values()):
+            if f"{layer}.{last}" in targets and f"{layer}.{last}" not in state and f"{other}.{last}" in result:
+                result[f"{layer}.{last}"] = result.pop(f"{other}.{last}")
+    return result
+
+
+def statistics_in(names: Collection[str]) -> List[str]:
+    """The names that are running statistics of a batch norm."""
+    return [name for name in names if name.rpartition(".")[2] in _STATISTICS.values()]
 
 
 def _renamed(state: Mapping[str, Any], names: Mapping[str, str]) -> Dict[str, Any]:

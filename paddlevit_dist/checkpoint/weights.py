@@ -15,7 +15,9 @@ import numpy as np
 
 from ..errors import UserError
 from ..text_files import read_json
+from .content import intact
 from .download import is_address
+from .names import AVERAGED, MODEL
 from .published import address_of, local_weights, similar_names
 from .refusal import RefusedError, reading
 from .safetensors_files import read_safetensors
@@ -101,12 +103,11 @@ def shards_of(index: Path) -> List[Path]:
 
 
 EXTENSION = ".pdparams"
-AVERAGED = "model_ema" + EXTENSION  # beside the weights of a checkpoint whose run averages them
 _TORCH = (".pth", ".pt", ".bin", ".ckpt")
 SUFFIXES = (EXTENSION, ".safetensors", ".npz", *_TORCH)  # of files that are read
 _OTHER_FORMATS = (".npy", ".onnx", ".h5", ".msgpack", ".pdiparams", ".pdmodel", ".pdopt", ".tflite", ".gguf")
 _IN_DIRECTORY = (  # of one of our checkpoints, of a model as Hugging Face stores it
-    "model.pdparams",
+    MODEL,
     "model.safetensors",
     "model.safetensors" + INDEX_ENDING,
     "pytorch_model.bin",
@@ -158,7 +159,8 @@ def read_weights(source: Union[str, os.PathLike], part: Optional[str] = None, sh
         parts = [_read_file(shard, part) for shard in shards_of(file)]
         state = {name: value for shard in parts for name, value in shard.state.items()}
         return Weights(str(file), _without_prefix(state), parts[0].in_paddle_layout, notices)
-    weights = _read_file(file, part)
+    with intact(file):
+        weights = _read_file(file, part)
     return weights._replace(notices=notices + weights.notices)
 
 

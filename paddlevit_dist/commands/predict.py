@@ -99,6 +99,7 @@ def _predict(options: Any, source: Any, plan: Any, folder: Path) -> None:
     """Find the inputs, start the workers, and write the tables; the main process holds the folder."""
     import numpy as np
 
+    from ..contracts.prediction import fingerprint_of
     from ..engine.prediction_journal import Identity, Journal
     from ..engine.predictor import predicted, prepared_task
     from ..observe.heartbeat import Heartbeat
@@ -119,7 +120,7 @@ def _predict(options: Any, source: Any, plan: Any, folder: Path) -> None:
             for line in [*task.notices, *samples.notices]:
                 write_line(line)
             counts = journal.open(
-                Identity(digests["weights"], digests["settings"], samples.fingerprint(), len(samples), options.source)
+                Identity(digests["weights"], digests["settings"], fingerprint_of(samples), len(samples), options.source)
             )
             if counts is not None:
                 write_line(f"{folder}: all of it is predicted already; -restart predicts it again")

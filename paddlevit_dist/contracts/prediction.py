@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple, TypeVar
 
@@ -104,6 +105,14 @@ def stamps(paths: Iterable[str]) -> List[Tuple[str, int, int]]:
         except OSError:
             found.append((path, 0, 0))
     return found
+
+
+def fingerprint_of(samples: InputSamples) -> str:
+    """Changes with the inputs, and with the paths that hold none, which ``unreadable`` lists."""
+    if not samples.unreadable:
+        return samples.fingerprint()
+    paths = stamps(path for path, _ in samples.unreadable)
+    return hashlib.sha256(repr((samples.fingerprint(), paths)).encode("utf-8", "surrogateescape")).hexdigest()
 
 
 Item = TypeVar("Item")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
@@ -38,6 +39,22 @@ _OF_THE_START = frozenset(
     BASE IMPORTS SAVE EVAL DATA.SPLIT REPLAY SELFTEST ALLOW_CHANGES MODEL.PRETRAINED MODEL.PRETRAINED_PART
     MODEL.MINIMUM_LOADED MODEL.PRETRAINED_REQUIRED MODEL.BACKBONE_PRETRAINED MODEL.RESUME TRAIN.LAST_EPOCH
     """.split()
+)
+
+# Settings that decide what the weights compute.
+_OF_THE_NETWORK = re.compile(r"TASK|MODEL\..*|POINTS\.INSTANCES\.(WIDTH|BLOCKS)|VOLUMES\.UNET_(WIDTH|DEPTH|BLOCKS)")
+
+# Settings that a score does not depend on, besides those above: of training, or of which data are evaluated. How a
+# sample is made of them is compared as the task's input.
+_NOT_OF_A_SCORE = re.compile(
+    r"""(TRAIN|DATA|POINTS\.(AUGMENT|ROOMS))\..*|SEED|PROFILE|AMP\w*
+    |MODEL\.(TYPE|NUM_CLASSES|DROPOUT|ATTENTION_DROPOUT|DROPPATH|FROZEN_STAGES)
+    |POINTS\.(MAX_POINTS|MIX_PROB|LOVASZ_WEIGHT)
+    |POINTS\.INSTANCES\.(FROZEN|FULL_SCALE|DISTORTION|FLIP|ROTATION|ELASTIC|COLOR_NOISE|PREPARE_EPOCHS)
+    |POINTS\.INSTANCES\.(BACKGROUND_IOU|FOREGROUND_IOU|LOSS_WEIGHTS)
+    |VOLUMES\.(FLIP|MIRROR_PAIRS|ROTATION_DEGREES|SCALE|INTENSITY_JITTER|NOISE|SIGMA_MM|LOSS|PEAK_WEIGHT)
+    |DETECTION\.(TIGHT_PADDING|SHOWN_SCORE|EXPORT_SIZE)""",
+    re.VERBOSE,
 )
 
 
@@ -227,13 +244,51 @@ def compare(source: str, config: Any, task: Task, *, must_match: bool) -> List[s
             "run's",
             *task.notices_of_old_weights(),
         ]
-    different = [name for name in ours if name in theirs and _plain(ours[name]) != _plain(theirs[name])]
-    if not different:
+    changes = [
+        Change(name, theirs[name], value, alters=True)
+        for name, value in ours.items()
+        if name in theirs and _plain(value) != _plain(theirs[name])
+    ]
+    return _differing(source, "was trained on other input", changes, config, must_match)
+
+
+def compare_settings(source: str, config: Any, *, must_match: bool) -> List[str]:
+    """Compare the settings that a score depends on with those of the run that wrote the checkpoint at ``source``;
+    returns lines for the log.
+
+    Weights of another network may fit in all their shapes: of as many heads, of more layers. How an evaluation is done
+    (``POINTS.TEST_ROTATIONS``, ``VOLUMES.DECODING``, ...) may be chosen for it, and is only told.
+
+    Args:
+        must_match: for an evaluation; a training that starts from these weights gets a line about the network.
+    Raises:
+        UserError: the network is another, it must not be, and -allow_changes was not given.
+    """
+    if checkpoints.read_about(source) is None:
         return []
-    sides = "; ".join(f"{name} {shown(theirs[name])} there, {shown(ours[name])} here" for name in different)
+    path = checkpoint_in(source)
+    before = earlier_settings(path if path.is_dir() else path.parent)
+    changes = [
+        change
+        for change in changed_settings(before or {}, settings_of(config))
+        if change.alters and not _NOT_OF_A_SCORE.fullmatch(change.name)
+    ]
+    of_network = [change for change in changes if _OF_THE_NETWORK.fullmatch(change.name)]
+    others = [change for change in changes if change not in of_network] if must_match else []
+    return [
+        *_differing(source, "is of another network", of_network, config, must_match),
+        *_differing(source, "was evaluated otherwise in its training", others, config, False),
+    ]
+
+
+def _differing(source: str, what: str, changes: List[Change], config: Any, must_match: bool) -> List[str]:
+    """The line about what differs, or the error where nothing may."""
+    if not changes:
+        return []
+    said = f"{source} {what}: {'; '.join(f'{c.name} {shown(c.before)} there, {shown(c.now)} here' for c in changes)}"
     if must_match and not config.ALLOW_CHANGES:
-        raise UserError(f"{source} was trained on other input: {sides}; use the same settings, or add -allow_changes")
-    return [f"note: {source} was trained on other input: {sides}"]
+        raise UserError(f"{said}; use the same settings, or add -allow_changes")
+    return [f"note: {said}"]
 
 
 def _plain(value: Any) -> Any:

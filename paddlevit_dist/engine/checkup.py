@@ -151,8 +151,7 @@ def device_step(config: Any, task: Task, samples: Any, folder: str) -> None:
         step, rate = Step(1, len(seconds), 100), training.schedule.learning_rate
         with gpu_memory.explained(gpu_memory.of_training(config)):
             training.updater([dict(batch) for batch in group], step, rate)
-            training.updater.count_last()
-            norm = training.updater.gradient_norm.numpy().item()
+        norm = training.updater.gradient_norm
         seconds.append(time.perf_counter() - started)
         if max(all_gather(seconds[-1])) > _SLOW_SECONDS:
             break

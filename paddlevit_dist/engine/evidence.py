@@ -12,7 +12,7 @@ import itertools
 import json
 import os
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, List, NamedTuple, Optional
 
 import paddle
 
@@ -76,26 +76,26 @@ class EvidenceFolder:
         self._precision = precision
         self._weights: Optional[Path] = None  # the last that were written since the start
 
-    def position(self) -> Dict[str, int]:
-        """The sampler's."""
-        return self._sampler.state_dict()
+    def keep(self, step: Step, in_a_row: int, is_last: bool) -> str:
+        """Write an update down while model and sampler are as they were before it.
 
-    def keep(self, step: Step, position: Dict[str, int], in_a_row: int, is_last: bool) -> str:
-        """Write an update down while the model is as it was before it; what to tell about it, beginning with ";"."""
+        Returns:
+            What to tell about it, beginning with ";".
+        """
         file = self.folder / f"{update_name(step.update + 1)}.json"
         told = f"; -replay={file} shows where it begins"
         if is_main():
             try:
-                self._write(file, step, position, in_a_row, is_last)
+                self._write(file, step, in_a_row, is_last)
             except (OSError, UserError) as error:
                 told = f"; it could not be written down: {error}"
         barrier()  # gloo's collectives would not wait longer than 30 s for a slow disk
         return told
 
-    def _write(self, file: Path, step: Step, position: Dict[str, int], in_a_row: int, is_last: bool) -> None:
+    def _write(self, file: Path, step: Step, in_a_row: int, is_last: bool) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         first = step.update + 2 - in_a_row
-        scaler = self._precision.state_dict()
+        consumed = self._sampler.consumed
         values = {
             "format": _FORMAT,
             "update": step.update + 1,
@@ -105,11 +105,11 @@ class EvidenceFolder:
             "seed": self._sampler.seed,
             "accumulation_steps": self._sampler.accumulation_steps,
             "samples_per_update": self._sampler.global_batch_size,
-            "scale": scaler["scale"][0] if isinstance(scaler.get("scale"), list) else scaler.get("scale"),
-            "consumed": position["consumed"],
+            "scale": self._precision.scale if self._precision.scaler else None,
+            "consumed": consumed,
             "ranks": [
                 [[[key.index, key.repeat, self._description(key.index)] for key in keys] for keys in micro_batches]
-                for micro_batches in keys_of_update(self._sampler, step.epoch, position["consumed"])
+                for micro_batches in keys_of_update(self._sampler, step.epoch, consumed)
             ],
         }
         with atomic_file(file) as out:

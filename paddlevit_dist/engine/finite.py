@@ -1,9 +1,8 @@
-"""An update that is not finite changes nothing: what is copied for that, how the host learns about it, and what it then
-counts."""
+"""An update that is not finite changes nothing: what is copied for that, and what is counted and told of it."""
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Iterable, Optional, Protocol, Union
+from typing import Any, Callable, Dict, Iterable, Optional, Protocol
 
 import paddle
 
@@ -11,8 +10,6 @@ from ..contracts.task import Step
 from ..errors import UserError
 
 SCALER_SKIPS = 50  # more in a row with a loss scaler: from 65,536 it takes 16 to reach 1, from 2**40 it takes 40
-
-Flag = Union[bool, paddle.Tensor]  # whether an update is finite; a tensor, bool (), where only the device knows yet
 
 
 class Kept:
@@ -22,41 +19,16 @@ class Kept:
         self._pairs = [(tensor, tensor.detach().clone()) for tensor in tensors]
 
     @paddle.no_grad()
-    def put_back_unless(self, finite: Flag) -> None:
-        """Restore the tensors' earlier values, or keep the present ones."""
-        if finite is True:
-            return
+    def put_back(self) -> None:
+        """Restore the tensors' earlier values."""
         for tensor, earlier in self._pairs:
-            if finite is not False:
-                chosen = finite.reshape([1] * len(tensor.shape)).expand(tensor.shape)
-                earlier = paddle.where(chosen, tensor, earlier)
             paddle.assign(earlier, output=tensor)
-
-
-def read_later(flag: Flag) -> Callable[[], bool]:
-    """Begin to fetch a flag from the device; calling the result waits for it, but not for what is queued after it."""
-    if isinstance(flag, bool):
-        return lambda: flag
-    if not flag.place.is_gpu_place():
-        return lambda: bool(flag.item())
-    copy = flag._copy_to(paddle.CUDAPinnedPlace(), False)
-    arrived = paddle.device.Event()
-    arrived.record()
-
-    def wait() -> bool:
-        arrived.synchronize()
-        return bool(copy.numpy())
-
-    return wait
 
 
 class Evidence(Protocol):
     """What remains of an update that was skipped."""
 
-    def position(self) -> Dict[str, int]:
-        """Where the training is: the sampler's ``state_dict``."""
-
-    def keep(self, step: Step, position: Dict[str, int], in_a_row: int, is_last: bool) -> str:
+    def keep(self, step: Step, in_a_row: int, is_last: bool) -> str:
         """Write it down and return what to tell about it. Every rank calls this at the same update."""
 
 
@@ -91,11 +63,7 @@ class SkippedUpdates:
         self._evidence = evidence
         self._say = say
 
-    def position(self) -> Dict[str, int]:
-        """Where the training is, to be handed to ``count`` once the update is judged."""
-        return {} if self._evidence is None else self._evidence.position()
-
-    def count(self, is_finite: bool, step: Step, position: Dict[str, int]) -> None:
+    def count(self, is_finite: bool, step: Step) -> None:
         """Take note of an update. Every rank must call this, in the state from before the update if it was skipped.
 
         Raises:
@@ -109,7 +77,7 @@ class SkippedUpdates:
         is_last = self.in_a_row >= self.limit
         kept = ""
         if self._evidence is not None and (is_last or self._tells_each):
-            kept = self._evidence.keep(step, position, self.in_a_row, is_last)
+            kept = self._evidence.keep(step, self.in_a_row, is_last)
         place = f"update {step.update + 1} in epoch {step.epoch} is not finite"
         if is_last:
             others = self.in_a_row - 1

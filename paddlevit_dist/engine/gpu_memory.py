@@ -9,7 +9,8 @@ from typing import Any, Iterator, Optional
 import paddle
 
 from ..errors import UserError
-from ..parallel import gpu, rank
+from ..parallel import rank
+from ..transfers import is_on_gpu
 
 # Of Paddle's allocators, 2.6 and 3.x; "GPU Virtual Memory" in one of them.
 _ALLOCATION = re.compile(
@@ -93,7 +94,7 @@ def of_evaluation(config: Any) -> str:
 
 def _own_bytes() -> Optional[int]:
     """What this process has taken from its GPU, in bytes; None without one."""
-    return paddle.device.cuda.memory_reserved() if gpu.is_used() else None
+    return paddle.device.cuda.memory_reserved() if is_on_gpu() else None
 
 
 def _bytes(text: str) -> float:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Dict, Iterator, Union
+import math
+from typing import Callable, Dict, Iterator, List, Optional, Sequence
 
 import numpy as np
 import paddle
@@ -25,37 +26,32 @@ class ModelEma:
     def __init__(self, model: paddle.nn.Layer, decay: float) -> None:
         self.model = model
         self.decay = decay
-        self._averages: Dict[str, paddle.Tensor] = {}
-        self._approach = one_pass.Approach()
         self.restart()
 
     def restart(self) -> None:
         """Start again from the model's current weights."""
-        self._averages = {name: tensor.detach().clone() for name, tensor in self.model.state_dict().items()}
-        self._is_worthwhile = one_pass.is_worthwhile(list(self._averages.values()))
+        state = self.model.state_dict()
+        self._names = list(state)
+        self._shapes = {name: tuple(t.shape) for name, t in state.items() if t.dtype == paddle.float32}
+        # Those of all float32 tensors in a row, (values,): a GPU averages them by four operations.
+        self._flat = _in_a_row([state[name] for name in self._shapes])
+        self._others = {name: t.detach().clone() for name, t in state.items() if name not in self._shapes}
+        self._approach = one_pass.Approach(self._flat, [math.prod(shape) for shape in self._shapes.values()])
+        self._read: Optional[Callable[[], List[paddle.Tensor]]] = None
 
     @paddle.no_grad()
-    def update(self, finite: Union[bool, paddle.Tensor] = True) -> None:
-        """Include the weights of one more update.
-
-        Args:
-            finite: whether the update was applied; if not, the average stays as it is. A tensor, bool of
-                shape (), where only the device knows.
-        """
-        if finite is False:
-            return
-        pairs = [(self._averages[name], tensor) for name, tensor in self.model.state_dict().items()]
-        if finite is True and self._is_worthwhile:
-            pairs = self._approach(pairs, 1.0 - self.decay)
-        share = None if finite is True else finite.astype("float32") * (1.0 - self.decay)
-        for average, tensor in pairs:
-            if average.dtype in (paddle.float32, paddle.float64):
-                # In place, as a - (1 - d) (a - w): one product less than the formula above.
-                change = average - tensor
-                change = change.scale(1.0 - self.decay) if share is None else change * share.astype(change.dtype)
-                average.subtract_(change)
+    def update(self) -> None:
+        """Include the weights of one more update."""
+        if self._read is None:
+            self._read = _reader(self.model, [*self._shapes, *self._others])
+        tensors = self._read()
+        if self._shapes:
+            self._approach(self._flat, tensors[: len(self._shapes)], 1.0 - self.decay)
+        for average, tensor in zip(self._others.values(), tensors[len(self._shapes) :]):
+            if average.dtype == paddle.float64:
+                average.add_((tensor - average).scale_(1.0 - self.decay))
             else:
-                average.set_value(tensor)  # as it was before an update that was not applied
+                paddle.assign(tensor, output=average)
 
     @contextlib.contextmanager
     def in_place(self) -> Iterator[None]:
@@ -68,14 +64,23 @@ class ModelEma:
 
     @paddle.no_grad()
     def _exchange(self) -> None:
-        for name, tensor in self.model.state_dict().items():
-            own = tensor.detach().clone()
-            tensor.set_value(self._averages[name])
-            self._averages[name] = own
+        state = self.model.state_dict()
+        averages = self.state_dict()
+        flat = _in_a_row([state[name] for name in self._shapes])
+        others = {name: state[name].detach().clone() for name in self._others}
+        for name, tensor in state.items():
+            paddle.assign(averages[name], output=tensor)  # on the device: set_value goes through the host in Paddle 2.6
+        self._flat, self._others = flat, others
 
+    @paddle.no_grad()
     def state_dict(self) -> Dict[str, paddle.Tensor]:
         """The averages by the model's names."""
-        return dict(self._averages)
+        averages, begin = dict(self._others), 0
+        for name, shape in self._shapes.items():
+            end = begin + math.prod(shape)
+            averages[name] = self._flat[begin:end].reshape(shape)
+            begin = end
+        return {name: averages[name] for name in self._names}
 
     def load_state_dict(self, state: Dict[str, np.ndarray]) -> None:
         """Restore a saved ``state_dict``.
@@ -83,10 +88,32 @@ class ModelEma:
         Raises:
             ValueError: its names or shapes are not the model's.
         """
-        differing = sorted(set(state) ^ set(self._averages))
+        averages = self.state_dict()
+        differing = sorted(set(state) ^ set(averages))
         if differing:
             raise ValueError(f"the averaged weights do not fit: {differing[0]} and {len(differing) - 1} more differ")
-        for name, average in self._averages.items():
+        for name, average in averages.items():
             if tuple(average.shape) != tuple(state[name].shape):
                 raise ValueError(f"the averaged weights do not fit: {name} is {tuple(state[name].shape)}")
+        if self._shapes:
+            self._flat.set_value(np.concatenate([np.ravel(state[name]) for name in self._shapes]).astype(np.float32))
+        for name, average in self._others.items():
             average.set_value(np.asarray(state[name]))
+
+
+def _in_a_row(tensors: Sequence[paddle.Tensor]) -> paddle.Tensor:
+    return paddle.concat([t.detach().reshape([-1]) for t in tensors]) if tensors else paddle.zeros([0])
+
+
+def _reader(model: paddle.nn.Layer, names: Sequence[str]) -> Callable[[], List[paddle.Tensor]]:
+    """What gives the tensors that the model then has by their names. ``state_dict`` takes 1.5 ms of Python for a ViT in
+    Paddle 2.6, in which a GPU would wait; asking the layers' own tables takes a hundredth of it."""
+    tables = {}
+    for layer in model.sublayers(include_self=True):
+        for table in (layer._parameters, layer._buffers):
+            tables.update({id(tensor): (table, key) for key, tensor in table.items() if tensor is not None})
+    state = model.state_dict()
+    places = [tables.get(id(state[name])) for name in names]
+    if None in places:  # a model with a state_dict of its own
+        return lambda: list(map(model.state_dict().__getitem__, names))
+    return lambda: [table[key] for table, key in places]  # type: ignore[misc]

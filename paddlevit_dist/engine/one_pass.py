@@ -6,6 +6,9 @@ the optimizer and of the averages, their names and what checkpoints hold do not 
 optimizers here give the same bits as Paddle's, which is tried once with Paddle's own: where they do not, or a tensor is
 not a plain one of float32 in the host's memory, Paddle's update is made. The averages have the same bits as well; the
 norm is summed in another order.
+
+On GPUs, and where a model is too small for loops to be compiled, a few operations for all parameters do the same
+(``multi_tensor``).
 """
 
 from __future__ import annotations
@@ -18,6 +21,12 @@ import numpy as np
 import paddle
 
 from .. import paddle_versions
+from . import multi_tensor
+
+# Makes a step at a learning rate with the gradients, None for a parameter without one; False if it could not.
+Step = Callable[[float, Sequence[Optional[paddle.Tensor]]], bool]
+Maker = Callable[..., Step]  # of parameters, accumulators, factors of the rate and decays
+Found = Tuple[Optional[Maker], str]  # None if Paddle's own is to be taken, and what about that is to be told
 
 WORTHWHILE = 1_000_000  # values: with fewer, loading numba takes longer than it saves in several hundred updates
 
@@ -71,60 +80,51 @@ def is_worthwhile(tensors: Sequence[paddle.Tensor]) -> bool:
 # ---- gradients -----------------------------------------------------------------------------------------------
 
 
-class GradientNorm:
-    """The global norm of the gradients; above ``largest`` they are scaled down to it, in place.
+class Gradients:
+    """All gradients of a model's parameters, as far as they have one."""
 
-    Args:
-        parameters: whose gradients count, where they have one.
-        largest: None: nothing is scaled.
-        on_host: the host knows the norm at once; else it does not wait for the device that computes it.
-    """
-
-    def __init__(self, parameters: Sequence[paddle.Tensor], largest: Optional[float], on_host: bool = True) -> None:
+    def __init__(self, parameters: Sequence[paddle.Tensor]) -> None:
         self._parameters = list(parameters)
-        self._largest = largest
-        self._on_host = on_host
-        self._is_compiled = on_host and is_worthwhile(self._parameters)
+        self._is_compiled = is_worthwhile(self._parameters)
         self._sizes = np.array([p.size for p in self._parameters], np.int64)
 
     @paddle.no_grad()
-    def __call__(self) -> paddle.Tensor:
-        """The norm before scaling, float32 with one element; infinite where the sum of squares exceeds float32."""
+    def norm(self) -> np.float32:
+        """Their global norm; infinite where the sum of squares exceeds float32. The host waits for the device, once."""
+        gradients, table = self._present()
+        if not gradients:
+            return np.float32(0)
+        with np.errstate(over="ignore"):
+            if table is None:
+                return np.sqrt(multi_tensor.sum_of_squares(gradients))
+            from . import memory_loops
+
+            return np.sqrt(np.float32(memory_loops.sum_of_squares(*table)))
+
+    @paddle.no_grad()
+    def scale(self, factor: np.float32) -> None:
+        """Multiply them, where they are finite, by a factor above 0, in place."""
+        gradients, table = self._present()
+        if table is not None:
+            from . import memory_loops
+
+            memory_loops.scale(*table, factor)
+        elif gradients:
+            multi_tensor.scale(gradients, float(factor))
+
+    def _present(self) -> Tuple[List[paddle.Tensor], Optional[Tuple[np.ndarray, np.ndarray]]]:
+        """The gradients that there are, and what a loop takes; None where none can."""
         gradients = [p._grad_ivar() for p in self._parameters]
         has_one = np.array([gradient is not None for gradient in gradients], bool)
         gradients = list(itertools.compress(gradients, has_one))
         if not (self._is_compiled and gradients and all(map(is_plain, gradients))):
-            return self._by_operations(gradients)
-        from . import memory_loops
-
-        table = _rows(_addresses(gradients)), self._sizes[has_one]
-        with np.errstate(over="ignore"):
-            norm = np.sqrt(np.float32(memory_loops.sum_of_squares(*table)))
-        factor = _factor(norm, self._largest)
-        if factor < 1:
-            memory_loops.scale(*table, factor)
-        return paddle.to_tensor(norm.reshape(1))
-
-    def _by_operations(self, gradients: List[paddle.Tensor]) -> paddle.Tensor:
-        if not gradients:
-            return paddle.zeros([1])
-        norm = paddle.add_n([paddle_versions.squared_norm(gradient) for gradient in gradients]).sqrt()
-        if self._largest and self._on_host:
-            factor = _factor(norm.numpy()[0], self._largest)
-            if factor < 1:
-                for gradient in gradients:
-                    gradient.scale_(float(factor))
-        elif self._largest:
-            factor = paddle.clip(self._largest / (norm + 1e-6), max=1.0)
-            factor = paddle.where(paddle.isfinite(norm), factor, paddle.ones_like(factor))
-            for gradient in gradients:
-                gradient.multiply_(factor.astype(gradient.dtype))
-        return norm
+            return gradients, None
+        return gradients, (_rows(_addresses(gradients)), self._sizes[has_one])
 
 
-def _factor(norm: np.float32, largest: Optional[float]) -> np.float32:
-    """What brings gradients down to the largest norm; 1 if they are below it or not finite."""
-    if not largest or not np.isfinite(norm):
+def clipping_factor(norm: np.float32, largest: Optional[float]) -> np.float32:
+    """What brings gradients of a finite norm down to the largest one; 1 if they are below it or there is none."""
+    if not largest:
         return np.float32(1)
     return np.minimum(np.float32(largest) / (norm + np.float32(1e-6)), np.float32(1))
 
@@ -133,129 +133,155 @@ def _factor(norm: np.float32, largest: Optional[float]) -> np.float32:
 
 
 class Approach:
-    """Moves averages towards values by a share of their distance."""
+    """Moves averages towards values by a share of their distance.
 
-    def __init__(self) -> None:
-        self._averages, self._values = Places(), Places()
+    Args:
+        averages: (values,) float32: those of all tensors in a row.
+        sizes: of the tensors that are averaged; they are of float32 as well.
+    """
 
-    def __call__(
-        self, pairs: Sequence[Tuple[paddle.Tensor, paddle.Tensor]], share: float
-    ) -> List[Tuple[paddle.Tensor, paddle.Tensor]]:
-        """Move each average, the first of a pair.
+    def __init__(self, averages: paddle.Tensor, sizes: Sequence[int]) -> None:
+        self._is_compiled = is_worthwhile([averages])
+        self._sizes = np.array(sizes, np.int64)
+        self._begins = np.cumsum(self._sizes) - self._sizes  # (tensors,)
+        self._places, self._flat = Places(), multi_tensor.FlatViews()
 
-        Returns:
-            The pairs to which nothing was done, since they are not plain.
-        """
-        is_done = [average.dtype == paddle.float32 for average, _ in pairs]
-        plain = list(itertools.compress(pairs, is_done))
-        averages = self._averages.addresses([average for average, _ in plain])
-        values = self._values.addresses([value for _, value in plain])
-        if averages is None or values is None:
-            return list(pairs)
-        from . import memory_loops
+    def __call__(self, averages: paddle.Tensor, tensors: Sequence[paddle.Tensor], share: float) -> None:
+        """Move averages like those of the beginning towards their tensors, in place."""
+        values = self._places.addresses(tensors) if self._is_compiled else None
+        if values is not None:
+            from . import memory_loops
 
-        memory_loops.approach(_rows(averages, values), self._averages.sizes, np.float32(share))
-        return [pair for pair, done in zip(pairs, is_done) if not done]
+            begins = averages.data_ptr() + averages.element_size() * self._begins
+            memory_loops.approach(_rows(begins, values), self._sizes, np.float32(share))
+            return
+        change = self._flat(tensors)
+        change.subtract_(averages)  # as a + s (w - a): one product less than in (1 - s) a + s w
+        averages.add_(change.scale_(share))
 
 
 # ---- optimizers ----------------------------------------------------------------------------------------------
 
 
-class _OnePass:
-    """Of an optimizer: a step in one pass where that gives Paddle's own bits. ``decays`` are L2 terms or decoupled
-    weight decays by a parameter's automatic name, as they were given to Paddle by groups."""
+class CompiledStep:
+    """An optimizer's step by a compiled loop.
 
-    _columns: Tuple[str, ...]  # accumulators, in the order of the loop's columns after weight and gradient
-    _decays: Dict[str, float]
-    _run: Any = None  # the loop; False if there is none
+    Args:
+        loop: takes a row of addresses for each parameter, sizes, rates and decays.
+        parameters: of float32, on the host.
+        columns: the accumulators by name, in the order of the loop's columns after weight and gradient.
+        factors: of the learning rate, for each parameter.
+        decays: for each parameter.
+    """
+
+    def __init__(
+        self,
+        loop: Callable[..., None],
+        parameters: Sequence[paddle.Tensor],
+        columns: multi_tensor.Columns,
+        factors: Sequence[float],
+        decays: Sequence[float],
+    ) -> None:
+        self._loop = loop
+        self._tensors = [parameters, *columns]
+        self._places = [Places() for _ in self._tensors]
+        self._factors, self._decays = np.array(factors, np.float32), np.array(decays, np.float32)
+
+    def __call__(self, rate: float, gradients: Sequence[Optional[paddle.Tensor]]) -> bool:
+        """Make a step, or nothing if a tensor is not plain; returns whether it was made."""
+        has_one = np.array([gradient is not None for gradient in gradients], bool)
+        # Some kernels of Paddle 3 give a strided gradient; its copy lives until the loop has read it.
+        present = [g if not g.is_dense() or g.is_contiguous() else g.contiguous() for g in gradients if g is not None]
+        if not present:
+            return True
+        still = [places.addresses(tensors) for places, tensors in zip(self._places, self._tensors)]
+        if not all(map(is_plain, present)) or any(column is None for column in still):
+            return False
+        weights, *moments = (column[has_one] for column in still if column is not None)
+        table = _rows(weights, _addresses(present), *moments), self._places[0].sizes[has_one]
+        self._loop(*table, np.float32(rate) * self._factors[has_one], self._decays[has_one])
+        return True
+
+
+class _OnePass:
+    """Of an optimizer: a step for all parameters at once, where that gives what Paddle's own gives.
+
+    Args:
+        decays: L2 terms or decoupled weight decays by a parameter's automatic name, as they were given to Paddle by
+            groups.
+        say: takes a line for the log.
+        options: Paddle's, with groups of parameters.
+    """
+
+    _columns: Tuple[str, ...]  # names of accumulators, in the order of the loop's columns after weight and gradient
+    _at_once: Any = None  # what makes a step; False: Paddle does
+
+    def __init__(
+        self, decays: Dict[str, float], say: Callable[[str], None] = lambda text: None, **options: Any
+    ) -> None:
+        super().__init__(**options)
+        self._decays, self._say = decays, say
 
     def step(self) -> None:
         """Update the parameters that have a gradient."""
-        if not self._step_in_one_pass():
+        if self._at_once is None:
+            groups = self._param_groups  # type: ignore[attr-defined]
+            self._trained = [p for group in groups for p in group["params"] if not p.stop_gradient]
+            self._at_once = self._chosen() or False
+        if not (self._at_once and self._at_once(self.get_lr(), [p._grad_ivar() for p in self._trained])):  # type: ignore
             super().step()  # type: ignore[misc]
 
-    @paddle.no_grad()
-    def _step_in_one_pass(self) -> bool:
-        if self._run is None:
-            parameters = [p for p in self._all_parameters() if not p.stop_gradient]
-            self._run = (self._loop() if is_worthwhile(parameters) else None) or False
-            if self._run:
-                self._prepare(parameters)
-        if not self._run:
-            return False
-        gradients = [p._grad_ivar() for p in self._parameters]
-        has_one = np.array([gradient is not None for gradient in gradients], bool)
-        # Some kernels of Paddle 3 give a strided gradient; its copy lives until the loop has read it.
-        gradients = [g if not g.is_dense() or g.is_contiguous() else g.contiguous() for g in gradients if g is not None]
-        if not gradients:
-            return True
-        still = [places.addresses(tensors) for places, tensors in zip(self._places, self._tensors)]
-        if not all(map(is_plain, gradients)) or any(column is None for column in still):
-            return False
-        weights, *moments = (column[has_one] for column in still if column is not None)
-        rates = np.float32(self.get_lr()) * self._factors[has_one]  # type: ignore[attr-defined]
-        table = _rows(weights, _addresses(gradients), *moments), self._places[0].sizes[has_one]
-        self._run(*table, rates, self._decay_rates[has_one])
-        return True
-
-    def _prepare(self, parameters: List[paddle.Tensor]) -> None:
+    def _chosen(self) -> Optional[Step]:
+        parameters = self._trained
+        if any(p.dtype != paddle.float32 for p in parameters):
+            return None
+        maker, problem = self._maker(is_worthwhile(parameters))
+        if problem:
+            self._say(f"note: Paddle updates one parameter after the other; its operation for all of them {problem}")
+        if maker is None:
+            return None
         paddle_versions.create_accumulators(self)
-        self._parameters = parameters
-        moments = [[self._accumulators[name][p.name] for p in parameters] for name in self._columns]  # type: ignore
-        self._tensors = [parameters, *moments]
-        self._places = [Places() for _ in self._tensors]
-        self._factors = np.array([p.optimize_attr["learning_rate"] for p in parameters], np.float32)
-        self._decay_rates = np.array([self._decays[p.name] for p in parameters], np.float32)
+        columns = [[self._accumulators[name][p.name] for p in parameters] for name in self._columns]  # type: ignore
+        factors = [p.optimize_attr["learning_rate"] for p in parameters]
+        return maker(parameters, columns, factors, [self._decays[p.name] for p in parameters])
 
-    def _all_parameters(self) -> List[paddle.Tensor]:
-        return [p for group in self._param_groups for p in group["params"]]  # type: ignore[attr-defined]
-
-    def _loop(self) -> Optional[Callable[..., None]]:
+    def _maker(self, compiles: bool) -> Found:
         raise NotImplementedError
 
 
 class OnePassAdam(_OnePass, paddle.optimizer.Adam):
-    """``paddle.optimizer.Adam`` with groups of parameters, see ``_OnePass``."""
+    """``paddle.optimizer.Adam``, see ``_OnePass``; on GPUs it is Paddle's own."""
 
     _columns = ("moment1", "moment2", "beta1_pow_acc", "beta2_pow_acc")
-    _is_decoupled = False
 
-    def __init__(self, decays: Dict[str, float], **options: Any) -> None:
-        super().__init__(**options)
-        self._decays = decays
-
-    def _loop(self) -> Optional[Callable[..., None]]:
-        return _adam_loop(self._is_decoupled, self._beta1, self._beta2, self._epsilon)
+    def _maker(self, compiles: bool) -> Found:
+        return _adam(compiles, False, self._beta1, self._beta2, self._epsilon)
 
 
 class OnePassAdamW(_OnePass, paddle.optimizer.AdamW):
-    """``paddle.optimizer.AdamW`` with groups of parameters, see ``_OnePass``."""
+    """``paddle.optimizer.AdamW``, see ``_OnePass``."""
 
     _columns = OnePassAdam._columns
 
-    def __init__(self, decays: Dict[str, float], **options: Any) -> None:
-        super().__init__(**options)
-        self._decays = decays
-
-    def _loop(self) -> Optional[Callable[..., None]]:
-        return _adam_loop(True, self._beta1, self._beta2, self._epsilon)
+    def _maker(self, compiles: bool) -> Found:
+        return _adam(compiles, True, self._beta1, self._beta2, self._epsilon)
 
 
 class OnePassMomentum(_OnePass, paddle.optimizer.Momentum):
-    """``paddle.optimizer.Momentum`` with groups of parameters, see ``_OnePass``."""
+    """``paddle.optimizer.Momentum``, see ``_OnePass``."""
 
     _columns = ("velocity",)
 
-    def __init__(self, decays: Dict[str, float], **options: Any) -> None:
-        super().__init__(**options)
-        self._decays = decays
-
-    def _loop(self) -> Optional[Callable[..., None]]:
-        return _momentum_loop(self._momentum)
+    def _maker(self, compiles: bool) -> Found:
+        return _momentum(compiles, self._momentum)
 
 
 @functools.lru_cache(maxsize=None)
-def _adam_loop(is_decoupled: bool, beta1: float, beta2: float, epsilon: float) -> Optional[Callable[..., None]]:
+def _adam(compiles: bool, is_decoupled: bool, beta1: float, beta2: float, epsilon: float) -> Found:
+    kind = paddle.optimizer.AdamW if is_decoupled else paddle.optimizer.Adam
+    trial = functools.partial(_agrees, kind, {"beta1": beta1, "beta2": beta2, "epsilon": epsilon}, OnePassAdam._columns)
+    if not compiles:
+        return _by_lists(multi_tensor.adamw(beta1, beta2, epsilon), trial) if is_decoupled else (None, "")
     from . import memory_loops
 
     def loop(rounds_once: bool) -> Callable[..., None]:
@@ -265,26 +291,35 @@ def _adam_loop(is_decoupled: bool, beta1: float, beta2: float, epsilon: float) -
 
         return run
 
-    kind = paddle.optimizer.AdamW if is_decoupled else paddle.optimizer.Adam
-    options = {"beta1": beta1, "beta2": beta2, "epsilon": epsilon}
-    return next(
-        (loop(once) for once in (True, False) if _agrees(loop(once), kind, options, OnePassAdam._columns)), None
-    )
+    makers = (functools.partial(CompiledStep, loop(once)) for once in (True, False))
+    return next(filter(trial, makers), None), ""
 
 
 @functools.lru_cache(maxsize=None)
-def _momentum_loop(kept: float) -> Optional[Callable[..., None]]:
+def _momentum(compiles: bool, kept: float) -> Found:
+    trial = functools.partial(_agrees, paddle.optimizer.Momentum, {"momentum": kept}, OnePassMomentum._columns)
+    if not compiles:
+        return _by_lists(multi_tensor.momentum(kept), trial)
     from . import memory_loops
 
     def run(rows: np.ndarray, sizes: np.ndarray, rates: np.ndarray, decays: np.ndarray) -> None:
         memory_loops.momentum(rows, sizes, rates, decays, np.float32(kept))
 
-    kind, options = paddle.optimizer.Momentum, {"momentum": kept}
-    return run if _agrees(run, kind, options, OnePassMomentum._columns) else None
+    maker = functools.partial(CompiledStep, run)
+    return (maker if trial(maker) else None), ""
 
 
-def _agrees(run: Callable[..., None], kind: Any, options: Dict[str, Any], columns: Sequence[str]) -> bool:
-    """Whether a loop gives, in three steps of a few hundred values, the bits of Paddle's optimizer ``kind``."""
+def _by_lists(update: multi_tensor.Update, trial: Callable[[Maker], bool]) -> Found:
+    maker = functools.partial(multi_tensor.ListStep, update)
+    try:
+        return (maker, "") if trial(maker) else (None, "gives other results here")
+    except Exception as error:  # whatever Paddle raises for a kernel that is missing or takes something else
+        return None, f"fails here: {type(error).__name__}: {str(error).strip().splitlines()[-1:]}"
+
+
+def _agrees(kind: Any, options: Dict[str, Any], columns: Sequence[str], make: Maker) -> bool:
+    """Whether three steps of a few hundred values are those of Paddle's optimizer ``kind``: to the bit on a CPU, on a
+    GPU to a millionth of the largest, since its compiler chooses which products and sums are rounded together."""
     generator = np.random.default_rng(0)
     shapes, decays, factor = ((700,), (3, 5)), (0.05, 0.0), 0.7
     with paddle.utils.unique_name.guard():  # other names stay as they are
@@ -303,23 +338,23 @@ def _agrees(run: Callable[..., None], kind: Any, options: Dict[str, Any], column
         values = generator.standard_normal(shape).astype(np.float32)
         for parameter in pair:
             parameter.set_value(values)
+    state = [
+        [[o._accumulators[name][p.name] for p in ps] for name in columns] for o, ps in zip(optimizers, (theirs, ours))
+    ]
+    step = make(ours, state[1], [factor] * len(shapes), decays)
     for rate in (1e-3, 0.9e-3, 0.8e-3):
         gradients = [(generator.standard_normal(s) * 10.0 ** generator.integers(-6, 3, s)).astype("f4") for s in shapes]
-        lent = [paddle.to_tensor(gradient) for gradient in gradients]
         for parameter, gradient in zip(theirs, gradients):
             parameter.grad = paddle.to_tensor(gradient)
         optimizers[0].set_lr(rate)
         optimizers[0].step()
-        moments = [[optimizers[1]._accumulators[name][p.name] for p in ours] for name in columns]
-        still = [Places().addresses(tensors) for tensors in (ours, lent, *moments)]
-        if any(column is None for column in still):
+        if not step(rate, [paddle.to_tensor(gradient) for gradient in gradients]):
             return False
-        rates = np.full(len(shapes), np.float32(rate) * np.float32(factor))
-        sizes = np.array([p.size for p in ours], np.int64)
-        run(_rows(*still), sizes, rates, np.array(decays, np.float32))
-    state = [
-        [optimizer._accumulators[name][p.name] for name in columns for p in parameters]
-        for optimizer, parameters in zip(optimizers, (theirs, ours))
-    ]
-    pairs = [*zip(theirs, ours), *zip(*state)]
-    return all(np.array_equal(a.numpy().view(np.int32), b.numpy().view(np.int32)) for a, b in pairs)
+    pairs = zip([*theirs, *itertools.chain(*state[0])], [*ours, *itertools.chain(*state[1])])
+    return all(_is_same(one.numpy(), other.numpy(), ours[0].place.is_cpu_place()) for one, other in pairs)
+
+
+def _is_same(one: np.ndarray, other: np.ndarray, has_its_bits: bool) -> bool:
+    if has_its_bits:
+        return np.array_equal(one.view(np.int32), other.view(np.int32))
+    return bool(np.abs(one - other).max() <= 1e-6 * np.abs(one).max())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
-from typing import Any, Dict, List, Optional, Sequence, Set
+from typing import Any, Callable, Dict, List, Optional, Sequence, Set
 
 import numpy as np
 import paddle
@@ -119,7 +119,7 @@ class DampedMomentum(paddle.optimizer.Momentum):
         self._started.add(parameter.name)
         flag = self._get_accumulator(self._STARTED, parameter)
         was_restored = bool(flag.item())
-        flag.set_value(paddle.ones_like(flag))
+        flag.fill_(1.0)
         return was_restored
 
 
@@ -129,6 +129,7 @@ def build_optimizer(
     groups: Optional[List[Dict[str, Any]]],
     weight_decay: float,
     layer_decay: Optional[float] = None,
+    say: Callable[[str], None] = lambda text: None,
 ):
     """The optimizer that TRAIN.OPTIMIZER names, over the groups of ``model``'s parameters.
 
@@ -137,6 +138,7 @@ def build_optimizer(
         groups: see ``Task.parameter_groups``; None for ``decay_groups``. A group's ``learning_rate`` is a factor.
         layer_decay: see ``layer_decay_groups``; None for the same rate everywhere.
         weight_decay: decoupled for AdamW (Loshchilov and Hutter, arXiv 1711.05101), an L2 term in the gradient else.
+        say: takes a line for the log.
     """
     parameters = dict(model.named_parameters())
     groups = decay_groups(model, weight_decay) if groups is None else groups
@@ -156,11 +158,11 @@ def build_optimizer(
         dampening = settings.get("DAMPENING", 0.0)
         if dampening and settings.MOMENTUM:  # without momentum there is no buffer to dampen
             return DampedMomentum(dampening, **options)
-        return OnePassMomentum(decays, **options) if is_fused else paddle.optimizer.Momentum(**options)
+        return OnePassMomentum(decays, say, **options) if is_fused else paddle.optimizer.Momentum(**options)
     options["beta1"], options["beta2"] = settings.BETAS
     options["epsilon"] = settings.EPS
     if is_fused:
-        return {"AdamW": OnePassAdamW, "Adam": OnePassAdam}[settings.NAME](decays, **options)
+        return {"AdamW": OnePassAdamW, "Adam": OnePassAdam}[settings.NAME](decays, say, **options)
     return {"AdamW": paddle.optimizer.AdamW, "Adam": paddle.optimizer.Adam}[settings.NAME](**options)
 
 

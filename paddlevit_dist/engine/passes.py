@@ -11,6 +11,8 @@ import paddle
 from ..contracts.task import Step, Task
 from ..errors import UserError
 from ..parallel import all_gather, communicates_in_forward, gpu, meet
+from ..transfers import is_on_gpu
+from .finite import Kept
 from .precision import Precision, compile_passes
 from .steps import COUNTS, loss_of, step_seed
 
@@ -85,7 +87,7 @@ class PassesTrial:
     def __init__(self, config: Any, task: Task, model: paddle.nn.Layer, precision: Precision, seed: int) -> None:
         self._task, self._model, self._precision, self._seed = task, model, precision, seed
         self._is_due = config.TO_STATIC == TRIED
-        self._allowed = allowed_difference(config, gpu.is_used())
+        self._allowed = allowed_difference(config, is_on_gpu())
         self._obstacle = None
         if config.TRAIN.RECOMPUTE:
             self._obstacle = "TRAIN.RECOMPUTE needs it, for a compiled model keeps what its backward pass needs"
@@ -116,7 +118,7 @@ class PassesTrial:
         """What every rank has seen, and this rank's compiled forward pass."""
         # Paddle counts a batch norm's statistics among the parameters.
         still = [tensor for tensor in (*self._model.parameters(), *self._model.buffers()) if tensor.stop_gradient]
-        earlier, generators = [tensor.clone() for tensor in still], paddle.get_rng_state()
+        statistics, generators = Kept(still), paddle.get_rng_state()
         inputs = {name: value for name, value in batch.items() if name != COUNTS}
 
         def make_pass() -> Results:
@@ -127,16 +129,11 @@ class PassesTrial:
             loss.backward()
             return [loss.detach(), *(parameter.grad for parameter in self._model.parameters())]
 
-        def put_back() -> None:
-            with paddle.no_grad():
-                for tensor, value in zip(still, earlier):
-                    paddle.assign(value, output=tensor)
-
         try:
-            own, program = compare(self._model, make_pass, put_back, self._allowed)
+            own, program = compare(self._model, make_pass, statistics.put_back, self._allowed)
         finally:
             self._forget_gradients()
-            put_back()
+            statistics.put_back()
             paddle.set_rng_state(generators)
         meet()  # gloo does not wait long for a rank that compiles slowly
         return all_gather(own), program
@@ -198,7 +195,7 @@ def _time(make_pass: Callable[[], Results], put_back: Callable[[], None]) -> Pas
 
 def _wait() -> None:
     """Wait for what the device has been asked to compute."""
-    if gpu.is_used():
+    if is_on_gpu():
         paddle.device.cuda.synchronize()
 
 

@@ -7,7 +7,11 @@ from typing import Any, ContextManager, Dict, Optional
 
 import paddle
 
+from .. import autocast
 from ..errors import UserError
+from .loss_scale import LossScale
+
+_LEAST_CAPABILITY = {"float16": 7, "bfloat16": 8}  # major number, below which Paddle's auto_cast does nothing
 
 
 class Precision:
@@ -19,9 +23,8 @@ class Precision:
     Args:
         requested: whether mixed precision was requested.
         dtype: "float16", or "bfloat16", whose range needs no scaler.
-        level: "O1" for products and convolutions, "O2" for everything but what loses its meaning in half precision
-            (Paddle's black list: softmax with cross-entropy, norms, sums).
-        on_gpu: the device is one; None: ask Paddle.
+        level: "O1" or "O2", see ``autocast``.
+        on_gpu: the device is one, and able; None: ask Paddle.
 
     Raises:
         UserError: this GPU does not compute in ``dtype``. Paddle would continue in float32.
@@ -32,10 +35,8 @@ class Precision:
     ) -> None:
         if on_gpu is None:
             on_gpu = paddle.get_device().startswith("gpu")
-            if requested and on_gpu and not _is_supported(dtype):
-                raise UserError(
-                    f"AMP_DTYPE {dtype}: this GPU does not compute in it; take another one or leave out -amp"
-                )
+            if requested and on_gpu:
+                _check_capability(dtype)
         self.enabled = requested and on_gpu
         self.notice = ""
         if requested:
@@ -44,48 +45,49 @@ class Precision:
                 if on_gpu
                 else "-amp: this device has no half-precision kernels, training continues in float32"
             )
-        # Without promotion: with it, level O2 would compute in float32 wherever a float32 weight takes part.
-        self.options: Dict[str, Any] = {"dtype": dtype, "level": level}
-        if level == "O2":
-            self.options["use_promote"] = False
-        self.scaler: Optional[Any] = paddle.amp.GradScaler() if self.enabled and dtype == "float16" else None
+        self.options = autocast.options(dtype, level)
+        self.scaler = LossScale() if self.enabled and dtype == "float16" else None
 
     def autocast(self) -> ContextManager:
         """Context of the forward pass."""
         return paddle.amp.auto_cast(**self.options) if self.enabled else contextlib.nullcontext()
 
+    @property
+    def scale(self) -> float:
+        """What the gradients of ``backward`` are multiplied by."""
+        return 1.0 if self.scaler is None else self.scaler.value
+
     def backward(self, loss: paddle.Tensor) -> None:
-        """Backward pass of the loss, scaled if necessary. A loss that is not finite makes all gradients NaN."""
-        start = loss.detach() * 0.0 + 1.0  # 1, or NaN: with the gradients the other ranks learn of this rank's loss
-        scaled = self.scaler.scale(loss) if self.scaler else loss
-        scaled.backward(start.astype(scaled.dtype))
+        """Backward pass of the loss, times ``scale``. A loss that is not finite makes all gradients NaN."""
+        if loss.dtype in (paddle.float16, paddle.bfloat16):
+            loss = loss.astype("float32")  # float16 does not hold the scale
+        # The scale, or NaN: with the gradients the other ranks learn of this rank's loss. Of the loss's own shape.
+        loss.backward(paddle.scale(loss.detach(), 0.0, bias=self.scale))
 
-    def unscale(self, optimizer: Any) -> None:
-        """Bring gradients back to their true size, before they are clipped."""
-        if self.scaler:
-            self.scaler.unscale_(optimizer)
-
-    def step(self, optimizer: Any) -> None:
-        """Update the weights, unless the scaler found a gradient that is not finite."""
-        if self.scaler:
-            self.scaler.step(optimizer)
-            self.scaler.update()
-        else:
-            optimizer.step()
+    def update(self, is_finite: bool) -> None:
+        """Adapt the scale to whether an update was finite."""
+        if self.scaler is not None:
+            self.scaler.update(is_finite)
 
     def state_dict(self) -> Dict[str, Any]:
         """Plain numbers and lists for the checkpoint."""
-        state = self.scaler.state_dict() if self.scaler else {}
-        return {key: value.tolist() if hasattr(value, "tolist") else value for key, value in state.items()}
+        return {} if self.scaler is None else self.scaler.state_dict()
 
     def load_state_dict(self, state: Dict[str, Any]) -> None:
         """Restore a state from ``state_dict``; a run without a scaler ignores one."""
-        if self.scaler and state:
+        if self.scaler is not None and state:
             self.scaler.load_state_dict(state)
 
 
-def _is_supported(dtype: str) -> bool:
-    return paddle.amp.is_bfloat16_supported() if dtype == "bfloat16" else paddle.amp.is_float16_supported()
+def _check_capability(dtype: str) -> None:
+    """Paddle's own ``is_float16_supported`` is true of GPUs on which ``auto_cast`` warns and computes in float32."""
+    found, least = paddle.device.cuda.get_device_capability(), _LEAST_CAPABILITY[dtype]
+    if found[0] < least:
+        others = [f"AMP_DTYPE {other}" for other, needed in _LEAST_CAPABILITY.items() if needed <= found[0]]
+        raise UserError(
+            f"AMP_DTYPE {dtype}: needs a GPU of compute capability {least}.0 or higher, this one has "
+            f"{found[0]}.{found[1]}: {' or '.join(['leave out -amp', *others])}"
+        )
 
 
 def compile_passes(model: paddle.nn.Layer) -> None:

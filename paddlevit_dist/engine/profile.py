@@ -30,6 +30,7 @@ _STAGES = {  # what the update notes as its place -> what the table calls it
     "in its forward pass": "forward pass",
     "in its backward pass": "backward pass",
     "in its optimizer step": "optimizer step",
+    "waiting for its device": "waiting for the device",
 }
 _EXCHANGE = "GradNodeAccumulation"  # where Paddle's reducer hands gradients to gloo, and waits
 

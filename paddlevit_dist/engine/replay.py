@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
+import numpy as np
 import paddle
 
 from ..checkpoint.host_copy import host_values
@@ -20,7 +21,7 @@ from ..parallel import all_gather, all_reduce_sum, convert_batch_norm, gpu, is_m
 from . import gpu_memory
 from .evidence import Skipped
 from .layer_watch import Finding, LayerWatch, first_operation
-from .one_pass import GradientNorm
+from .one_pass import Gradients
 from .optimizer import freeze
 from .precision import Precision
 from .steps import COUNTS, CountingCollate, loss_of, step_seed
@@ -185,8 +186,7 @@ class Replay:
 
     def _overflowing(self) -> List[str]:
         """Whether the gradients are finite, and their norm is not."""
-        norm = GradientNorm([p for p in self.model.parameters() if not p.stop_gradient], None)()
-        if bool(paddle.isfinite(norm).all()):
+        if np.isfinite(Gradients([p for p in self.model.parameters() if not p.stop_gradient]).norm()):
             return []
         return ["every gradient is finite, but the squares for their norm are too large for float32"]
 

@@ -105,10 +105,12 @@ class Resumption:
             self.checkpointer.model, source, minimum_loaded=model.MINIMUM_LOADED, part=model.PRETRAINED_PART
         )
         self.record.say(f"pretrained weights {source}: {report.summary()}")
-        for line in about.compare(str(source), self.config, self.task, must_match=False):
-            self.record.say(line)
         val = self.datasets["val"]
-        for line in require_not_trained_on(str(source), self.config, self.task, "val", val, must_match=False):
+        for line in [
+            *about.compare_settings(str(source), self.config, must_match=False),
+            *about.compare(str(source), self.config, self.task, must_match=False),
+            *require_not_trained_on(str(source), self.config, self.task, "val", val, must_match=False),
+        ]:
             self.record.say(line)
         others = about.differing_classes(str(source), self.task, self.datasets["train"])
         if others is not None and not report.reinitialised:

@@ -133,7 +133,6 @@ def run_way(config: Any, task: Task, samples: Any, folder: str, rounds_otherwise
             step = Step(1 + update // per_epoch, update, UPDATES)
             with gpu_memory.explained(gpu_memory.of_training(config)):
                 terms = updater(group, step, config.TRAIN.BASE_LR)
-            updater.count_last()
             values.update(_losses(terms, update + 1))
             if update == 0:
                 values.update(gradients)

@@ -272,7 +272,7 @@ _RUN = (
         "AMP_LEVEL",
         "O1",
         "text",
-        "O1: products and convolutions in half precision; O2: all but norms, sums and the like",
+        "O1: products, and what follows from them alone, in half precision; O2: softmax and norms as well",
         choices=("O1", "O2"),
     ),
     Key(

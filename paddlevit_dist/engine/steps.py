@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
@@ -22,8 +24,9 @@ from ..parallel import (
     synchronise_only_last,
     world_size,
 )
-from .finite import Flag, Kept, SkippedUpdates, read_later
-from .one_pass import GradientNorm
+from ..transfers import is_on_gpu
+from .finite import Kept, SkippedUpdates
+from .one_pass import Gradients, clipping_factor
 from .precision import Precision
 
 COUNTS = "__counts__"  # key of a batch's normalisers, float64 (terms,), in the order of the task's ``count_names``
@@ -47,8 +50,8 @@ class Updater:
     """Turns the micro-batches of one update into new weights.
 
     An update whose loss, on any rank, or gradients are not finite changes neither weights nor moments nor buffers: it
-    is skipped. The host counts it during the next update, or when ``count_last`` is called, and waits for nothing
-    before: that of a GPU learns of it no earlier. A loss scaler that finds gradients which overflow lowers its scale.
+    is skipped. What says so is the norm of all gradients, the one number for which the host waits in an update. Norm,
+    clipping, step and average are queued in few operations, for a GPU has nothing else to do then.
 
     Args:
         model: the data-parallel wrapper, or the bare model of a single process.
@@ -58,7 +61,7 @@ class Updater:
 
     Attributes:
         finite: whether the last update has changed anything.
-        gradient_norm: of the last update, before clipping; float32, one element, on the device; equal on all ranks.
+        gradient_norm: of the last update, before clipping; equal on all ranks.
     """
 
     def __init__(
@@ -84,48 +87,51 @@ class Updater:
         self.accumulation_steps = accumulation_steps
         self.parameters = [p for p in model.parameters() if not p.stop_gradient]
         self.buffers = running_statistics(model)
-        self.on_host = not paddle.get_device().startswith("gpu") if on_host is None else on_host
-        self._norm = GradientNorm(self.parameters, gradient_clip, self.on_host)
+        self.on_host = not is_on_gpu() if on_host is None else on_host
+        self.gradient_clip = gradient_clip
+        self._gradients = Gradients(self.parameters)
         self.skipped = SkippedUpdates() if skipped is None else skipped
         self._forward_communicates = communicates_in_forward(model)
-        self.finite: Flag = True
-        self.gradient_norm = paddle.zeros([1])
-        # The last update where it is not counted yet: whether it was finite, and where it was.
-        self._last: Optional[Tuple[Callable[[], bool], Step, Dict[str, int]]] = None
-        self._has_moments = False
+        # A model that reads from a GPU waits there for what is queued before: an exchange with other ranks.
+        exchanges = self._forward_communicates or task.counts_per_sample is None
+        self._waits_in_forward = exchanges and not self.on_host
+        self.finite = True
+        self.gradient_norm = 0.0
 
     def __call__(self, batches: List[Dict[str, paddle.Tensor]], step: Step, learning_rate: float) -> List[Dict]:
         """Run one update and return the terms of its micro-batches. Every rank must call this.
 
         Raises:
-            UserError: the previous update was one too many that is not finite; this one changes nothing either.
+            UserError: it was one too many in a row that is not finite; it has changed nothing.
         """
         before = Kept(self.buffers)
-        position = self.skipped.position()
         counts = self._global_counts(batches)
         outputs = []
         for micro, batch in enumerate(batches):
             # Dropout and the like depend only on this, so no generator's state needs to be saved.
             paddle.seed(step_seed(self.seed, step.update, rank(), micro))
             is_last = micro == len(batches) - 1
-            places.detail("in its forward pass")
+            places.detail("in its forward pass", may_wait=self._waits_in_forward)
             self._meet(self._forward_communicates)
             with synchronise_only_last(self.model, is_last):
                 with self.precision.autocast():
                     terms = self.task.train_step(self.model, batch, step._replace(micro=micro))
                     loss = loss_of(terms, counts, self.accumulation_steps, world_size())
-                places.detail("in its backward pass")
+                places.detail("in its backward pass", may_wait=not self.on_host)
                 self._meet(is_last or self._forward_communicates)
                 self.precision.backward(loss)
             outputs.append(terms)
         places.detail("in its optimizer step")
-        self.optimizer.set_lr(learning_rate)
-        self.precision.unscale(self.optimizer)
-        self.gradient_norm = self._norm()
-        self.count_last(before)
-        self._step()
-        before.put_back_unless(self.finite)
-        self._last = read_later(self.finite), step, position
+        with contextlib.nullcontext() if self.on_host else places.waiting_for_device():
+            norm = self._gradients.norm() / np.float32(self.precision.scale)
+        self.gradient_norm, self.finite = float(norm), math.isfinite(norm)
+        if self.finite:
+            self._step(norm, learning_rate)
+        else:
+            before.put_back()
+            paddle_versions.create_accumulators(self.optimizer)  # a step has made none yet, but they are saved
+        self.skipped.count(self.finite, step)
+        self.precision.update(self.finite)
         self.optimizer.clear_grad(False)
         return outputs
 
@@ -134,46 +140,13 @@ class Updater:
         if communicates and self.on_host:
             meet()
 
-    def _step(self) -> None:
-        """Change weights and moments if the gradients are finite."""
-        finite = paddle.isfinite(self.gradient_norm).reshape([])
-        self.finite = bool(finite.item()) if self.on_host else finite
-        if self.finite is not True and not self._has_moments:  # a step that is skipped makes none, but they are saved
-            paddle_versions.create_accumulators(self.optimizer)
-        self._has_moments = True
-        if self.precision.scaler is not None:  # looks at all gradients by itself
-            self.precision.step(self.optimizer)
-        elif self.finite is True:
-            self.optimizer.step()
-        elif self.finite is not False:
-            before = Kept([*self.parameters, *self._moments()])
-            self.optimizer.step()
-            before.put_back_unless(self.finite)
-
-    def _moments(self) -> Iterator[paddle.Tensor]:
-        for by_parameter in self.optimizer._accumulators.values():
-            yield from by_parameter.values()
-
-    def count_last(self, before: Optional[Kept] = None) -> None:
-        """Wait for the last update, and count it if it was skipped. Every rank must call this.
-
-        Args:
-            before: the buffers after it, where a forward pass has changed them since.
-
-        Raises:
-            UserError: it was one too many in a row.
-        """
-        if self._last is None:
-            return
-        (was_finite, step, position), self._last = self._last, None
-        if was_finite():
-            self.skipped.count(True, step, position)
-            return
-        now = Kept(self.buffers)
-        if before is not None:
-            before.put_back_unless(False)
-        self.skipped.count(False, step, position)
-        now.put_back_unless(False)
+    def _step(self, norm: np.float32, learning_rate: float) -> None:
+        """Change weights and moments by gradients of that norm, which are still multiplied by the loss's scale."""
+        factor = clipping_factor(norm, self.gradient_clip) / np.float32(self.precision.scale)
+        if factor != 1:
+            self._gradients.scale(factor)
+        self.optimizer.set_lr(learning_rate)
+        self.optimizer.step()
 
     def _global_counts(self, batches: List[Dict[str, paddle.Tensor]]) -> Dict[str, Number]:
         """Normalisers of the whole update over all ranks and micro-batches, at least 1."""

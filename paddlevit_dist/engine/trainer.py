@@ -27,6 +27,7 @@ from ..observe.record import RunRecord
 from ..parallel import LeftEarly, gpu, is_main, rank, set_batch_norm_momentum, tuning, world_size
 from ..parallel.devices import cpu_cores, default_workers
 from ..printing import without_credentials
+from ..transfers import is_on_gpu
 from . import about, gpu_memory
 from .figures import FigureMaker, RecordKeeper
 from .introduction import first_lines
@@ -98,7 +99,7 @@ class Trainer:
         """Write configuration and run record: only once the run is sure to continue, so as not to replace another's."""
         tuned = None
         if self.record.writes and self.config.CPU_TUNING:
-            tuned = gpu.check_product() if gpu.is_used() else tuning.check_product()
+            tuned = gpu.check_product() if is_on_gpu() else tuning.check_product()
             tuning.check_copies()
         facts = {
             "processes": world_size(),
@@ -124,7 +125,8 @@ class Trainer:
             if source is None:
                 raise UserError(f"-resume=auto: no checkpoint in {self.folder} to evaluate")
         source = evaluated_weights(source)
-        differences = about.compare(str(source), self.config, self.task, must_match=True)
+        differences = about.compare_settings(str(source), self.config, must_match=True)
+        differences += about.compare(str(source), self.config, self.task, must_match=True)
         report = load_weights(self.model, source, strict=True, part=self.config.MODEL.PRETRAINED_PART)
         differences += about.require_same_classes(source, self.config, self.task, self.evaluated)
         split = self.config.DATA.SPLIT

@@ -25,13 +25,13 @@ from ..parallel import (
     Stops,
     broadcast_statistics,
     data_parallel,
-    gpu,
     is_main,
     rank,
     recompute_layers,
     stops,
     world_size,
 )
+from ..transfers import is_on_gpu
 from . import about, repetition
 from .checkpointer import Checkpointer, Saving
 from .evidence import EvidenceFolder
@@ -106,7 +106,8 @@ class Training:
         self.precision = Precision(config.AMP, config.AMP_DTYPE, config.AMP_LEVEL)
         self._prepare_model()
         groups = task.parameter_groups(model)
-        self.optimizer = build_optimizer(train.OPTIMIZER, model, groups, train.WEIGHT_DECAY, train.LAYER_DECAY)
+        decays = train.WEIGHT_DECAY, train.LAYER_DECAY
+        self.optimizer = build_optimizer(train.OPTIMIZER, model, groups, *decays, say=record.say)
         self.ema = ModelEma(model, train.MODEL_EMA_DECAY) if train.MODEL_EMA else None
         evidence = EvidenceFolder(config, datasets["train"], self.sampler, model, self.precision)
         has_scaler = self.precision.scaler is not None
@@ -117,7 +118,7 @@ class Training:
         self.stops = Stops(self.checkpointer.agreement)
         self._update_saved = self.schedule.update  # the last one that a checkpoint holds, or that is not worth one
         self.updater = self._updater()
-        self._tells_repetition = config.DETERMINISTIC and gpu.is_used()
+        self._tells_repetition = config.DETERMINISTIC and is_on_gpu()
         self.passes = PassesTrial(config, task, model, self.precision, config.SEED)
         evaluations = sum(self._evaluates(epoch) for epoch in range(self.sampler.epoch, self.last_epoch + 1))
         self.remaining = RemainingTime(
@@ -275,13 +276,15 @@ class Training:
                 chosen = self.passes.decide(group[0], step)
                 if chosen is not None:
                     self.record.say(chosen)
-                for terms in self.updater(group, step, learning_rate):
-                    meters.add(terms, self.updater.finite)
-                    if self._tells_repetition:
-                        self.record.say(repetition.line_of(terms))
-                        self._tells_repetition = False
-                if self.ema is not None:
-                    self.ema.update(self.updater.finite)
+                outputs = self.updater(group, step, learning_rate)
+                if self._tells_repetition:
+                    self.record.say(repetition.line_of(outputs[0]))
+                    self._tells_repetition = False
+                if self.updater.finite:
+                    for terms in outputs:
+                        meters.add(terms)
+                    if self.ema is not None:
+                        self.ema.update()
                 self.sampler.count_update()
                 self.schedule.count_update()
                 self._empty_cache()
@@ -335,13 +338,11 @@ class Training:
 
     def _report(self, epoch: int, learning_rate: float, meters: Meters, pace: Pace, bar: Progress) -> str:
         """Record what happened since the last report; returns it for the log."""
-        self.updater.count_last()
         means = meters.reduce()  # the only collective besides gradients and counts
         require_finite(means, f"in epoch {epoch} near update {self.schedule.update}")
         place = {"epoch": epoch, "update": self.schedule.update, "learning_rate": learning_rate}
-        norm = self.updater.gradient_norm.numpy().item()
         speed = pace.finish(self.sampler.global_batch_size)
-        return self.reports.training(place, norm, means, self.skipped.total, speed, bar)
+        return self.reports.training(place, self.updater.gradient_norm, means, self.skipped.total, speed, bar)
 
     def _tell_epoch(self, epoch: int, means: Dict[str, float], pace: Pace) -> None:
         self.reports.epoch(epoch, self.config.TRAIN.NUM_EPOCHS, means, pace, self.sampler.global_batch_size)
@@ -356,7 +357,6 @@ class Training:
         return self.start.directory is not None and own.resolve() == self.start.directory.resolve()
 
     def _save_update(self, evaluation_due: bool) -> None:
-        self.updater.count_last()
         with self.remaining.paused():
             self.heartbeat.at(f"saving update {self.schedule.update}")
             self._share_statistics()

@@ -141,6 +141,12 @@ class _Epochs(paddle.io.BatchSampler):
 class Loader:
     """Batches on this process's device.
 
+    On a GPU a thread of Paddle's copies each array to pinned memory and from there, on a stream of its own, to the
+    device, two batches ahead of the one that is asked for: copies run while the device computes, and a step that uses
+    its batch neither waits nor copies it again. The device holds two batches more for it. That is so with and without
+    loader processes, and in evaluation and prediction too. (By default Paddle's batches stay in pinned memory, and the
+    first operator that uses an array stops until it has been copied.)
+
     Args:
         samples: has ``__len__``, ``sample(index, generator)`` and ``describe(index)``.
         sampler: yields lists of ``SampleKey``.
@@ -200,6 +206,7 @@ class Loader:
             return_list=True,
             use_shared_memory=False,  # ours instead: see shared_arrays
         )
+        loader.pin_memory = False  # to the device itself; Paddle has no argument for it
         if not len(batch_sampler):
             return
         if self.num_workers:

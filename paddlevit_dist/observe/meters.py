@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, Optional, Union
+from typing import Dict, List, Optional
 
 import paddle
 
@@ -19,32 +19,16 @@ class Meters:
         self._host_counts: List[float] = []
         self._epoch_sums: Dict[str, float] = {}
         self._epoch_counts: Dict[str, float] = {}
-        self._may_be_empty = False  # each update since ``reduce`` may have been skipped
 
-    def add(self, terms: Dict[str, "object"], finite: Union[bool, paddle.Tensor] = True) -> None:
-        """Add one micro-batch's terms (see ``contracts.task.Term``).
-
-        Args:
-            finite: whether its update was applied; those of one that was skipped count nowhere. A tensor, bool of
-                shape (), where only the device knows.
-        """
-        if finite is False:
-            return
+    def add(self, terms: Dict[str, "object"]) -> None:
+        """Add one micro-batch's terms (see ``contracts.task.Term``)."""
         if not self._names:
             self._names = list(terms)
             self._host_counts = [0.0] * len(self._names)
         # One stacked vector for all terms: a few small operations per step, regardless of their number.
         sums = paddle.stack([terms[name].sum.detach().astype("float32") for name in self._names]).astype("float64")
-        if finite is not True:
-            sums = paddle.where(finite.reshape([1]).expand(sums.shape), sums, paddle.zeros_like(sums))
         self._sums = sums if self._sums is None else self._sums + sums
         counts = [terms[name].count for name in self._names]
-        if finite is not True:
-            self._may_be_empty = True
-            applied = finite.astype("float64")
-            counts = [
-                c.astype("float64") * applied if isinstance(c, paddle.Tensor) else applied * float(c) for c in counts
-            ]
         on_device = [count if isinstance(count, paddle.Tensor) else None for count in counts]
         if any(count is not None for count in on_device):
             zero = paddle.zeros([], dtype="float64")
@@ -57,7 +41,7 @@ class Meters:
     def reduce(self) -> Dict[str, float]:
         """Means over all ranks since the last call, equal on every rank; one collective. Every rank must call this.
 
-        Empty where every update since then was skipped.
+        Empty where nothing was added since then.
         """
         if self._sums is None:
             return {}
@@ -69,11 +53,8 @@ class Meters:
         for name, term_sum, count in zip(self._names, sums, counts):
             self._epoch_sums[name] = self._epoch_sums.get(name, 0.0) + term_sum
             self._epoch_counts[name] = self._epoch_counts.get(name, 0.0) + count
-        is_empty = self._may_be_empty and not any(counts)
-        self._sums, self._device_counts, self._may_be_empty = None, None, False
+        self._sums, self._device_counts = None, None
         self._host_counts = [0.0] * len(self._names)
-        if is_empty:
-            return {}
         return {name: total / count if count else 0.0 for name, total, count in zip(self._names, sums, counts)}
 
     def finish_epoch(self) -> Dict[str, float]:

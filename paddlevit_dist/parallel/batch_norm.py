@@ -14,7 +14,7 @@ import paddle.distributed as dist
 import paddle.nn.functional as F
 
 from . import world
-from .collectives import broadcast_object
+from .collectives import all_reduce_sum, broadcast_object
 
 _SINGLE = (paddle.nn.BatchNorm1D, paddle.nn.BatchNorm2D, paddle.nn.BatchNorm3D, paddle.nn.SyncBatchNorm)
 _THIS_PACKAGE = __name__.partition(".")[0] + "."
@@ -313,8 +313,8 @@ def convert_batch_norm(model: paddle.nn.Layer, native: Optional[bool] = None) ->
     way, where ``BatchNorm`` takes dozens. It computes the same but for this: each rank counts equally, however many
     rows it has (pictures padded to a size of the rank's own), and the variance is the mean square minus the squared
     mean, as in Paddle's other GPU kernels, which loses digits where the mean is many deviations from 0. Everything else
-    becomes ``BatchNorm``: ``BatchNorm1D``, whose rows a rank may lack, and what ``SyncBatchNorm`` cannot do (no scale or
-    shift, an activation, fixed statistics).
+    becomes ``BatchNorm``: ``BatchNorm1D``, whose rows a rank may lack, and what ``SyncBatchNorm`` cannot do (no scale
+    or shift, an activation, fixed statistics).
 
     Args:
         native: use ``SyncBatchNorm``; None: on GPUs, if it is seen to exchange.
@@ -361,8 +361,9 @@ def _synchronised(plain: paddle.nn.Layer, native: bool) -> paddle.nn.Layer:
 def native_synchronises(on_gpu: Optional[bool] = None) -> bool:
     """Whether Paddle's ``SyncBatchNorm`` exchanges statistics here. Every rank must call this.
 
-    Its kernel normalises each rank by itself, without a word, where it finds no communicator of its process group. So
-    it is asked for the mean of a tensor that is 1 on the last rank and 0 on the others, which no rank has by itself.
+    Its kernel normalises each rank by itself, without a word, where it finds no communicator of its process group; 2.6
+    stops if that has not been used before. So there is a collective first, and then the layer is asked for the mean of
+    a tensor that is 1 on the last rank and 0 on the others, which no rank has by itself.
 
     Args:
         on_gpu: this process trains on a GPU; None: ask Paddle.
@@ -370,6 +371,7 @@ def native_synchronises(on_gpu: Optional[bool] = None) -> bool:
     size = world.world_size()
     if size == 1 or not (paddle.get_device().startswith("gpu") if on_gpu is None else on_gpu):
         return False
+    all_reduce_sum(paddle.zeros([1]))
     layer = paddle.nn.SyncBatchNorm(1, momentum=0.0)
     layer(paddle.full([1, 1, 1, 2], float(world.rank() == size - 1)))
     return abs(layer._mean.item() - 1.0 / size) < 1e-3 / size

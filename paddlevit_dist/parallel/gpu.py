@@ -20,6 +20,7 @@ from typing import Any, Dict, Optional
 
 import paddle
 
+from ..transfers import is_on_gpu
 from . import tuning
 
 _OVERRIDE = "NVIDIA_TF32_OVERRIDE"  # 0: no library of NVIDIA's uses TF32, whatever a program asks for
@@ -28,11 +29,6 @@ _SEARCH = "FLAGS_cudnn_exhaustive_search"
 _REPEATED: Dict[str, Any] = {"FLAGS_cudnn_deterministic": True, "FLAGS_embedding_deterministic": 1}
 _TENSOR_CORES = 8  # major compute capability from which on there is TF32
 _TOLD = (*_REPEATED, _SEARCH, "FLAGS_conv_workspace_size_limit", "FLAGS_cudnn_batchnorm_spatial_persistent")
-
-
-def is_used() -> bool:
-    """Whether this process computes on a GPU."""
-    return paddle.get_device().startswith("gpu")
 
 
 def prepare(tf32: bool, deterministic: bool, fixed_shapes: bool, on_gpu: Optional[bool] = None) -> None:
@@ -50,7 +46,7 @@ def prepare(tf32: bool, deterministic: bool, fixed_shapes: bool, on_gpu: Optiona
             ``deterministic``: which algorithm wins depends on the moment.
         on_gpu: None: ask Paddle.
     """
-    if not (is_used() if on_gpu is None else on_gpu):
+    if not (is_on_gpu() if on_gpu is None else on_gpu):
         return
     _use_tf32(tf32)
     if deterministic:
@@ -89,7 +85,7 @@ def check_product(size: int = 512) -> Dict[str, float]:
 
 def settings() -> Optional[Dict[str, Any]]:
     """What is in force on this process's GPU, for the record of a run; None on a CPU."""
-    if not is_used():
+    if not is_on_gpu():
         return None
     known = paddle.base.core.globals()
     flags = paddle.get_flags([name for name in _TOLD if name in known])

@@ -125,9 +125,13 @@ def note(text: str) -> None:
     _own.write()
 
 
-def detail(text: str) -> None:
-    """Note what this process does at its place, replacing the last detail; "" for none in particular."""
-    _own.detail, _own.waits = text, 0
+def detail(text: str, may_wait: bool = False) -> None:
+    """Note what this process does at its place, replacing the last detail; "" for none in particular.
+
+    Args:
+        may_wait: it may wait there for other ranks.
+    """
+    _own.detail, _own.waits = text, int(may_wait)
     _own.write()
     if _own.listener is not None:
         _own.listener(text, False)
@@ -165,6 +169,17 @@ def waiting_for_ranks() -> Iterator[None]:
         yield
     finally:
         _note_waiting(0)
+
+
+@contextlib.contextmanager
+def waiting_for_device() -> Iterator[None]:
+    """This process waits for its device, which may wait in an exchange for those of other ranks."""
+    before = _own.detail
+    detail("waiting for its device", may_wait=True)
+    try:
+        yield
+    finally:
+        detail(before)
 
 
 def _note_waiting(waits: int) -> None:

@@ -34,9 +34,9 @@ def data_parallel(
     """
     if world.world_size() == 1:
         return model
+    barrier()  # one may have loaded its weights long before another, and gloo waits for 30 s only
     if batch_norm == "sync":
         model = convert_batch_norm(model)
-    barrier()  # one may have loaded its weights long before another, and gloo waits for 30 s only
     return paddle.DataParallel(model, comm_buffer_size=bucket_megabytes, find_unused_parameters=find_unused_parameters)
 
 

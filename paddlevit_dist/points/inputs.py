@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
@@ -14,9 +15,9 @@ from .data.ply import read_vertices
 from .data.samples import PointSample, SceneSamples
 from .data.scannet_classes import CLASS_NAMES
 from .data.scene import CENTRED, IGNORED, Scene
-from .data.scene_store import CLASSES_FILE, SCENES_FOLDER, SUFFIX, read_scene
+from .data.scene_store import CLASSES_FILE, SCENES_FOLDER, SUFFIX, header_of, read_scene
 from .data.scenes import SceneDataset
-from .prepare.coordinates import as_given, centred
+from .prepare.coordinates import as_given, centred, coarse_steps, remarks_on
 from .prepare.listing import Source, points_of
 from .prepare.pth import SUFFIXES as PTH_SUFFIXES
 from .prepare.pth import PthReader
@@ -26,6 +27,9 @@ _SCANNET, _PTH, _PLY, _PREPARED = "scannet", "pth", "ply", "prepared"
 # By the ends of their names, in a folder only the first kind that it has: ScanNet's download holds further meshes.
 _ENDS = ((POINTS, _SCANNET), (PTH_SUFFIXES[0], _PTH), (PTH_SUFFIXES[1], _PTH), (".ply", _PLY), (SUFFIX, _PREPARED))
 _EXPECTED = "expected .ply, ScanNet's _vh_clean_2.ply, PointGroup's .pth, a prepared .scene, or a folder of these"
+
+
+_SECONDS = 10.0  # that scenes are looked at before a prediction
 
 
 class Found(NamedTuple):
@@ -90,30 +94,53 @@ class InputScenes(SceneDataset):
 
     def read(self, index: int) -> Scene:
         """Scene ``index``, as ``prepare`` would have written it, without labels."""
+        return self._read(index)[0]
+
+    def remarks(self) -> List[str]:
+        """What ``prepare`` says of such scenes: units and coordinates that networks do not expect. As many are looked
+        at as time allows; those that cannot be read are told when they are predicted."""
+        lines: List[str] = []
+        headers: Dict[str, Dict[str, Any]] = {}  # of each kind, by path
+        end = time.monotonic() + _SECONDS
+        for index, (path, kind, _) in enumerate(self.scenes):
+            if time.monotonic() > end:
+                break
+            try:
+                scene, own = self._read(index)
+            except (UserError, OSError, ValueError):
+                continue
+            lines += own
+            headers.setdefault(kind, {})[path] = header_of(scene, labelled=False)
+        for kind, of_kind in headers.items():
+            lines += remarks_on(kind, list(of_kind), list(of_kind.values()))
+        return lines
+
+    def _read(self, index: int) -> Tuple[Scene, List[str]]:
+        """A scene, and remarks on its file."""
         path, kind, _ = self.scenes[index]
-        source = Source(self.names[index], (path,), False)
-        if kind == _SCANNET:
-            scene = ScanNetReader().read(source)
-        elif kind == _PTH:
-            scene = PthReader(list(CLASS_NAMES)).read(source)
+        source, remarks = Source(self.names[index], (path,), False), []
+        if kind in (_SCANNET, _PTH):
+            reader: Any = ScanNetReader() if kind == _SCANNET else PthReader(list(CLASS_NAMES))
+            scene, remarks = reader.read(source), reader.remarks
         elif kind == _PREPARED:
             scene = read_scene(path, source.name)
         else:
-            scene = self._read_ply(source)
+            scene, remarks = self._read_ply(source)
         nothing = np.full(len(scene.xyz), IGNORED, np.int16)
-        return scene._replace(semantic=nothing, instance=nothing)
+        return scene._replace(semantic=nothing, instance=nothing), remarks
 
-    def _read_ply(self, source: Source) -> Scene:
+    def _read_ply(self, source: Source) -> Tuple[Scene, List[str]]:
         path = source.files[0]
         columns = read_vertices(path)
         try:
             xyz, rgb = points_of(path, columns, grey=not self.needs_colours)
         except UserError as error:
             raise UserError(str(error).split(", or take grey")[0]) from error  # that is for a preparation
+        remarks = coarse_steps(path, xyz)
         place = centred if self.coordinates == CENTRED else as_given
         xyz, offset = place(path, xyz)
         nothing = np.full(len(xyz), IGNORED, np.int16)
-        return Scene(xyz, rgb, nothing, nothing, source.name, offset)
+        return Scene(xyz, rgb, nothing, nothing, source.name, offset), remarks
 
 
 class SceneInputs(InputSamples):

@@ -143,7 +143,8 @@ class SceneTask(Task):
     def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> SceneInputs:
         scenes, unreadable = find_scenes(list(map(str, inputs)))
         dataset = InputScenes(scenes, self.coordinates, self.sees_colours(), self.class_names)
-        return SceneInputs(self.samples_of(dataset, is_training=False), unreadable, self.notices_of(dataset))
+        notices = [*self.notices_of(dataset), *(f"note: {remark}" for remark in dataset.remarks())]
+        return SceneInputs(self.samples_of(dataset, is_training=False), unreadable, notices)
 
     def check_input(self, sample: PointSample) -> None:
         for view in sample.views:

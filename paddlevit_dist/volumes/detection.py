@@ -23,7 +23,7 @@ from .decoding import decode
 from .export import export_parts
 from .figures import LandmarkRecord, landmark_figures
 from .geometry import Geometry
-from .heatmaps import Factors, gaussian_factors, radius_factors
+from .heatmaps import Factors, gaussian_factors, is_known, radius_factors
 from .inputs import InputVolumes, VolumeInputs, find_volumes
 from .losses import focal_loss, weighted_squared_error
 from .metrics import LandmarkMetrics
@@ -164,7 +164,7 @@ class LandmarkDetection(Task):
             losses = focal_loss(maps, target, points)  # (batch, landmarks)
         else:
             losses = weighted_squared_error(maps, target, self.config.VOLUMES.PEAK_WEIGHT) / self.cost_of_nothing()
-        present = paddle.isfinite(points).all(axis=-1).astype("float32")
+        present = is_known(points).all(axis=-1).astype("float32")
         return {"heatmap": Term((losses * present).sum(), present.sum())}
 
     def target(self, points: paddle.Tensor, shape: Sequence[int]) -> Factors:

@@ -9,11 +9,12 @@ whose map is 0.
 
 from __future__ import annotations
 
-import functools
-from typing import Any, NamedTuple, Optional, Sequence, Tuple
+from typing import NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 import paddle
+
+from ..transfers import constant
 
 
 class Factors(NamedTuple):
@@ -49,7 +50,7 @@ def gaussian_factors(points: paddle.Tensor, shape: Sequence[int], sigma: Sequenc
         sigma: deviation in voxels, (depth, height, width).
     """
     offsets, present = _offsets(points, shape, truncates=False)
-    deviations = paddle.to_tensor(np.repeat(np.asarray(sigma, dtype=np.float64), shape)).astype(points.dtype)
+    deviations = constant(_repeated, tuple(map(float, sigma)), _whole(shape), _name(points))
     return _split(paddle.exp(-0.5 * (offsets / deviations) ** 2) * present, shape)
 
 
@@ -65,24 +66,42 @@ def _offsets(points: paddle.Tensor, shape: Sequence[int], truncates: bool) -> Tu
     """Distances along each axis of its voxels from the landmarks, with the three axes concatenated to save operations:
     (batch, landmarks, depth + height + width). And 1 or 0 where a landmark is present or missing: (batch, landmarks,
     1)."""
-    is_known = paddle.isfinite(points)
-    known = paddle.where(is_known, points, paddle.zeros_like(points))
+    known = is_known(points)
+    places = paddle.where(known, points, paddle.zeros_like(points))
     if truncates:
-        known = paddle.trunc(known)
-    axes, voxels = _grid(tuple(int(length) for length in shape), points.dtype, paddle.get_device())
-    offsets = voxels - paddle.index_select(known, axes, axis=-1)
-    return offsets, is_known.all(axis=-1, keepdim=True).astype(points.dtype)
+        places = paddle.trunc(places)
+    axes = constant(_repeated, (0, 1, 2), _whole(shape), "int64")
+    voxels = constant(_counted, _whole(shape), _name(points))
+    offsets = voxels - paddle.index_select(places, axes, axis=-1)
+    return offsets, known.all(axis=-1, keepdim=True).astype(points.dtype)
 
 
-@functools.lru_cache(maxsize=8)
-def _grid(shape: Tuple[int, ...], dtype: Any, device: str) -> Tuple[paddle.Tensor, paddle.Tensor]:
-    """Axis and index of every voxel of the three axes, (depth + height + width,); the same in every step of a run."""
-    axes = paddle.to_tensor(np.repeat(np.arange(3), shape))
-    return axes, paddle.to_tensor(np.concatenate([np.arange(length) for length in shape])).astype(dtype)
+def is_known(points: paddle.Tensor) -> paddle.Tensor:
+    """Whether each number is finite, bool. (``paddle.isfinite`` makes the host wait for a GPU, twice.)"""
+    return points - points == 0
+
+
+def _repeated(values: Tuple[float, ...], shape: Tuple[int, ...], dtype: str) -> np.ndarray:
+    """A value for each axis, at every voxel of it, with the axes concatenated: (depth + height + width,)."""
+    return np.repeat(np.asarray(values, dtype), shape)
+
+
+def _counted(shape: Tuple[int, ...], dtype: str) -> np.ndarray:
+    """The index of every voxel of the three axes, (depth + height + width,)."""
+    return np.concatenate([np.arange(length) for length in shape]).astype(dtype)
+
+
+def _whole(shape: Sequence[int]) -> Tuple[int, ...]:
+    return tuple(int(length) for length in shape)
+
+
+def _name(tensor: paddle.Tensor) -> str:
+    """NumPy's name of a tensor's dtype."""
+    return str(tensor.dtype).rpartition(".")[2]
 
 
 def _split(lines: paddle.Tensor, shape: Sequence[int]) -> Factors:
-    return Factors(*paddle.split(lines, [int(length) for length in shape], axis=-1))
+    return Factors(*paddle.split(lines, list(_whole(shape)), axis=-1))
 
 
 def gaussian_heatmaps(

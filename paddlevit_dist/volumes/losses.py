@@ -12,7 +12,8 @@ from typing import List, Sequence
 import paddle
 import paddle.nn.functional as F
 
-from .heatmaps import Factors
+from .. import autocast
+from .heatmaps import Factors, is_known
 
 _FOCUS, _NEAR = 2, 4  # CornerNet's alpha and beta
 
@@ -28,12 +29,13 @@ def contract(field: paddle.Tensor, targets: Sequence[Factors]) -> List[paddle.Te
     """
     batch, landmarks, depth, height, width = field.shape
     of_width = paddle.stack([target.width for target in targets], axis=-1)  # (batch, landmarks, width, maps)
-    rows = paddle.matmul(field.reshape([batch, landmarks, depth * height, width]), of_width)
-    rows = rows.reshape([batch, landmarks, depth, height, len(targets)])
     sums = []
-    for number, target in enumerate(targets):
-        planes = paddle.matmul(rows[..., number], target.height.unsqueeze(-1)).squeeze(-1)  # (batch, landmarks, depth)
-        sums.append((planes * target.depth).sum(axis=-1))
+    with autocast.off():  # sums over voxels, though they are products
+        rows = paddle.matmul(field.reshape([batch, landmarks, depth * height, width]), of_width)
+        rows = rows.reshape([batch, landmarks, depth, height, len(targets)])
+        for number, target in enumerate(targets):
+            planes = paddle.matmul(rows[..., number], target.height.unsqueeze(-1)).squeeze(-1)
+            sums.append((planes * target.depth).sum(axis=-1))  # (batch, landmarks)
     return sums
 
 
@@ -96,8 +98,8 @@ def focal_loss(logits: paddle.Tensor, target: Factors, points: paddle.Tensor) ->
 def voxel_of(points: paddle.Tensor, shape: Sequence[int]):
     """Flat index of the voxel nearest to each point, 0 where there is none, and 1.0 or 0.0 for whether there is."""
     nearest = paddle.round(points)
-    size = paddle.to_tensor(list(shape), dtype=points.dtype)
-    is_inside = (paddle.isfinite(points) & (nearest >= 0) & (nearest < size)).all(axis=-1)
+    is_in_reach = [nearest[..., axis] < int(length) for axis, length in enumerate(shape)]
+    is_inside = (is_known(points) & (nearest >= 0) & paddle.stack(is_in_reach, axis=-1)).all(axis=-1)
     safe = paddle.where(is_inside.unsqueeze(-1).expand_as(points), nearest, paddle.zeros_like(points)).astype("int64")
     place = (safe[..., 0] * shape[1] + safe[..., 1]) * shape[2] + safe[..., 2]
     return place, is_inside.astype(points.dtype)

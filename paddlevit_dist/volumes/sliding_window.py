@@ -8,6 +8,8 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 
+from ..transfers import constant, to_device
+
 _WINDOWS_AT_ONCE = 4
 
 
@@ -32,8 +34,7 @@ def predict(
         volume = F.pad(volume.unsqueeze(0), padding, mode="constant", value=0.0, data_format="NCDHW").squeeze(0)
     starts = [window_starts(length, wanted, overlap) for length, wanted in zip(volume.shape[1:], window)]
     places = [(z, y, x) for z in starts[0] for y in starts[1] for x in starts[2]]
-    weights = [_weights(length) for length in window]
-    weight = _product([paddle.to_tensor(line) for line in weights])
+    weight = _product([constant(_weights, int(length)) for length in window])
     total = None
     for first in range(0, len(places), _WINDOWS_AT_ONCE):
         group = places[first : first + _WINDOWS_AT_ONCE]
@@ -46,10 +47,10 @@ def predict(
             total[where] = total[where] + own * weight
     # The places form a grid, so the sum of their weights is a product, too.
     sums = [np.zeros(length, dtype=np.float32) for length in volume.shape[1:]]
-    for axis, line in enumerate(weights):
-        for start in starts[axis]:
-            sums[axis][start : start + len(line)] += line
-    total = total / _product([paddle.to_tensor(line) for line in sums])
+    for line, length, own in zip(sums, window, starts):
+        for start in own:
+            line[start : start + length] += _weights(length)
+    total = total / _product([to_device(line) for line in sums])
     return total[:, : size[0], : size[1], : size[2]]
 
 

@@ -12,6 +12,7 @@ import paddle
 import paddle.nn.functional as F
 from paddle import nn
 
+from ..autocast import as_dtype
 from ..contracts.model import Model
 from ..errors import UserError
 
@@ -129,6 +130,7 @@ class UNet3D(Model):
         for level in reversed(range(self.depth)):
             # Channels are reduced before the resolution rises: an eighth of the work.
             x = F.interpolate(self.up[level](x), scale_factor=2, mode="nearest", data_format="NCDHW")
+            x = as_dtype(x, skips[level].dtype)  # under mixed precision Paddle interpolates in float32
             x = self.decoder[level](F.relu(x + skips[level]))
         return x[:, :, : size[0], : size[1], : size[2]] if any(padding) else x
 

@@ -11,6 +11,7 @@ import paddle
 import pytest
 
 from paddlevit_dist.checkpoint import store as checkpoints
+from paddlevit_dist.checkpoint.weights import read_weights
 from paddlevit_dist.errors import UserError
 
 PLAIN = {"scaler": {}, "best": None, "global_batch_size": 8}
@@ -68,6 +69,36 @@ def test_any_damage_to_any_file_is_noticed_and_the_one_before_is_used(tmp_path, 
     said = []
     assert checkpoints.newest_good(tmp_path, said.append) == good
     assert len(said) == 1 and name in said[0]
+
+
+def test_weights_are_compared_with_the_manifest_where_there_is_one_of_a_checkpoint(tmp_path, model):
+    directory = save(tmp_path, 1, model)
+    file = directory / "model.pdparams"
+    before, content = read_weights(directory).state["weight"], bytearray(file.read_bytes())
+    content[content.index(before.tobytes()) + 3] ^= 64  # the exponent of its first number
+    file.write_bytes(content)
+    with pytest.raises(UserError, match=r"model.pdparams has changed since .* damaged; restore it"):
+        read_weights(file)
+    for name in ("state.json", "manifest.json"):  # without one of them it is anybody's
+        (directory / name).rename(tmp_path / name)
+        assert (read_weights(file).state["weight"] != before).sum() == 1
+        (tmp_path / name).rename(directory / name)
+    damage(file, "truncated")  # what reading it raises is not what is told
+    with pytest.raises(UserError, match="were written: the checkpoint is damaged"):
+        read_weights(file)
+
+
+@pytest.mark.parametrize("name", ["about.yaml", "samples.npz"])
+def test_what_a_checkpoint_says_of_itself_is_compared_with_the_manifest(tmp_path, model, name):
+    state = checkpoints.RunState({"epoch": 1, "consumed": 0, "update": 10}, {}, {})
+    lists = {"train": np.arange(3, dtype=np.uint64)}
+    directory = checkpoints.save(tmp_path, "epoch_0001", model.state_dict(), state, None, {"input": {"a": 14}}, lists)
+    assert checkpoints.read_about(str(directory)) == {"input": {"a": 14}}
+    assert checkpoints.read_samples(str(directory))["train"].tolist() == [0, 1, 2]
+    damage(directory / name, "changed")
+    read = checkpoints.read_about if name == "about.yaml" else checkpoints.read_samples
+    with pytest.raises(UserError, match=f"{name} has changed since"):
+        read(str(directory))
 
 
 def test_a_crash_while_saving_leaves_the_earlier_checkpoint_and_no_rubbish_after_the_next(tmp_path, model, monkeypatch):

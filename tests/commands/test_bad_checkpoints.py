@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import pickle
+import sys
 
 import pytest
-from support.runs import DIGITS, contents, refused, run_main, well
+from PIL import Image
+from support.processes import run_command
+from support.runs import DIGITS, MAIN, contents, refusal, refused, run_main, well
 
 
 @pytest.fixture
@@ -43,12 +46,38 @@ def test_a_truncated_file_of_weights(way, trained, output, tmp_path):
     assert contents(output) == {}
 
 
+COMMANDS = {
+    "weights": [str(MAIN), *DIGITS, "-pretrained={run}", "-output={out}"],
+    "evaluate": [str(MAIN), *DIGITS, "-eval", "-pretrained={run}", "-output={out}"],
+    "predict": ["-m", "paddlevit_dist", "predict", "{run}", "{picture}", "-output={out}"],
+    "export": ["-m", "paddlevit_dist", "export", "{run}", "{out}"],
+    "convert": ["-m", "paddlevit_dist", "convert", "{run}", "{out}.pdparams"],
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_one_flipped_bit_in_a_checkpoint_of_a_run_is_found_whatever_reads_it(command, copy, output, tmp_path):
+    file = copy / "checkpoints" / "best" / "model.pdparams"
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 64  # within a number
+    file.write_bytes(content)
+    Image.new("L", (8, 8)).save(tmp_path / "picture.png")
+    places = {"run": copy, "out": output, "picture": tmp_path / "picture.png"}
+    message = refusal(
+        run_command([sys.executable, *(word.format(**places) for word in COMMANDS[command])], timeout=120)
+    )
+    assert f"{file} has changed since it was written (SHA-256 differs): the checkpoint is damaged" in message
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_weights_of_another_architecture(way, trained, output):
     message = refused(f"-output={output}", *DIGITS, *flags(way, trained.last), "MODEL.EMBED_DIM", "32")
-    assert "model.pdparams" in message and "cls_token" in message
-    assert "(1, 1, 16)" in message and "(1, 1, 32)" in message
-    assert "another architecture?" in message
+    if way == "evaluation":
+        assert "is of another network: MODEL.EMBED_DIM 16 there, 32 here" in message
+    else:
+        assert "model.pdparams" in message and "cls_token" in message
+        assert "(1, 1, 16)" in message and "(1, 1, 32)" in message
+        assert "another architecture?" in message
     assert contents(output) == {}
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import paddle
 import pytest
-from support.processes import Finished, left_behind, run_command, run_workers, start_command, succeeded
+from support.processes import ROOT, Finished, left_behind, run_command, run_workers, start_command, succeeded
 from support.runs import DIGITS, MAIN, events
 
 STOPPED = 75
@@ -154,10 +154,21 @@ def test_a_signal_while_the_process_is_replaced_is_not_lost():
     assert ended.code == STOPPED and len(ended.err.splitlines()) == 1, ended.err
 
 
-def test_what_was_ignored_at_the_start_stays_ignored():
-    work = "f = lambda: (os.kill(os.getpid(), signal.SIGHUP), print('goes on')); "
-    ended = run_program(f"{work}sys.exit(errors.run_and_report(f))", "nohup")
+@pytest.mark.parametrize(
+    "name, before", [("SIGHUP", ["nohup"]), ("SIGINT", ["sh", "-c", "trap '' INT; exec \"$@\"", "-"])]
+)
+def test_what_was_ignored_at_the_start_stays_ignored(name, before):
+    work = f"f = lambda: (os.kill(os.getpid(), signal.{name}), print('goes on')); "
+    ended = run_program(f"{work}sys.exit(errors.run_and_report(f))", *before)
     assert ended.code == 0 and "goes on" in ended.out
+
+
+def test_tests_that_a_script_runs_in_the_background_start_what_ctrl_c_ends():
+    """The shell has such commands ignore SIGINT, and processes inherit that."""
+    inner = f"{__file__}::test_a_signal_during_an_import_that_swallows_exceptions_ends_the_start[False-SIGINT"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"{inner}-130-interrupted]"]
+    ended = run_command(["sh", "-c", "trap '' INT; exec \"$@\"", "-", *command], timeout=60, folder=ROOT)
+    assert ended.code == 0 and "1 passed" in ended.out, ended.out
 
 
 @pytest.mark.long

@@ -16,8 +16,12 @@ from support import small_runs
 from support.processes import Finished, left_behind, session_members, start_command
 from support.runs import DIGITS, MAIN
 
+from paddlevit_dist.contracts.adapter import adopt
+from paddlevit_dist.contracts.dataset import Samples
+from paddlevit_dist.engine import steps
 from paddlevit_dist.parallel import all_reduce_sum, barrier, launch_workers, places, plan_processes, rank
 from paddlevit_dist.parallel.places import Pages, Place, pages_of
+from paddlevit_dist.registry import resolve
 
 SECONDS = 8  # how long a rank may stand still here
 START_LIMIT, END_LIMIT = 90.0, 60.0  # on a machine that is busy with something else
@@ -189,7 +193,7 @@ class SlowPicture(small_runs.Part):
 
 def train_with_a_slow_picture(output: str) -> None:
     trainer = small_runs.build(output, "-epochs=1", "-batch_size=16")
-    trainer.datasets["train"] = SlowPicture(trainer.datasets["train"], 320)
+    trainer.datasets["train"] = adopt(SlowPicture(trainer.datasets["train"], 320), Samples)
     started = time.monotonic()
     trainer.train()
     Path(f"{output}.{rank()}").write_text(str(time.monotonic() - started))
@@ -203,6 +207,43 @@ def test_a_picture_slower_than_gloo_and_the_watchdog_only_makes_all_wait(tmp_pat
     assert process.returncode == 0, err
     assert all(float(Path(f"{output}.{number}").read_text()) > SlowPicture.seconds for number in range(2))
     assert "rank 1 has been waiting for a batch for 2" in err and "give up" not in err
+
+
+# ---- as on a GPU, where ranks do not meet before they exchange -----------------------------------------------------
+
+
+def train_as_on_a_gpu(output: str, how: str) -> None:
+    """Rank 1 is late in its third update: its data are, or its forward pass stands still."""
+
+    class Hanging(resolve("task", "classification")):
+        def train_step(self, model: Any, batch: Any, step: Any) -> Any:
+            if how == "hangs" and rank() == 1 and step.update == 2:
+                time.sleep(1000)
+            return super().train_step(model, batch, step)
+
+    steps.is_on_gpu = lambda: True
+    trainer = small_runs.build(output, "-epochs=1", "-batch_size=16", task_class=Hanging)
+    if how == "reads":
+        SlowPicture.seconds = 2.5 * SECONDS
+        trainer.datasets["train"] = adopt(SlowPicture(trainer.datasets["train"], 320), Samples)
+    trainer.train()
+
+
+def run_as_on_a_gpu(output: Path, how: str) -> Finished:
+    return ending(start_command([sys.executable, __file__, "as on a GPU", str(output), how]))
+
+
+def test_on_a_gpu_a_rank_that_waits_for_a_hanging_one_is_not_taken_for_it(tmp_path):
+    ended = run_as_on_a_gpu(tmp_path / "run", "hangs")
+    last = ended.err.strip().splitlines()[-1]
+    assert ended.code == 1
+    assert last.startswith("error: rank 1 failed: stood still for ") and "in its forward pass" in last, ended.err
+
+
+@pytest.mark.long
+def test_on_a_gpu_a_rank_waits_for_one_whose_data_are_late(tmp_path):
+    ended = run_as_on_a_gpu(tmp_path / "run", "reads")
+    assert ended.code == 0, ended.err
 
 
 # ---- what a watcher sees -----------------------------------------------------------------------------------------
@@ -234,6 +275,7 @@ if __name__ == "__main__":
     from paddlevit_dist.errors import run_and_report
 
     name, *rest = sys.argv[1:]
-    work, words = (train_with_a_slow_picture, tuple(rest)) if name == "slow picture" else (hang, (name,))
+    trainings = {"slow picture": train_with_a_slow_picture, "as on a GPU": train_as_on_a_gpu}
+    work, words = (trainings[name], tuple(rest)) if name in trainings else (hang, (name,))
     seconds = float(rest[0]) if rest and work is hang else SECONDS
     sys.exit(run_and_report(lambda: launch_workers(work, words, plan_processes(2), watchdog_seconds=seconds)))

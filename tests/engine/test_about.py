@@ -8,8 +8,9 @@ import pytest
 import yaml
 
 from paddlevit_dist import UserError
+from paddlevit_dist.config import load
 from paddlevit_dist.contracts.task import Task
-from paddlevit_dist.engine.about import compare, require_same_classes
+from paddlevit_dist.engine.about import compare, compare_settings, require_same_classes, settings_of
 
 CONFIG = SimpleNamespace(ALLOW_CHANGES=False)
 
@@ -64,6 +65,40 @@ def test_weights_from_elsewhere_are_not_compared(tmp_path):
 def test_a_damaged_description_is_named(checkpoint, content):
     with pytest.raises(UserError, match="about.yaml"):
         compare(checkpoint(content), CONFIG, Turned(CONFIG), must_match=True)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "there", "here", "said"),
+    [
+        ("vit_digits", [], ["MODEL.NUM_HEADS", "2"], "MODEL.NUM_HEADS 4 there, 2 here"),
+        ("vit_digits", [], ["MODEL.DEPTH", "2"], "MODEL.DEPTH"),
+        ("detr_r50_coco", [], ["MODEL.NAME", "detr_resnet50_dc5"], "detr_resnet50 there, detr_resnet50_dc5 here"),
+        ("detr_r50_coco", ["MODEL.DILATION", "True"], ["MODEL.DILATION", "False"], "MODEL.DILATION True there"),
+        ("landmark_unet3d", [], ["VOLUMES.UNET_DEPTH", "2"], "VOLUMES.UNET_DEPTH"),
+    ],
+)
+def test_an_evaluation_has_the_network_of_the_run(checkpoint, recipe, there, here, said):
+    """Of as many heads or fewer layers all shapes fit, and the score is another."""
+    before, now = load([f"-cfg={recipe}", *there]).values, load([f"-cfg={recipe}", *here]).values
+    source = checkpoint({"input": {}, "settings": settings_of(before)})
+    with pytest.raises(UserError, match=f"is of another network: .*{said}.*-allow_changes"):
+        compare_settings(source, now, must_match=True)
+    assert said in compare_settings(source, now, must_match=False)[0]
+    allowed = load([f"-cfg={recipe}", *here, "-allow_changes"]).values
+    assert said in compare_settings(source, allowed, must_match=True)[0]
+
+
+def test_what_no_score_depends_on_is_not_compared_and_ways_of_evaluating_are_told(checkpoint):
+    before = load(["-cfg=minkunet14_synthetic_rooms"]).values
+    source = checkpoint({"input": {}, "settings": settings_of(before)})
+    words = ["-cfg=minkunet14_synthetic_rooms", "-eval", "-pretrained=x", "-batch_size=3", "-seed=9", "-ngpus=2"]
+    assert compare_settings(source, load(words).values, must_match=True) == []
+    (note,) = compare_settings(source, load([*words, "POINTS.TEST_ROTATIONS", "4"]).values, must_match=True)
+    assert "was evaluated otherwise in its training: POINTS.TEST_ROTATIONS 1 there, 4 here" in note
+    digits = load(["-cfg=vit_digits", "MODEL.DROPPATH", "0.3", "MODEL.NUM_CLASSES", "10"]).values
+    source = checkpoint({"input": {}, "settings": settings_of(digits)})
+    assert compare_settings(source, load(["-cfg=vit_digits", "-eval", "-pretrained=x"]).values, must_match=True) == []
+    assert compare_settings("weights.pth", digits, must_match=True) == []
 
 
 class Counted(Task):

@@ -57,7 +57,7 @@ def are_equal(left: Dict[str, np.ndarray], right: Dict[str, np.ndarray]) -> bool
     return all(np.array_equal(value, right[name]) for name, value in left.items())
 
 
-@pytest.mark.parametrize("on_host", [True, False], ids=["the host knows", "only the device knows"])
+@pytest.mark.parametrize("on_host", [True, False], ids=["as on a CPU", "as on a GPU"])
 def test_a_skipped_update_changes_nothing_is_counted_and_enters_no_mean(tmp_path, on_host):
     train(tmp_path, {1, 4}, on_host=on_host)
     states = {update: state_after(tmp_path, update) for update in range(1, 6)}
@@ -98,13 +98,13 @@ def test_the_file_names_the_samples_of_every_rank(tmp_path):
 def test_a_loss_scaler_may_skip_many_more(capsys):
     skipped = SkippedUpdates(2, has_scaler=True, say=print)
     for update in range(2 + SCALER_SKIPS - 1):
-        skipped.count(False, Step(1, update, 100), {})
-    skipped.count(True, Step(1, 60, 100), {})
+        skipped.count(False, Step(1, update, 100))
+    skipped.count(True, Step(1, 60, 100))
     for update in range(61, 61 + 2 + SCALER_SKIPS - 1):
-        skipped.count(False, Step(1, update, 200), {})
+        skipped.count(False, Step(1, update, 200))
     assert capsys.readouterr().out == ""
     with pytest.raises(UserError, match=f"nor were the {1 + SCALER_SKIPS} before"):
-        skipped.count(False, Step(1, 199, 200), {})
+        skipped.count(False, Step(1, 199, 200))
 
 
 class LogOfBrightness(paddle.nn.Layer):

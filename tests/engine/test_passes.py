@@ -182,7 +182,7 @@ def test_on_a_gpu_gradients_are_equal_up_to_rounding(monkeypatch, amp, dtype, tf
 
 def test_passes_are_timed_between_waits_and_nothing_is_copied_to_the_host(monkeypatch):
     happened = []
-    monkeypatch.setattr(passes.gpu, "is_used", lambda: True)
+    monkeypatch.setattr(passes, "is_on_gpu", lambda: True)
     monkeypatch.setattr(paddle.device.cuda, "synchronize", lambda: happened.append("wait"))
     monkeypatch.setattr(passes.time, "perf_counter", lambda: happened.append("clock") or float(len(happened)))
     for name in ("numpy", "item", "tolist"):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
+from typing import Tuple
 
 import paddle
 import pytest
@@ -12,21 +14,40 @@ from paddlevit_dist.engine.precision import Precision
 from paddlevit_dist.errors import UserError
 
 
-@pytest.mark.parametrize(
-    "dtype, level, scales, expected",
-    [
-        ("float16", "O1", True, {"dtype": "float16", "level": "O1"}),
-        ("float16", "O2", True, {"dtype": "float16", "level": "O2", "use_promote": False}),
-        ("bfloat16", "O1", False, {"dtype": "bfloat16", "level": "O1"}),
-        ("bfloat16", "O2", False, {"dtype": "bfloat16", "level": "O2", "use_promote": False}),
-    ],
-)
-def test_on_a_gpu_the_keys_choose_cast_and_scaler(dtype, level, scales, expected):
+@pytest.mark.parametrize("level", ["O1", "O2"])
+@pytest.mark.parametrize("dtype, scales", [("float16", True), ("bfloat16", False)])
+def test_on_a_gpu_the_keys_choose_cast_and_scaler(dtype, level, scales):
     precision = Precision(True, dtype, level, on_gpu=True)
-    assert precision.enabled and precision.options == expected
+    assert precision.enabled and (precision.options["dtype"], precision.options["level"]) == (dtype, level)
     assert (precision.scaler is not None) == scales
     assert precision.notice == f"mixed precision: {dtype}, level {level}"
-    assert set(expected) <= set(inspect.signature(paddle.amp.auto_cast).parameters)
+    assert set(precision.options) <= set(inspect.signature(paddle.amp.auto_cast).parameters)
+
+
+def on_a_gpu(monkeypatch, capability: Tuple[int, int]) -> None:
+    """Let this process believe that it computes on a GPU."""
+    monkeypatch.setattr(paddle, "get_device", lambda: "gpu:0")
+    monkeypatch.setattr(paddle.device.cuda, "get_device_capability", lambda *_: capability)
+    monkeypatch.setattr(paddle.version, "cuda", lambda: "11.8")
+
+
+@pytest.mark.parametrize("dtype, capability", [("float16", (6, 1)), ("bfloat16", (7, 5)), ("bfloat16", (6, 0))])
+def test_a_gpu_that_paddle_would_leave_in_float32_is_refused(monkeypatch, dtype, capability):
+    on_a_gpu(monkeypatch, capability)
+    with pytest.raises(UserError, match=f"AMP_DTYPE {dtype}: .* this one has {capability[0]}.{capability[1]}") as told:
+        Precision(True, dtype)
+    assert ("or AMP_DTYPE float16" in str(told.value)) == (capability == (7, 5))
+    Precision(False, dtype)
+
+
+@pytest.mark.parametrize("dtype, least", [("float16", (7, 0)), ("bfloat16", (8, 0))])
+def test_the_least_capability_is_that_of_paddles_autocast(monkeypatch, dtype, least):
+    can_compute = getattr(importlib.import_module("paddle.amp.auto_cast"), f"_is_gpu_{dtype}_supported")
+    for capability, expected in ((least, True), ((least[0] - 1, 9), False)):
+        on_a_gpu(monkeypatch, capability)
+        assert bool(can_compute()) == expected
+    on_a_gpu(monkeypatch, least)
+    assert Precision(True, dtype).enabled
 
 
 def test_without_a_gpu_training_goes_on_in_float32_and_says_so():

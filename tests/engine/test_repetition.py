@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import paddle
 import pytest
 from support import small_runs
@@ -16,6 +14,7 @@ from paddlevit_dist.engine.introduction import first_lines
 from paddlevit_dist.engine.repetition import line_of
 
 F = paddle.nn.functional
+WORDS = ["-batch_size=32", "-epochs=1", "DETERMINISTIC", "True"]
 
 
 def leaf(*shape: int) -> paddle.Tensor:
@@ -90,7 +89,7 @@ def test_a_training_on_a_gpu_says_it_once_and_one_on_a_cpu_that_it_sets_nothing(
     )
     (told,) = [line for line in first_lines(trainer.config, trainer.task, {}) if "DETERMINISTIC" in line]
     assert "sets nothing on a CPU" in told
-    monkeypatch.setattr(training, "gpu", SimpleNamespace(is_used=lambda: True))
+    monkeypatch.setattr(training, "is_on_gpu", lambda: True)
     trainer.train()
     log = (tmp_path / "log.txt").read_text()
     assert log.count("no operation of this model is known") == 1

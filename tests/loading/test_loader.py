@@ -6,7 +6,9 @@ import gc
 import os
 
 import numpy as np
+import paddle
 import pytest
+from paddle.io.dataloader import dataloader_iter
 
 from paddlevit_dist.errors import UserError
 from paddlevit_dist.loading.loader import Loader, SampleFailure
@@ -109,6 +111,23 @@ def test_a_rank_without_batches_ends_at_once():
     samples = Numbers(4)
     sampler = EvaluationSampler(samples, 4, rank=2, world_size=3)
     assert list(Loader(samples, sampler, collate, num_workers=0, seed=0)) == []
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_batches_go_to_the_device_itself_and_ahead_of_their_use(num_workers, monkeypatch):
+    """Paddle's reader leaves them in pinned memory unless it is told not to; see its ``buffered_reader.cc``."""
+    core = dataloader_iter.core
+    made, create = [], core.create_py_reader
+
+    def noted(*arguments):
+        made.append(arguments)
+        return create(*arguments)
+
+    monkeypatch.setattr(core, "create_py_reader", noted)
+    assert len(list(loader_of(Numbers(8), num_workers))) == 2
+    ((_, _, _, _, _, (place,), is_buffered, _, stays_pinned, *buffer_size),) = made
+    assert is_buffered and not stays_pinned and buffer_size in ([], [2])
+    assert str(place) == str(paddle.framework._current_expected_place())
 
 
 def test_waiting_time_is_counted():

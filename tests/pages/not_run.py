@@ -63,6 +63,7 @@ NOT_RUN = {
     "make test-long": ITSELF,
     "make fuzz": ITSELF,
     "make accept": HOURS,
+    "make accept-gpu": "needs a GPU; tests/test_benchmarks.py runs a row on a CPU",
     "make test-gpu-wheel": DOWNLOAD,
     "make audit": DOWNLOAD,
 }
@@ -84,6 +85,7 @@ IN_TEXT = {
     "python main_multi_gpu.py -selftest -cfg=./configs/vit_digits.yaml -ngpus=2": "tests/distributed/test_selftest.py",
     "make bench": HOURS,
     "make bench-all": HOURS,
+    "make bench-gpu": "needs a GPU; tests/test_benchmarks.py runs it small on a CPU",
 }
 
 # Pages without any command that a reader types: they name some, as what they explain.

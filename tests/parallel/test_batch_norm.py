@@ -173,19 +173,21 @@ def test_paddles_layer_is_taken_only_where_it_is_seen_to_exchange(monkeypatch):
     def exchanging(x, mean, *others):
         return a_kernel(x * 0.0 + 1.0 / 3, mean, *others)  # the mean over the three ranks
 
-    ones = []  # of the ranks that hold a 1
+    calls = []  # of each rank: a collective, which makes the communicator, and what it holds
 
     def alone(x, mean, *others):
-        ones.append(x.numpy().max())
+        calls.append(x.numpy().max())
         return a_kernel(x, mean, *others)
 
     monkeypatch.setattr(batch_norm.world, "world_size", lambda: 3)
+    monkeypatch.setattr(batch_norm, "all_reduce_sum", lambda tensor: calls.append("collective"))
     for kernel, expected in ((exchanging, True), (alone, False)):
         monkeypatch.setattr(paddle._C_ops, "sync_batch_norm_", kernel)
         for number in range(3):
             monkeypatch.setattr(batch_norm.world, "rank", lambda number=number: number)
             assert batch_norm.native_synchronises(on_gpu=True) is expected
-    assert ones == [0, 0, 1] and not batch_norm.native_synchronises(on_gpu=False)
+    assert calls[-6:] == ["collective", 0, "collective", 0, "collective", 1]
+    assert not batch_norm.native_synchronises(on_gpu=False)
     monkeypatch.setattr(batch_norm.world, "world_size", lambda: 1)
     assert not batch_norm.native_synchronises(on_gpu=True)
 

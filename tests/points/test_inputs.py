@@ -7,7 +7,7 @@ import paddle
 import pytest
 
 from paddlevit_dist import config
-from paddlevit_dist.contracts.prediction import Learned, output_names
+from paddlevit_dist.contracts.prediction import Learned, fingerprint_of, output_names
 from paddlevit_dist.errors import UserError
 from paddlevit_dist.points.data.ply import read_vertices, write_points
 from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES, NYU40_NUMBERS
@@ -15,6 +15,7 @@ from paddlevit_dist.points.data.scene import AS_GIVEN, CENTRED
 from paddlevit_dist.points.data.scenes import ScanNet
 from paddlevit_dist.points.inputs import InputScenes, find_scenes
 from paddlevit_dist.points.instances.task import InstanceSegmentation
+from paddlevit_dist.points.prepare.plain_ply import PlyReader
 from paddlevit_dist.points.prepare.scannet import ScanNetReader
 from paddlevit_dist.points.prepare.store import prepare_store
 from paddlevit_dist.points.segmentation.task import SemanticSegmentation
@@ -186,3 +187,31 @@ def test_classes_are_those_of_the_weights_or_of_the_kind_of_data():
     own = SemanticSegmentation(config.load([*SEMANTIC, "-eval", "-pretrained=x", "-dataset=scenes"]).values)
     with pytest.raises(UserError, match="do not say which classes they know: name them with --class_names"):
         own.recall(Learned())
+
+
+def test_what_a_preparation_says_of_scenes_a_prediction_says_too(tmp_path):
+    columns = points_of(300)
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    write_points(raw / "fine.ply", columns)
+    write_points(raw / "millimetres.ply", {**columns, **{axis: 1000 * columns[axis] for axis in "xyz"}})
+    write_points(raw / "georeferenced.ply", {**columns, "y": columns["y"] + np.float32(5.4e6)})
+    reader = PlyReader(list(CLASS_NAMES), label="none")
+    prepared = prepare_store(reader, reader.sources(str(raw), {}), str(raw), tmp_path / "store", 1).remarks
+    inputs = recalled(SemanticSegmentation, SEMANTIC).open_inputs([str(raw)], tmp_path)
+    said = [line.removeprefix("note: ") for line in inputs.notices]
+    assert sorted(line.replace(f"({raw}/millimetres.ply", "(millimetres") for line in said) == sorted(prepared)
+    assert "1 of 3 scenes look as if they were in millimetres" in "".join(said)
+    assert f"{raw}/georeferenced.ply stores x, y and z up to 5,400,00" in "".join(said)
+
+
+def test_paths_that_hold_nothing_belong_to_a_prediction_as_those_that_do(tmp_path):
+    write_points(tmp_path / "a.ply", points_of(30))
+    (tmp_path / "a.txt").write_text("1")
+    task = recalled(SemanticSegmentation, SEMANTIC)
+    given = ([], ["missing"], ["other"], [str(tmp_path / "a.txt")])
+    prints = [fingerprint_of(task.open_inputs([str(tmp_path / "a.ply"), *more], tmp_path)) for more in given]
+    assert len(set(prints)) == 4
+    (tmp_path / "a.txt").write_text("12")
+    again = fingerprint_of(task.open_inputs([str(tmp_path / "a.ply"), *given[-1]], tmp_path))
+    assert again not in prints and prints[0] == task.open_inputs([str(tmp_path / "a.ply")], tmp_path).fingerprint()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import paddle
 import pytest
@@ -13,10 +15,10 @@ from paddlevit_dist.points.sparse import (
     SparseTensor,
     TransposedConvolution,
     build_plan,
+    convolution,
 )
-from paddlevit_dist.points.sparse.batched import grouped
-from paddlevit_dist.points.sparse.convolution import batched_products
-from paddlevit_dist.points.sparse.coordinate_plan import PlanSpec
+from paddlevit_dist.points.sparse.convolution import batched_products, convolve, preferred_block_rows
+from paddlevit_dist.points.sparse.coordinate_plan import CoordinatePlan, PlanSpec, grouped
 from paddlevit_dist.points.sparse.layers import InverseConv3D, StridedConv3D, SubmanifoldConv3D
 
 from . import sparse_reference as reference
@@ -57,8 +59,9 @@ def given_threads(number):
 
 
 def plan_of(coordinates, *keys, block_rows=32, num_scenes=None):
-    """A packed plan with blocks so small that there are several."""
-    return Plan.of_batch(build_plan(coordinates, PlanSpec(keys, (), block_rows), num_scenes))
+    """A packed plan with blocks so small that there are several, or with groups where products are batched."""
+    spec = PlanSpec(keys, (), preferred_block_rows() and block_rows)
+    return Plan.of_batch(build_plan(coordinates, spec, num_scenes))
 
 
 def numbers(*shape):
@@ -279,6 +282,22 @@ def test_lists_of_similar_lengths_are_multiplied_together():
     assert grouped([]) == []
 
 
+def test_filling_pairs_receive_in_turn_and_give_zeros():
+    coordinates = reference.scene(np.random.default_rng(0), 3000, reach=12)
+    flat = coordinates[coordinates[:, 3] < 3]
+    for key in (MapKey(1, 1, 3), MapKey(1, 2, 2)):
+        plain = CoordinatePlan(flat, block_rows=1 << 20).kernel_map(key).to_coarse
+        filled = CoordinatePlan(flat, block_rows=None).kernel_map(key).to_coarse
+        givers = len(flat)
+        is_pair = filled.givers < givers
+        found = sorted(zip(filled.receivers[is_pair].tolist(), filled.givers[is_pair].tolist()))
+        assert found == sorted(zip(plain.receivers.tolist(), plain.givers.tolist()))
+        assert len(filled.receivers) > len(found) and (filled.givers[~is_pair] == givers).all()
+        rows = len(flat) if key.coarse == 1 else len(reference.coarse(flat, 2))
+        additions = np.bincount(filled.receivers[~is_pair], minlength=rows)
+        assert additions.max() <= additions.min() + 1  # no row waits for more than its share
+
+
 def test_groups_of_very_different_lengths_give_what_single_offsets_give():
     coordinates = reference.scene(np.random.default_rng(0), 3000, reach=12)
     flat = coordinates[coordinates[:, 3] < 3]  # lists across the layers are much shorter than those along them
@@ -291,3 +310,43 @@ def test_groups_of_very_different_lengths_give_what_single_offsets_give():
             y.backward(paddle.to_tensor(numbers(*y.shape)))
         found[wanted] = (y.numpy(), x.grad.numpy(), layer.kernel.grad.numpy())
     assert all(np.abs(one - other).max() < TOLERANCE for one, other in zip(*found.values()))
+
+
+@pytest.mark.parametrize("given", ["float64", "float32"])
+def test_products_in_less_precision_are_summed_in_that_of_the_weight(monkeypatch, given, way):
+    """As under mixed precision, with float32 for half precision and float64 for float32, which a CPU has."""
+    monkeypatch.setattr(convolution, "product_dtype", lambda: paddle.float32)
+    coordinates = reference.scene(np.random.default_rng(0), 300)
+    weight, x = differentiable(numbers(27, 1, 4)), differentiable(numbers(len(coordinates), 1).astype(given))
+    key = MapKey(1, 1, 3, 1)
+    y = convolve(x, weight, plan_of(coordinates, key).kernel_map(key), len(coordinates))
+    slope = numbers(*y.shape).astype(np.float32)
+    y.backward(paddle.to_tensor(slope))
+
+    found = reference.pairs(coordinates, coordinates, 3, 1)
+    low = weight.numpy().astype(np.float32)
+    expected = reference.convolve(x.numpy().astype(np.float32), low, found, len(y))  # sums in float64
+    assert y.dtype == paddle.float32 and np.array_equal(y.numpy(), expected.astype(np.float32))
+    assert x.grad.dtype == x.dtype and weight.grad.dtype == paddle.float64
+    of_x = reference.convolve(slope, low.transpose(0, 2, 1), found, len(x), transposed=True)
+    assert np.abs(x.grad.numpy() - of_x).max() < 1e-5
+    of_weight = sum(np.outer(x.numpy()[v], slope[u]) for u, v in found[13])
+    assert np.abs(weight.grad.numpy()[13] - of_weight).max() < 1e-4
+
+
+@pytest.mark.parametrize("kernel_size, stride, padding", [(2, 2, 0), (3, 3, 0), (3, 2, 1)])
+def test_strided_convolution_has_the_voxels_of_spconv_where_kernel_and_stride_are_equal(kernel_size, stride, padding):
+    coordinates = reference.scene(np.random.default_rng(0), 200)
+    coordinates[:, 1:] += 6  # spconv has none below 0
+    reached = set()
+    for scene, *voxel in coordinates.tolist():
+        for offset in itertools.product(
+            range(kernel_size), repeat=3
+        ):  # of spconv: input = output * stride - padding + k
+            steps = [value + padding - k for value, k in zip(voxel, offset)]
+            if all(step % stride == 0 and step >= 0 for step in steps):
+                reached.add((scene, *steps))
+    ours = StridedConv3D(2, 3, kernel_size, stride)(SparseTensor(numbers(len(coordinates), 2), coordinates)).coordinates
+    ours = set(map(tuple, ours.tolist()))
+    assert ours == set(map(tuple, reference.coarse(coordinates, stride).tolist()))
+    assert (ours == reached) == (kernel_size == stride) and len(reached) >= len(ours)

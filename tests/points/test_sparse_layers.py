@@ -25,6 +25,7 @@ from paddlevit_dist.points.sparse import (
     cat,
 )
 from paddlevit_dist.points.sparse import layers as sparse_layers
+from paddlevit_dist.points.sparse.convolution import batched_products
 
 from . import sparse_reference as reference
 
@@ -68,6 +69,20 @@ def test_pooling_over_the_voxels_that_exist(kind, stride, kernel_size):
         sides.append((kind(kernel_size, stride)(x.with_features(moved)).features ** 2).sum().item())
     slope = (sides[0] - sides[1]) / (2 * step)
     assert slope == pytest.approx(float((x.features.grad.numpy() * direction).sum()), rel=1e-5)
+
+
+@pytest.mark.parametrize("kind", [*POOLINGS, Unpooling])
+def test_pooling_reads_the_groups_of_a_gpus_plan(kind):
+    found = []
+    for wanted in (False, True):
+        with batched_products(wanted):
+            x = tensor_of()
+            x = SumPooling(2, 2)(x) if kind is Unpooling else x
+            y = kind(2, 2)(x)
+            key = next(iter(x.plan.asked_for(None).maps))
+            assert bool(x.plan.kernel_map(key).to_coarse.groups) is wanted
+            found.append(y.features.numpy())
+    np.testing.assert_allclose(found[1], found[0], atol=1e-12)
 
 
 def test_unpooling_gives_each_voxel_its_parents_features():

@@ -5,10 +5,13 @@ from __future__ import annotations
 import numpy as np
 import paddle
 import pytest
+from paddle import nn
 
 from paddlevit_dist import UserError
+from paddlevit_dist.checkpoint.load import load_weights
+from paddlevit_dist.checkpoint.torch_names import to_torch_names
 from paddlevit_dist.models import create_model
-from paddlevit_dist.points.sparse import Plan, SparseTensor, build_plan
+from paddlevit_dist.points.sparse import BatchNorm, Convolution, NestedBatchNorm, Plan, SparseTensor, build_plan
 from paddlevit_dist.registry import MODELS
 
 from . import sparse_reference as reference
@@ -111,3 +114,46 @@ def test_options_that_do_not_exist_are_told():
         create_model("minkunet14a", image_size=224)
     with pytest.raises(UserError, match="no option 'in_chanels': did you mean 'in_channels'"):
         create_model("minkunet14a", in_chanels=4)
+
+
+class Small(nn.Layer):
+    def __init__(self, norm):
+        super().__init__()
+        self.conv, self.bn = Convolution(2, 3), norm(3)
+
+    def forward(self, x):
+        return self.bn(self.conv(x))
+
+
+def trained_state(norm):
+    layer = Small(norm)
+    generator = np.random.default_rng(0)
+    return {
+        name: generator.uniform(0.5, 2.0, value.shape).astype("float32") for name, value in layer.state_dict().items()
+    }
+
+
+@pytest.mark.parametrize("of_file", [BatchNorm, NestedBatchNorm])
+@pytest.mark.parametrize("of_model", [BatchNorm, NestedBatchNorm])
+@pytest.mark.parametrize("in_torch_names", [False, True])
+def test_batch_norms_load_whether_their_names_are_nested_or_not(of_file, of_model, in_torch_names):
+    state = trained_state(of_file)
+    given = to_torch_names(state) if in_torch_names else state
+    layer = Small(of_model)
+    report = load_weights(layer, given)
+    assert not report.missing and not report.unexpected
+    plain = {name.replace("bn.bn.", "bn."): value for name, value in state.items()}
+    for name, value in layer.state_dict().items():
+        assert np.array_equal(value.numpy(), plain[name.replace("bn.bn.", "bn.")])
+
+
+def test_weights_of_a_batch_norm_without_its_statistics_are_refused():
+    state = trained_state(BatchNorm)
+    del state["bn._variance"]
+    layer = Small(BatchNorm)
+    before = {name: value.numpy().copy() for name, value in layer.state_dict().items()}
+    with pytest.raises(UserError, match=r"batch norms without their running statistics bn\._variance .*running_var"):
+        load_weights(layer, state)
+    assert all(np.array_equal(value.numpy(), before[name]) for name, value in layer.state_dict().items())
+    only = {"conv.kernel": state["conv.kernel"]}
+    assert load_weights(layer, only, minimum_loaded=0).missing  # a new batch norm begins with its own

@@ -113,6 +113,8 @@ def test_collate_puts_the_scene_in_front_and_keeps_empty_scenes_places():
     assert rows.tolist() == [[0, 0], [2, 2], [2, 2]] and rows.dtype == np.float32
     assert joined.tolist() == [0, 2, 2] and joined.dtype == np.int16
     assert len(sparse_collate(coordinates, features)) == 2
+    alone = sparse_collate(coordinates)
+    assert alone.dtype == np.int32 and np.array_equal(alone, batch)
 
 
 @pytest.mark.parametrize("size", (0, 0.0, -0.02, float("nan"), float("inf"), [0.1, 0.0, 0.1]))

@@ -20,6 +20,7 @@ import numpy as np
 import paddle
 
 from paddlevit_dist import transfers
+from paddlevit_dist.images.kernels.switch import plain_layers
 
 _ROOT = Path(transfers.__file__).parents[1]
 _PACKAGE = "paddlevit_dist/"
@@ -76,7 +77,7 @@ class Waits:
         """How many there are of these kinds."""
         return sum(wait.kind in kinds for wait in self.list)
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         """The places, most frequent first: what a failing test should show."""
         rows = [f"{number:5} {kind:12} {place}" for (kind, place), number in Counter(self.list).most_common()]
         return "\n".join([f"{len(self)} waits", *rows])
@@ -102,9 +103,10 @@ class Waits:
 @contextlib.contextmanager
 def counted_waits() -> Iterator[Waits]:
     """Count the waits inside the block as if this process were on a GPU: ``transfers`` takes the GPU's branches, with
-    copies on the CPU instead of those to and from pinned memory. Operators compute as ever."""
+    copies on the CPU instead of those to and from pinned memory, and layers are Paddle's. Operators compute as ever."""
     waits = Waits()
     with contextlib.ExitStack() as patches:
+        patches.enter_context(plain_layers())
 
         def patch(owner: Any, name: str, replacement: Any) -> None:
             patches.enter_context(mock.patch.object(owner, name, replacement))

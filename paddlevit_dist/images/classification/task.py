@@ -21,6 +21,7 @@ from ...contracts.user_models import contract_of
 from ...errors import UserError
 from ...models import create_model
 from ...parallel import has_batch_norm, rank
+from ...transfers import to_device
 from ..data.class_balance import class_weights, draw_balanced_order, tell_imbalance, weighted_cross_entropy
 from ..data.held_out import open_pictures
 from ..data.image_dataset import ImageDataset
@@ -391,7 +392,7 @@ class Classification(Task):
             targets = smooth_targets(labels, logits.shape[-1], smoothing)
             if mix is not None:
                 shares, targets = mix.targets(shares), mix.targets(targets)
-            return weighted_cross_entropy(logits, shares, targets, paddle.to_tensor(self.class_weights))
+            return weighted_cross_entropy(logits, shares, targets, to_device(self.class_weights))
         if mix is not None:
             return soft_cross_entropy(logits, mix.targets(smooth_targets(labels, logits.shape[-1], smoothing)))
         true_label = F.cross_entropy(logits, labels, reduction="sum")

@@ -80,7 +80,7 @@ def _coco(root: str) -> Optional[str]:
 def _voc(root: str) -> Optional[str]:
     tops = [root, os.path.join(root, "VOCdevkit")]
     tops += [folder for top in tops for folder in _folders(top)]
-    places = [os.path.join(top, name) for top in tops for name in VOC_ANNOTATIONS]
+    places = [root, *(os.path.join(top, name) for top in tops for name in VOC_ANNOTATIONS)]
     places += [os.path.join(root, name) for name in _SPLIT_FOLDERS]
     return _first(places, ".xml", _VOC)
 

@@ -8,6 +8,7 @@ from typing import Any, Dict, List, Optional, Sequence
 import numpy as np
 import paddle
 
+from ...transfers import to_device
 from .settings import EQUAL_SHAPES, PADDED, SINGLE
 
 _HOST = "__host__"  # key of what a step must know without asking the device
@@ -85,7 +86,9 @@ def chosen_pictures(images: paddle.Tensor, rows: Sequence[int], sizes: np.ndarra
     if len(rows) < images.shape[0]:
         first = rows[0]
         is_run = list(rows) == list(range(first, first + len(rows)))
-        images = images[first : first + len(rows)] if is_run else paddle.gather(images, paddle.to_tensor(rows), axis=0)
+        images = (
+            images[first : first + len(rows)] if is_run else paddle.gather(images, to_device(np.array(rows)), axis=0)
+        )
     height, width = sizes.max(axis=0).tolist()
     return images if [height, width] == images.shape[2:] else images[:, :, :height, :width]
 
@@ -99,7 +102,7 @@ def zero_padding(images: paddle.Tensor, sizes: np.ndarray, on_device: Optional[p
     height, width = images.shape[2:]
     if (sizes == (height, width)).all():
         return images
-    limits = paddle.to_tensor(sizes) if on_device is None else on_device
+    limits = to_device(sizes) if on_device is None else on_device
     rows = (paddle.arange(height) < limits[:, :1]).astype("float32")  # (N, H)
     columns = (paddle.arange(width) < limits[:, 1:]).astype("float32")  # (N, W)
     return images * (rows.unsqueeze(2) * columns.unsqueeze(1)).unsqueeze(1)  # (N, 1, H, W)

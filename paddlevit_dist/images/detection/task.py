@@ -16,6 +16,7 @@ from ...contracts.task import EvaluationStep, ExportParts, Records, Step, Task, 
 from ...errors import UserError
 from ...models import create_model, model_options
 from ...registry import resolve
+from ...transfers import to_device
 from ..data.inspection import Inspection
 from ..data.left_out import printable
 from ..data.quarantine import Replacements, merge_quarantine
@@ -359,12 +360,15 @@ class Detection(Task):
         """What is found in each picture, in its own pixels, best first."""
         facts = host_facts(batch)
         found: List[Any] = [None] * len(facts["sizes"])
+        outputs: List[Tuple[List[int], Outputs]] = []
         for rows in passes(facts["sizes"], self.config.DETECTION.EVALUATE_AS):
             sizes = facts["sizes"][rows]
             images = self.normalise(chosen_pictures(batch["images"], rows, sizes), sizes)
             is_padded = (sizes != sizes[0]).any()
-            outputs: Outputs = model(images, paddle.to_tensor(sizes) if is_padded else None)
-            for row, one in zip(rows, model.decode(outputs, sizes, facts["original_sizes"][rows])):
+            outputs.append((rows, model(images, to_device(sizes) if is_padded else None)))
+        for rows, of_pass in outputs:  # a GPU has its work by now, and is waited for
+            decoded = model.decode(of_pass, facts["sizes"][rows], facts["original_sizes"][rows])
+            for row, one in zip(rows, decoded):
                 found[row] = one
         return found
 

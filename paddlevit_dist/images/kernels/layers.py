@@ -10,6 +10,7 @@ from typing import Any
 import paddle
 from paddle import nn
 
+from ...autocast import like_products
 from .switch import applies
 
 
@@ -19,7 +20,25 @@ class Linear(nn.Linear):
     def forward(self, x):
         if applies(x, self) and x.shape[-1] == self.weight.shape[0]:
             return _functions().linear(x, self.weight, self.bias)
-        return nn.Linear.forward(self, x)  # not super(): Paddle 2.6 cannot export it
+        return nn.functional.linear(x, self.weight, like_products(self.bias))
+
+
+class Conv2D(nn.Conv2D):
+    """A convolution padded with zeros, whose result has the precision of its products."""
+
+    def forward(self, x):
+        return nn.functional.conv2d(
+            x, self.weight, like_products(self.bias), self._stride, self._padding, self._dilation, self._groups
+        )
+
+
+class Conv2DTranspose(nn.Conv2DTranspose):
+    """A transposed convolution, likewise."""
+
+    def forward(self, x):
+        return nn.functional.conv2d_transpose(
+            x, self.weight, like_products(self.bias), self._stride, self._padding, self.output_padding
+        )
 
 
 class LayerNorm(nn.LayerNorm):

@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import Any, Optional
 
 import paddle
-from paddle import nn
 
+from .layers import Conv2D
 from .switch import applies
 
 
-class DepthwiseConvolution(nn.Conv2D):
+class DepthwiseConvolution(Conv2D):
     """A kernel for each channel, stride 1, zeros around: as large as before.
 
     Args:
@@ -35,10 +35,10 @@ class DepthwiseConvolution(nn.Conv2D):
         if applies(x, self) and _functions().fits_depthwise(x.shape, self.weight.shape):
             return _functions().depthwise(x, self.weight, self.bias)
         # Not super().forward(): Paddle 2.6 cannot export it.
-        return nn.Conv2D.forward(self, x.transpose([0, 3, 1, 2])).transpose([0, 2, 3, 1])
+        return Conv2D.forward(self, x.transpose([0, 3, 1, 2])).transpose([0, 2, 3, 1])
 
 
-class Convolution(nn.Conv2D):
+class Convolution(Conv2D):
     """A convolution to (batch, rows, columns, out_channels).
 
     Args:
@@ -65,7 +65,7 @@ class Convolution(nn.Conv2D):
             x = x if self.is_channels_last else x.transpose([0, 2, 3, 1])
             return _functions().convolution(x, self.weight, self.bias, *self.geometry)
         x = x.transpose([0, 3, 1, 2]) if self.is_channels_last else x
-        return nn.Conv2D.forward(self, x).transpose([0, 2, 3, 1])
+        return Conv2D.forward(self, x).transpose([0, 2, 3, 1])
 
     def _fits(self, x: paddle.Tensor) -> bool:
         (_, channels, side, _), (_, padding) = self.weight.shape, self.geometry

@@ -10,6 +10,8 @@ from typing import Any, Iterator, List
 import paddle
 from paddle import nn
 
+from ...autocast import product_dtype
+
 # Set to 1 for a run with CPU_TUNING False (parallel/tuning.py), or by the user.
 PLAIN_LAYERS = "PADDLEVIT_DIST_PLAIN_LAYERS"
 
@@ -45,7 +47,7 @@ def applies(x: Any, *layers: nn.Layer) -> bool:
     """
     if _plain_depth or not paddle.in_dynamic_mode() or not is_possible():
         return False
-    if not (_is_plain_float(x) and x.size > 0) or _mixes_precision():
+    if not (_is_plain_float(x) and x.size > 0) or product_dtype() is not None:
         return False
     return all(_is_untouched(layer) for layer in layers)
 
@@ -58,7 +60,3 @@ def _is_untouched(layer: nn.Layer) -> bool:
     if layer._forward_pre_hooks or layer._forward_post_hooks:
         return False
     return all(_is_plain_float(own) and own.is_contiguous() for own in layer._parameters.values() if own is not None)
-
-
-def _mixes_precision() -> bool:
-    return paddle.base.framework._dygraph_tracer()._amp_level != paddle.base.core.AmpLevel.O0

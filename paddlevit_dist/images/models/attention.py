@@ -9,6 +9,8 @@ import paddle
 from paddle import nn
 from paddle.nn import functional as F
 
+from ...autocast import like_products
+
 Weights = Callable[[paddle.Tensor], paddle.Tensor]  # of attention weights, (batch, heads, tokens, tokens attended to)
 
 _LARGEST_HEAD, _MULTIPLE = 256, 8  # channels of a head that flash attention takes
@@ -35,6 +37,7 @@ def attend(
     Returns:
         (batch, tokens of q, heads * head_dim).
     """
+    packed = tuple(like_products(part) for part in packed)
     tokens, channels = packed[0].shape[1], layer.num_heads * layer.head_dim
     if before is None and after is None and _is_fused(layer, packed[0]):
         return _fused(layer, *_unpacked(packed, 2, layer.num_heads)).reshape([-1, tokens, channels])

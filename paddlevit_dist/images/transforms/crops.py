@@ -254,7 +254,7 @@ def box_masks(boxes: paddle.Tensor, height: int, width: int) -> paddle.Tensor:
     """True inside each box.
 
     Args:
-        boxes: integers (boxes, 4): top, left, bottom, right; the last two are outside. All zero: no pixel.
+        boxes: whole numbers (boxes, 4): top, left, bottom, right; the last two are outside. All zero: no pixel.
     Returns:
         bool (boxes, 1, height, width).
     """

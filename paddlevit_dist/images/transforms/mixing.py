@@ -5,17 +5,20 @@ What is random is drawn on the host, as a few numbers per batch, so that a step 
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Optional, Tuple
+from typing import Any, Optional, Tuple
 
 import numpy as np
 import paddle
 import paddle.nn.functional as F
 
+from ...transfers import to_device
 from .crops import box_masks, replace
 
 
-class Mix(NamedTuple):
+@dataclass(frozen=True)
+class Mix:
     """How each image is mixed with its partner; one row for all images, or one for each.
 
     Attributes:
@@ -33,24 +36,27 @@ class Mix(NamedTuple):
         # A selection, because Paddle's flip takes four times as long on the CPU.
         partners = paddle.index_select(images, paddle.arange(images.shape[0] - 1, -1, -1), axis=0)
         if (self.weight < 1.0).any():
-            others = paddle.to_tensor((1.0 - self.weight).astype(np.float32)).reshape([-1, 1, 1, 1])
+            others = self._on_device[:, 1].reshape([-1, 1, 1, 1])
             images = paddle.lerp(images, partners, others)  # exactly itself where the partner's weight is 0
         if self.boxes.any():
-            images = replace(images, box_masks(paddle.to_tensor(self.boxes), *images.shape[-2:]), partners)
+            images = replace(images, box_masks(self._on_device[:, 2:], *images.shape[-2:]), partners)
         return images
 
     def targets(self, targets: paddle.Tensor) -> paddle.Tensor:
         """Mixed label distributions (batch, classes)."""
-        share = self._device_share().unsqueeze(1)
+        share = self._on_device[:, :1]
         return targets * share + targets.flip(axis=[0]) * (1.0 - share)
 
     def dominant(self, labels: paddle.Tensor) -> paddle.Tensor:
         """The label with the larger share in each image, int64 (batch,)."""
-        own = (self._device_share() >= 0.5).astype("int64")
+        own = (self._on_device[:, 0] >= 0.5).astype("int64")
         return labels * own + labels.flip(axis=[0]) * (1 - own)
 
-    def _device_share(self) -> paddle.Tensor:
-        return paddle.to_tensor(self.share.astype(np.float32))  # (rows,)
+    @functools.cached_property
+    def _on_device(self) -> paddle.Tensor:
+        """float32 (rows, 6), in one transfer: the own share, the partner's weight and the box, whose numbers are
+        exact."""
+        return to_device(np.column_stack([self.share, 1.0 - self.weight, self.boxes]).astype(np.float32))
 
 
 @dataclass(frozen=True)

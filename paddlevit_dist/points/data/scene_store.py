@@ -112,18 +112,27 @@ def write_scene(path: Path, scene: Scene, labelled: bool = True, key: bytes = NO
         UserError: the scene is empty, has points that are not finite or labels beyond int16, or the disk is full.
     """
     _check(path, scene)
-    xyz = np.ascontiguousarray(scene.xyz, "<f4")
-    semantic, instance = np.asarray(scene.semantic), np.asarray(scene.instance)
-    highest = int(semantic.max()) if labelled else -1
-    label_bytes = 0 if not labelled else 1 if highest <= 127 else 2
-    arrays = [xyz]
+    header = header_of(scene, labelled, key)
+    arrays = [np.ascontiguousarray(scene.xyz, "<f4")]
     if labelled:
-        arrays += [instance.astype("<i2"), semantic.astype("<i1" if label_bytes == 1 else "<i2")]
+        arrays += [np.asarray(scene.instance, "<i2"), np.asarray(scene.semantic, f"<i{header.label_bytes}")]
     arrays.append(np.ascontiguousarray(scene.rgb, np.uint8))
     checksum = 0
     for array in arrays:
         checksum = zlib.crc32(memoryview(array).cast("B"), checksum)
-    header = SceneHeader(
+    header = header._replace(checksum=checksum)
+    with atomic_file(path) as out:
+        out.write(_packed(header))
+        for array in arrays:
+            out.write(memoryview(array).cast("B"))
+    return header
+
+
+def header_of(scene: Scene, labelled: bool, key: bytes = NO_KEY) -> SceneHeader:
+    """The header of a scene's file, without the checksum; the scene has a point at least."""
+    xyz, semantic, instance = np.asarray(scene.xyz), np.asarray(scene.semantic), np.asarray(scene.instance)
+    highest = int(semantic.max()) if labelled else -1
+    return SceneHeader(
         len(xyz),
         int((semantic >= 0).sum()) if labelled else 0,
         int(instance.max(initial=-1)) + 1 if labelled and instance.max() >= 0 else 0,
@@ -132,15 +141,10 @@ def write_scene(path: Path, scene: Scene, labelled: bool = True, key: bytes = NO
         tuple(xyz.max(axis=0).tolist()),
         tuple(float(length) for length in scene.offset),
         _is_centred(xyz),
-        label_bytes,
+        0 if not labelled else 1 if highest <= 127 else 2,
         key,
-        checksum,
+        0,
     )
-    with atomic_file(path) as out:
-        out.write(_packed(header))
-        for array in arrays:
-            out.write(memoryview(array).cast("B"))
-    return header
 
 
 def read_header(path: Union[str, Path]) -> SceneHeader:

@@ -75,26 +75,30 @@ def sparse_quantize(
 
 
 def sparse_collate(
-    coords: Sequence[np.ndarray], feats: Sequence[np.ndarray], labels: Optional[Sequence[np.ndarray]] = None
-) -> Tuple[np.ndarray, ...]:
+    coords: Sequence[np.ndarray],
+    feats: Optional[Sequence[np.ndarray]] = None,
+    labels: Optional[Sequence[np.ndarray]] = None,
+) -> Union[np.ndarray, Tuple[np.ndarray, ...]]:
     """Collate scenes into one batch, with the scene number prepended to each voxel's coordinates.
 
     Args:
         coords: (N_b, D) of each scene; fractional values are rounded down.
-        feats: (N_b, C) of each scene.
+        feats: (N_b, C) of each scene; None: coordinates alone are collated, as MinkowskiEngine's
+            ``batched_coordinates`` does.
         labels: (N_b,) of each scene. A scene may be empty.
 
     Returns:
-        coordinates int32 (sum of N_b, 1 + D), features (sum of N_b, C) and, if given, labels (sum of N_b,), in the
-        common dtype of the scenes.
+        coordinates int32 (sum of N_b, 1 + D); with features a tuple: these, features (sum of N_b, C) and, if given,
+        labels (sum of N_b,), in the common dtype of the scenes.
 
     Raises:
         ValueError: no scenes, or lengths or dimensions that do not match.
         UserError: coordinates that are not finite or outside int32.
     """
-    if not len(coords) or len(coords) != len(feats) or (labels is not None and len(labels) != len(coords)):
+    rows_of = [voxels[:, :0] for voxels in coords] if feats is None else feats
+    if not len(coords) or len(coords) != len(rows_of) or (labels is not None and len(labels) != len(coords)):
         raise ValueError("sparse_collate needs at least one scene, and as many arrays of features and labels as scenes")
-    for scene, (voxels, rows) in enumerate(zip(coords, feats)):
+    for scene, (voxels, rows) in enumerate(zip(coords, rows_of)):
         _check_shapes(voxels, rows, None if labels is None else labels[scene])
     dimensions = {voxels.shape[1] for voxels in coords}
     if len(dimensions) > 1:
@@ -104,8 +108,8 @@ def sparse_collate(
     for scene, (end, voxels) in enumerate(zip(ends, coords)):
         batch[end - len(voxels) : end, 0] = scene
         batch[end - len(voxels) : end, 1:] = discretize(voxels)
-    joined = batch, np.concatenate(feats)
-    return joined if labels is None else (*joined, np.concatenate(labels))
+    joined = [np.concatenate(parts) for parts in (feats, labels) if parts is not None]
+    return (batch, *joined) if joined else batch
 
 
 def discretize(coordinates: np.ndarray, size: Union[None, float, Sequence[float], np.ndarray] = None) -> np.ndarray:

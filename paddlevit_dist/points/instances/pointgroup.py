@@ -6,7 +6,7 @@ Source: L. Jiang et al., "PointGroup: Dual-Set Point Grouping for 3D Instance Se
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 import paddle
@@ -14,6 +14,8 @@ from paddle import nn
 
 from ...checkpoint.torch_names import from_torch_names
 from ...parallel import zero_of
+from ...transfers import read, to_device
+from ..sparse.coordinate_plan import PAIRS, PlanSpec, build_plan
 from ..sparse.layers import (
     BatchNorm,
     InverseConv3D,
@@ -23,7 +25,7 @@ from ..sparse.layers import (
     StridedConv3D,
     SubmanifoldConv3D,
 )
-from ..sparse.tensor import SparseTensor, cat
+from ..sparse.tensor import Plan, SparseTensor, cat
 from .batches import pool_to_voxels
 from .grouping import Clusters, cluster_points
 from .proposals import voxelize_clusters
@@ -149,6 +151,10 @@ class PointGroupNetwork(PointGroupBackbone):
         self.score_outputlayer = nn.Sequential(BatchNorm(width, epsilon=_EPSILON), ReLU())
         self.score_linear = nn.Linear(width, 1)
 
+    def _score_spec(self) -> PlanSpec:
+        """What the plan of the clusters' voxels has to have."""
+        return self.spec_of("score", self.score_features, self.width)
+
     def score_features(self, clusters: SparseTensor) -> paddle.Tensor:
         """Features (N, width) of the clusters' voxels, to be max-pooled over each cluster for scoring.
 
@@ -211,20 +217,26 @@ class PointGroup(PointGroupNetwork):
     """
 
     def forward(
-        self, x: SparseTensor, inverse: Optional[paddle.Tensor] = None, grouping: Optional[Grouping] = None
+        self,
+        x: SparseTensor,
+        inverse: Optional[paddle.Tensor] = None,
+        grouping: Optional[Callable[[], Grouping]] = None,
     ) -> PointGroupOutput:
         """Classes and offsets of the points and, with ``grouping``, scored clusters.
 
         Args:
             x: voxels (M, in_channels).
             inverse: integers (P,), the voxel of each point; None if points are voxels.
+            grouping: called when the device has been given all work up to the clusters, so that arrays which come from
+                there need not be waited for.
         """
         features, semantic_scores, offsets = super().forward(x, inverse)
         if grouping is None:
             unused = zero_of(*self._score_parameters()).reshape([1]) if self.training else None
             return PointGroupOutput(semantic_scores, offsets, None, unused)
-        clusters = group(semantic_scores, offsets, grouping)
-        scores = self.scores(features, clusters, grouping, (semantic_scores, offsets))
+        how = grouping()
+        clusters = group(semantic_scores, offsets, how)
+        scores = self.scores(features, clusters, how, (semantic_scores, offsets))
         return PointGroupOutput(semantic_scores, offsets, clusters, scores)
 
     def _score_parameters(self) -> Tuple[paddle.Tensor, ...]:
@@ -254,12 +266,13 @@ class PointGroup(PointGroupNetwork):
         heads: Tuple[paddle.Tensor, ...],
     ) -> paddle.Tensor:
         voxels = voxelize_clusters(clusters, grouping.xyz, grouping.grid, grouping.scale, grouping.shares)
-        members = paddle.gather(features, paddle.to_tensor(clusters.points))  # (S, width)
-        pooled = pool_to_voxels(members, paddle.to_tensor(voxels.voxel_of), len(voxels.coordinates))
+        plan = build_plan(voxels.coordinates, self._score_spec(), clusters.number)
+        parts = [clusters.points, voxels.voxel_of, voxels.coordinates[:, 0], plan[PAIRS]]  # int32
+        points, voxel_of, cluster_of, plan[PAIRS] = paddle.split(to_device(np.concatenate(parts)), [*map(len, parts)])
+        pooled = pool_to_voxels(paddle.gather(features, points), voxel_of, len(voxels.coordinates))  # (M, width)
         pooled = _After.apply(pooled, *heads)
-        of_voxels = self.score_features(SparseTensor(pooled, voxels.coordinates, num_scenes=clusters.number))
+        of_voxels = self.score_features(SparseTensor(pooled, plan=Plan.of_batch(plan)))
         # The max over a cluster's voxels equals the max over its points, and a voxel of many points is not a tie.
-        cluster_of = paddle.to_tensor(voxels.coordinates[:, 0])
         largest = paddle.geometric.segment_max(of_voxels, cluster_of)  # (clusters, width)
         return self.score_linear(largest).squeeze(-1)
 
@@ -274,10 +287,10 @@ def _stand_in(num_points: int) -> Clusters:
 
 def group(semantic_scores: paddle.Tensor, offsets: paddle.Tensor, grouping: Grouping) -> Clusters:
     """Clusters of thing points, by their positions and by their shifted positions; on the host."""
-    classes = semantic_scores.detach().argmax(axis=-1).numpy()
+    classes, moves = read(semantic_scores.detach().argmax(axis=-1), offsets.detach().astype("float32"))
     things = np.flatnonzero(grouping.is_thing[classes])
     places = grouping.xyz[things]
-    shifted = places + offsets.detach().astype("float32").numpy()[things]
+    shifted = places + moves[things]
     scenes = grouping.scenes[things]
     found = [
         cluster_points(xyz, classes[things], scenes, grouping.radius_m, grouping.smallest) for xyz in (places, shifted)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 import paddle
@@ -15,6 +16,7 @@ from ...contracts.task import EvaluationStep, Records, Step, Term
 from ...errors import UserError
 from ...models import create_model
 from ...parallel import rank
+from ...transfers import read_later, to_device
 from ..data.pictures import CELL_PX, draw_classes, in_cell
 from ..data.samples import compile_loops
 from ..data.scene import IGNORED
@@ -110,7 +112,8 @@ class InstanceSegmentation(SceneTask):
 
     def train_step(self, model: paddle.nn.Layer, batch: Dict[str, paddle.Tensor], step: Step) -> Dict[str, Term]:
         generator = np.random.default_rng([self.config.SEED, step.update, rank(), step.micro])
-        output = self.forward(model, batch, generator.random(3), step.epoch)
+        points = _Points(batch)
+        output = self.forward(model, batch, points, generator.random(3), step.epoch)
         labels, instances = batch["labels"], batch["instance_labels"]
         weights = self.keys.LOSS_WEIGHTS
         distance, direction = offset_losses(output.offsets, batch["xyz"], batch["instance_centres"], instances)
@@ -122,31 +125,34 @@ class InstanceSegmentation(SceneTask):
             "offset": Term(distance, of_instances, weights[1]),
             "direction": Term(direction, of_instances, weights[2]),
             "accuracy": accuracy,
-            "score": self._score_term(output, instances, weights[3]),
+            "score": self._score_term(output, points, weights[3]),
         }
 
-    def _score_term(self, output: PointGroupOutput, instances: paddle.Tensor, weight: float) -> Term:
+    def _score_term(self, output: PointGroupOutput, points: "_Points", weight: float) -> Term:
         number = 0 if output.clusters is None else output.clusters.number
-        count = paddle.to_tensor(float(number))
+        count = paddle.full([], float(number))
         if not number:
             return Term(output.scores.sum(), count, weight)
-        members = instances.numpy()
+        members = points.instances
         sizes = np.bincount(members[members >= 0])
         ious = proposal_ious(output.clusters, members, sizes)
         targets = score_targets(ious, self.keys.BACKGROUND_IOU, self.keys.FOREGROUND_IOU)
-        return Term(score_loss(output.scores, paddle.to_tensor(targets)), count, weight)
+        return Term(score_loss(output.scores, to_device(targets)), count, weight)
 
     def forward(
-        self, model: paddle.nn.Layer, batch: Dict[str, Any], shares: np.ndarray, epoch: Optional[int] = None
+        self,
+        model: paddle.nn.Layer,
+        batch: Dict[str, Any],
+        points: "_Points",
+        shares: np.ndarray,
+        epoch: Optional[int] = None,
     ) -> PointGroupOutput:
         """No grouping in the first epochs of training (PREPARE_EPOCHS), nor in the evaluations after them."""
-        voxels = SparseTensor(batch["features"], plan=Plan.of_batch(batch))
-        grouping = None
-        if epoch is None or epoch > self.keys.PREPARE_EPOCHS:
-            offsets = batch["offsets"].numpy()
-            grouping = Grouping(
-                batch["xyz"].numpy(),
-                np.repeat(np.arange(len(offsets) - 1), np.diff(offsets)),
+
+        def grouping() -> Grouping:
+            return Grouping(
+                points.xyz,
+                points.scenes,
                 np.isin(np.arange(self.num_classes), self.instance_classes),
                 self.keys.RADIUS_M,
                 self.keys.CLUSTER_POINTS,
@@ -154,7 +160,10 @@ class InstanceSegmentation(SceneTask):
                 self.keys.SCORE_SCALE,
                 shares,
             )
-        output = model(voxels, batch["inverse"], grouping)
+
+        voxels = SparseTensor(batch["features"], plan=Plan.of_batch(batch))
+        groups = epoch is None or epoch > self.keys.PREPARE_EPOCHS
+        output = model(voxels, batch["inverse"], grouping if groups else None)
         scores = None if output.scores is None else output.scores.astype("float32")  # mixed precision ends here
         return output._replace(
             semantic_scores=output.semantic_scores.astype("float32"),
@@ -164,11 +173,12 @@ class InstanceSegmentation(SceneTask):
 
     def eval_step(self, model: paddle.nn.Layer, batch: Dict[str, Any], step: EvaluationStep) -> Optional[Records]:
         metrics = step.metrics
-        output = self.forward(model, batch, _MIDDLE, step.epoch)
+        points = _Points(batch)
+        output = self.forward(model, batch, points, _MIDDLE, step.epoch)
         labels = batch["labels"]
         predicted = output.semantic_scores.argmax(axis=-1)
         metrics.update_semantic(predicted, labels, summed_cross_entropy(output.semantic_scores, labels))
-        true_class, true_instance = labels.numpy(), batch["instance_labels"].numpy()
+        true_class, true_instance = labels.numpy(), points.instances
         parts, found = slices_of(batch), self._predictions(output, predicted.numpy(), batch)
         for part, predictions in zip(parts, found):
             metrics.update_instances(true_class[part], true_instance[part], predictions)
@@ -187,7 +197,7 @@ class InstanceSegmentation(SceneTask):
 
     def predict_step(self, model: paddle.nn.Layer, batch: Dict[str, Any]) -> List[Tuple[np.ndarray, List[Prediction]]]:
         """For each scene the class of each point, int64 (points,), and its instances, best first."""
-        output = self.forward(model, batch, _MIDDLE)
+        output = self.forward(model, batch, _Points(batch), _MIDDLE)
         classes = output.semantic_scores.argmax(axis=-1).numpy()
         found = self._predictions(output, classes, batch)
         return [(classes[part], predictions) for part, predictions in zip(slices_of(batch), found)]
@@ -259,6 +269,37 @@ class InstanceSegmentation(SceneTask):
 
     def build_metrics(self) -> InstanceMetrics:
         return InstanceMetrics(self.class_names, self.instance_classes)
+
+
+class _Points:
+    """What clustering needs to know of a batch's points, on the host; fetched from the device from now on, while that
+    goes on with what it is given.
+
+    Attributes:
+        xyz: float32 (P, 3), metres.
+        instances: int32 (P,), instance from 0 over all scenes, or -100.
+        scenes: int64 (P,), scene of each point.
+    """
+
+    def __init__(self, batch: Mapping[str, paddle.Tensor]) -> None:
+        self._arrays = read_later(batch["xyz"], batch["instance_labels"], batch["offsets"])
+
+    @functools.cached_property
+    def _here(self) -> List[np.ndarray]:
+        return self._arrays()
+
+    @property
+    def xyz(self) -> np.ndarray:
+        return self._here[0]
+
+    @property
+    def instances(self) -> np.ndarray:
+        return self._here[1]
+
+    @property
+    def scenes(self) -> np.ndarray:
+        starts = self._here[2]
+        return np.repeat(np.arange(len(starts) - 1), np.diff(starts))
 
 
 def _clusters_between(clusters: Clusters, first: int, end: int) -> Tuple[Clusters, np.ndarray]:

@@ -5,8 +5,8 @@ to the output rows. Within one offset no output row occurs twice, so the additio
 accumulated in place, and a store, with no scatter-add. The backward pass is the same in the other direction of the
 kernel map. Only existing pairs are multiplied, about 12 of 27 in rooms, and no temporary is larger than a block.
 
-How the work is cut is decided only here: ``preferred_block_rows``, ``_threads`` and, for GPUs, ``_is_batched``, which
-leaves the offsets to ``batched.py``.
+How the work is cut is decided only here: ``_threads``, and ``preferred_block_rows``, by which plans are made. A plan
+with groups instead of blocks, which GPUs prefer, leaves the offsets to ``batched.py``.
 """
 
 from __future__ import annotations
@@ -19,17 +19,20 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tupl
 
 import paddle
 
+from ... import autocast
+from ...autocast import as_dtype, product_dtype
 from ...parallel import tuning
 from . import batched
 from .kernel_map import Direction, KernelMap, Pairs
 
 _CPU_BLOCK_ROWS = 8192  # 2 MB at 64 channels: the output rows stay in the L2 cache over all offsets
-_GPU_BLOCK_ROWS = 1 << 24  # one block: GPUs prefer few large kernels
 
 
-def preferred_block_rows() -> int:
-    """Maximum receiving rows per block on this process's device."""
-    return _GPU_BLOCK_ROWS if paddle.get_device().startswith("gpu") else _CPU_BLOCK_ROWS
+def preferred_block_rows() -> Optional[int]:
+    """Maximum receiving rows per block on this process's device; None: groups instead of blocks, for batched
+    products."""
+    is_batched = _required[-1] if _required else paddle.get_device().startswith("gpu")
+    return None if is_batched else _CPU_BLOCK_ROWS
 
 
 def _threads() -> int:
@@ -44,16 +47,13 @@ _required: List[bool] = []  # one entry for each open ``batched_products``
 
 @contextlib.contextmanager
 def batched_products(wanted: bool) -> Iterator[None]:
-    """Inside the block convolutions multiply groups of kernel offsets at once, or never do, whatever the device."""
+    """Plans made inside the block have convolutions multiply groups of kernel offsets at once, or one by one, whatever
+    the device."""
     _required.append(wanted)
     try:
         yield
     finally:
         _required.pop()
-
-
-def _is_batched() -> bool:
-    return _required[-1] if _required else paddle.get_device().startswith("gpu")
 
 
 class _Pass:
@@ -84,14 +84,18 @@ def convolve(
 
     Args:
         features: (rows of the input level, C_in).
-        weight: (K, C_in, C_out), the same dtype.
+        weight: (K, C_in, C_out).
         kernel_map: between the two levels.
         rows: of the output level.
         to_fine: the transpose, ``out[u + offset_k] += in[u] @ weight[k]``: coarse rows give to fine ones.
         weight_order: number of each kernel offset's matrix in ``weight``; None means 0 .. K - 1.
 
+    Under mixed precision the products are computed in half precision; what a row receives through its kernel offsets
+    is summed in the weight's dtype and rounded once, as is the weight's gradient: GPUs add half precision to scattered
+    rows slowly, and 27 roundings would cost a digit.
+
     Returns:
-        (rows, C_out).
+        (rows, C_out), in the dtype of products.
     """
     order = list(range(kernel_map.num_offsets)) if weight_order is None else list(weight_order)
     if kernel_map.key.is_symmetric:
@@ -100,8 +104,7 @@ def convolve(
     else:
         passes = [_Pass(kernel_map.to_coarse, order, None), _Pass(kernel_map.to_fine, order, None)]
     forward, backward = passes[::-1] if to_fine else passes
-    if features.dtype != weight.dtype:  # no cast if equal: Paddle 2.6 would copy
-        features = features.astype(weight.dtype)
+    features = as_dtype(features, product_dtype() or weight.dtype)
     return _Convolution.apply(features, weight, forward, backward, rows)
 
 
@@ -115,28 +118,35 @@ class _Convolution(paddle.autograd.PyLayer):
         ctx.save_for_backward(features, weight)
         ctx.backward_pass = backward
         ctx.needed = (not features.stop_gradient, not weight.stop_gradient)
-        with paddle.no_grad(), paddle.amp.auto_cast(enable=False):
-            return _receive(features, paddle.unbind(weight, 0), forward, rows)
+        with paddle.no_grad(), autocast.off():
+            return _receive(features, _matrices(weight, features), forward, rows, weight.dtype)
 
     @staticmethod
     def backward(ctx: Any, gradient: paddle.Tensor) -> Tuple[Optional[paddle.Tensor], Optional[paddle.Tensor]]:
         features, weight = ctx.saved_tensor()
         needs_features, needs_weight = ctx.needed
-        with paddle.no_grad(), paddle.amp.auto_cast(enable=False):
-            transposed = paddle.unbind(weight.transpose([0, 2, 1]), 0) if needs_features else None
-            outer = _OuterProducts(features, gradient, ctx.backward_pass.centre) if needs_weight else None
-            of_features = _receive(gradient, transposed, ctx.backward_pass, features.shape[0], outer)
+        with paddle.no_grad(), autocast.off():
+            transposed = _matrices(weight.transpose([0, 2, 1]), features) if needs_features else None
+            outer = _OuterProducts(features, gradient, ctx.backward_pass.centre, weight) if needs_weight else None
+            of_features = _receive(gradient, transposed, ctx.backward_pass, features.shape[0], weight.dtype, outer)
             return of_features, outer.stacked(weight) if needs_weight else None
+
+
+def _matrices(weight: paddle.Tensor, features: paddle.Tensor) -> List[paddle.Tensor]:
+    """Those of a weight (K, C_in, C_out), in the dtype of the features that they are multiplied with."""
+    return paddle.unbind(as_dtype(weight, features.dtype), 0)
 
 
 class _OuterProducts:
     """Gradient of the weight: for each matrix the sum over its pairs of a feature row times a gradient row."""
 
-    def __init__(self, features: paddle.Tensor, gradient: paddle.Tensor, centre: Optional[int]) -> None:
+    def __init__(
+        self, features: paddle.Tensor, gradient: paddle.Tensor, centre: Optional[int], weight: paddle.Tensor
+    ) -> None:
         self.features = features
-        self.sums: Dict[int, paddle.Tensor] = {}  # (C_in, C_out) by number of the matrix
+        self.sums: Dict[int, paddle.Tensor] = {}  # (C_in, C_out) by number of the matrix, in the weight's dtype
         if centre is not None and features.shape[0]:
-            self.sums[centre] = paddle.matmul(features, gradient, transpose_x=True)
+            self.sums[centre] = as_dtype(paddle.matmul(features, gradient, transpose_x=True), weight.dtype)
 
     def merge(self, sums: Dict[int, paddle.Tensor]) -> None:
         for number, value in sums.items():
@@ -157,23 +167,25 @@ def _receive(
     matrices: Optional[Sequence[paddle.Tensor]],
     work: _Pass,
     rows: int,
+    sum_dtype: Any,
     outer: Optional[_OuterProducts] = None,
 ) -> Optional[paddle.Tensor]:
     """What each of ``rows`` rows receives from the rows of ``source``, (rows, C_out); None without ``matrices``.
 
+    It is summed in ``sum_dtype`` and then has the dtype of ``source``.
     With ``outer``, also accumulate its sums from the same gathered rows.
     """
     received = None
     if matrices is not None:
         if work.centre is not None and rows:
-            received = paddle.matmul(source, matrices[work.centre])
+            received = as_dtype(paddle.matmul(source, matrices[work.centre]), sum_dtype)
         else:
-            received = paddle.zeros([rows, matrices[0].shape[1]], dtype=source.dtype)
-    if _is_batched():
+            received = paddle.zeros([rows, matrices[0].shape[1]], dtype=sum_dtype)
+    if work.direction.groups:
         add = functools.partial(_add, {} if outer is None else outer.sums)
-        product = batched.Product(work.direction, work.matrix_numbers)
+        product = batched.Product(work.direction, work.matrix_numbers, sum_dtype)
         batched.receive(source, matrices, product, received, None if outer is None else outer.features, add)
-        return received
+        return received if received is None else as_dtype(received, source.dtype)
     adds = work.centre is not None or not work.direction.is_exclusive
 
     def run(blocks: Sequence[List[Pairs]]) -> Dict[int, paddle.Tensor]:
@@ -184,21 +196,22 @@ def _receive(
                 given = paddle.gather(source, givers)  # (P, C_in)
                 if outer is not None:
                     own = paddle.gather(outer.features, receivers)
-                    _add(sums, number, paddle.matmul(own, given, transpose_x=True))
+                    _add(sums, number, as_dtype(paddle.matmul(own, given, transpose_x=True), sum_dtype))
                 if received is None:
                     continue
-                if adds:
+                if adds and source.dtype == sum_dtype:
                     total = paddle.gather(received, receivers)  # (P, C_out)
                     total.addmm_(given, matrices[number])
                 else:
-                    total = paddle.matmul(given, matrices[number])
+                    total = as_dtype(paddle.matmul(given, matrices[number]), sum_dtype)
+                    total = paddle.gather(received, receivers) + total if adds else total
                 paddle.scatter_(received, receivers, total)
         return sums
 
     for sums in _share(run, work.direction.blocks):
         if outer is not None:
             outer.merge(sums)
-    return received
+    return received if received is None else as_dtype(received, source.dtype)
 
 
 def _share(run: Callable[[Sequence[List[Pairs]]], Any], blocks: List[List[Pairs]]) -> List[Any]:

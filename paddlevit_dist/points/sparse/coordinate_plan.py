@@ -5,11 +5,16 @@ A loader process builds it with the batch, while the device trains on the previo
 A kernel map is kept as lists of pairs: for each kernel offset, the rows that receive and the rows that give. They are
 split into blocks of receiving rows: within a block and an offset no row receives twice, so additions need no locks and
 none is repeated, and a block's rows stay in cache while all offsets add to them.
+
+For GPUs there are no blocks: the lists of about equal lengths form a group and are filled up to the longest of them, so
+that ``batched.py`` multiplies a group at once, and nothing has to be arranged on the device. A filling pair gives from
+the row after the last, which holds zeros there. Filling pairs receive in turn, one row after the other: additions to
+one row have to wait for each other.
 """
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -17,8 +22,12 @@ from ...compiled import compiled
 from .coordinate_levels import CoordinateLevels, Level
 
 PAIRS, HEADER = "plan_pairs", "plan_header"  # names of the arrays of a packed plan in a batch
-_FORMAT = 1
+_FORMAT = 2
 _FEWEST_BLOCK_ROWS = 1024
+
+_LARGEST_FILL = 0.25  # share of a list that may be filling
+_SMALL = 256  # pairs that may be filling in any case
+_MOST_PAIRS = 1 << 20  # in a group: what is gathered for it takes 256 MB at 64 channels
 
 
 class MapKey(NamedTuple):
@@ -48,28 +57,32 @@ class PlanSpec(NamedTuple):
     Attributes:
         maps: kernel maps, in the order of their first use.
         scene_levels: tensor strides at which each voxel's scene must be known (global pooling).
-        block_rows: maximum voxels per block, as preferred by the network's device.
+        block_rows: maximum voxels per block; None: no blocks, but groups of filled lists. As the network's device
+            prefers it (``convolution.preferred_block_rows``).
     """
 
     maps: Tuple[MapKey, ...] = ()
     scene_levels: Tuple[int, ...] = ()
-    block_rows: int = 8192
+    block_rows: Optional[int] = 8192
 
 
 class PairLists(NamedTuple):
     """Pairs of one kernel map in one direction.
 
     Attributes:
-        receivers: int32 (P,), by block, then by kernel offset, then ascending.
-        givers: int32 (P,), the row that each of them receives from.
-        counts: int64 (blocks, K): number of pairs.
+        receivers: int32 (P,), by block, then by kernel offset, then ascending; of groups by group, then as ``grouped``
+            orders the offsets, each list filled up to the longest of its group.
+        givers: int32 (P,), the row that each of them receives from; the number of giving rows in a filling pair.
+        counts: int64 (blocks, K), number of pairs without filling; one block if there are groups.
         is_exclusive: no row receives more than once over all offsets.
+        is_grouped: there are groups instead of blocks.
     """
 
     receivers: np.ndarray
     givers: np.ndarray
     counts: np.ndarray
     is_exclusive: bool
+    is_grouped: bool
 
 
 class KernelMapArrays(NamedTuple):
@@ -86,7 +99,7 @@ class CoordinatePlan:
         coordinates: integers (N, 1 + D), scene number in column 0, D = 2 or 3; no duplicate voxels, in any order.
         num_scenes: scenes of the batch, in case the last ones are empty; None infers it from the largest number
         present.
-        block_rows: maximum receiving rows per block.
+        block_rows: as in ``PlanSpec``.
         stride: tensor stride of the coordinates, the finest of the plan.
 
     Raises:
@@ -96,7 +109,11 @@ class CoordinatePlan:
     """
 
     def __init__(
-        self, coordinates: np.ndarray, num_scenes: Optional[int] = None, block_rows: int = 8192, stride: int = 1
+        self,
+        coordinates: np.ndarray,
+        num_scenes: Optional[int] = None,
+        block_rows: Optional[int] = 8192,
+        stride: int = 1,
     ) -> None:
         self._levels = CoordinateLevels(coordinates, stride)
         self.dimension = self._levels.dimension
@@ -126,8 +143,9 @@ class CoordinatePlan:
     def pair_tables(self, key: MapKey) -> List["PairTable"]:
         """The same before layout: to the coarse level and, if not symmetric, to the fine one."""
         num_offsets = key.kernel_size**self.dimension
-        levels = (key.coarse,) if key.is_symmetric else (key.coarse, key.fine)
-        tables = [PairTable(len(self.level(stride).order), num_offsets, self.block_rows) for stride in levels]
+        coarse, fine = (len(self.level(stride).order) for stride in (key.coarse, key.fine))
+        sides = [(coarse, fine)] if key.is_symmetric else [(coarse, fine), (fine, coarse)]
+        tables = [PairTable(*rows, num_offsets, self.block_rows) for rows in sides]
         for k, fine_of, coarse_of in self._levels.pairs(*key):
             tables[0].add(k, fine_of)
             tables[-1].add(num_offsets - 1 - k if key.is_symmetric else k, coarse_of)
@@ -139,13 +157,17 @@ class PairTable:
 
     Args:
         num_rows: rows that may receive.
+        num_givers: rows that may give.
         num_offsets: of the kernel.
-        block_rows: maximum rows per block.
+        block_rows: as in ``PlanSpec``.
     """
 
-    def __init__(self, num_rows: int, num_offsets: int, block_rows: int) -> None:
+    def __init__(self, num_rows: int, num_givers: int, num_offsets: int, block_rows: Optional[int]) -> None:
+        self.is_grouped = block_rows is None
+        self._num_rows, self._num_givers = num_rows, num_givers
         # At least two blocks, unless they would be tiny, so that two threads can share the work.
-        self._block = min(block_rows, max(_FEWEST_BLOCK_ROWS, -(-num_rows // 2)))
+        blocks = max(num_rows, 1) if block_rows is None else max(_FEWEST_BLOCK_ROWS, -(-num_rows // 2))
+        self._block = blocks if block_rows is None else min(block_rows, blocks)
         self.counts = np.zeros((-(-num_rows // self._block), num_offsets), np.int64)
         # By offset in order of arrival. Most of it is never touched, and so takes no memory.
         self._receivers = np.empty(num_rows * num_offsets + 1, np.int32)
@@ -166,15 +188,59 @@ class PairTable:
             giver_of, k, self._block, self._receivers, self._givers, self.size, self.counts, self._has_received
         )
 
+    @property
+    def filled_size(self) -> int:
+        """Number of pairs with the filling ones."""
+        return filled_size(self.counts, self.is_grouped)
+
     def write(self, receivers: np.ndarray, givers: np.ndarray) -> None:
-        """Lay the pairs out by block, then by offset, in two arrays int32 (size,)."""
-        _lay_out(self._receivers, self._givers, self._starts, self.counts, receivers, givers)
+        """Lay the pairs out as ``PairLists`` has them, in two arrays int32 (filled_size,)."""
+        if not self.is_grouped:
+            _lay_out(self._receivers, self._givers, self._starts, self.counts, receivers, givers)
+            return
+        place = filled = 0
+        for offsets, sizes in grouped_lists(self.counts):
+            for offset, size in zip(offsets, sizes):
+                own, start, filling = slice(place, place + size), self._starts[offset], sizes[0] - size
+                receivers[own] = self._receivers[start : start + size]
+                givers[own] = self._givers[start : start + size]
+                place += sizes[0]
+                receivers[own.stop : place] = np.arange(filled, filled + filling) % self._num_rows
+                givers[own.stop : place] = self._num_givers
+                filled += filling
 
     def lists(self) -> PairLists:
         """The same in arrays of their own."""
-        receivers, givers = np.empty(self.size, np.int32), np.empty(self.size, np.int32)
+        receivers, givers = np.empty(self.filled_size, np.int32), np.empty(self.filled_size, np.int32)
         self.write(receivers, givers)
-        return PairLists(receivers, givers, self.counts, self.is_exclusive)
+        return PairLists(receivers, givers, self.counts, self.is_exclusive, self.is_grouped)
+
+
+def filled_size(counts: np.ndarray, is_grouped: bool) -> int:
+    """Pairs of one direction of a kernel map with the filling ones; ``counts`` as in ``PairLists``."""
+    return sum(len(sizes) * sizes[0] for _, sizes in grouped_lists(counts)) if is_grouped else int(counts.sum())
+
+
+def grouped_lists(counts: np.ndarray) -> List[Tuple[List[int], List[int]]]:
+    """The kernel offsets of each group and their numbers of pairs, the largest first; ``counts`` as in
+    ``PairLists``."""
+    present = np.flatnonzero(counts.sum(axis=0))
+    sizes = counts.sum(axis=0)[present].tolist()
+    return [([int(present[n]) for n in members], [sizes[n] for n in members]) for members in grouped(sizes)]
+
+
+def grouped(sizes: Sequence[int]) -> List[List[int]]:
+    """Numbers of lists with about equal sizes, the largest first."""
+    groups: List[List[int]] = []
+    for number in sorted(range(len(sizes)), key=lambda n: (-sizes[n], n)):
+        if groups:
+            largest = sizes[groups[-1][0]]
+            is_similar = largest - sizes[number] <= max(_LARGEST_FILL * largest, _SMALL)
+            if is_similar and (len(groups[-1]) + 1) * largest <= _MOST_PAIRS:
+                groups[-1].append(number)
+                continue
+        groups.append([number])
+    return groups
 
 
 @compiled
@@ -220,7 +286,7 @@ def build_plan(coordinates: np.ndarray, spec: PlanSpec, num_scenes: Optional[int
         ValueError, UserError: as ``CoordinatePlan``.
     """
     plan = CoordinatePlan(coordinates, num_scenes, spec.block_rows)
-    header: List[int] = [_FORMAT, plan.dimension, plan.num_scenes]
+    header: List[int] = [_FORMAT, plan.dimension, plan.num_scenes, int(spec.block_rows is None)]
     strides = sorted({1, *spec.scene_levels, *(s for key in spec.maps for s in (key.fine, key.coarse))})
     rows = {stride: len(plan.level(stride).order) for stride in strides}
     header += [len(strides), *(value for stride in strides for value in (stride, rows[stride]))]
@@ -237,8 +303,9 @@ def build_plan(coordinates: np.ndarray, spec: PlanSpec, num_scenes: Optional[int
         header += key
         for table in plan.pair_tables(key):
             header += [int(table.is_exclusive), len(table.counts), *table.counts.ravel().tolist()]
-            table.write(pairs[end : end + table.size], pairs[end + table.size : end + 2 * table.size])
-            end += 2 * table.size
+            size = table.filled_size
+            table.write(pairs[end : end + size], pairs[end + size : end + 2 * size])
+            end += 2 * size
         del table  # its arrays are large, and so are the next one's
     pairs[end] = 0
     return {PAIRS: pairs[: end + 1], HEADER: np.array(header, np.int64).tobytes()}
@@ -250,6 +317,7 @@ class PackedLists(NamedTuple):
     start: int
     counts: np.ndarray  # int64 (blocks, K)
     is_exclusive: bool
+    is_grouped: bool
 
 
 class PackedPlan(NamedTuple):
@@ -280,7 +348,7 @@ def read_header(content: bytes) -> PackedPlan:
     values = iter(header.tolist())
     if next(values, None) != _FORMAT:
         raise ValueError(f"not the header of a coordinate plan of format {_FORMAT}: {header[:8]}")
-    dimension, num_scenes = next(values), next(values)
+    dimension, num_scenes, is_grouped = next(values), next(values), bool(next(values))
     rows = {next(values): next(values) for _ in range(next(values))}
     start, scenes = 0, {}
     for stride in [next(values) for _ in range(next(values))]:
@@ -291,14 +359,14 @@ def read_header(content: bytes) -> PackedPlan:
         key = MapKey(*(next(values) for _ in MapKey._fields))
         directions = []
         for _ in range(1 if key.is_symmetric else 2):
-            lists = _read_lists(values, start, key.kernel_size**dimension)
+            lists = _read_lists(values, start, key.kernel_size**dimension, is_grouped)
             directions.append(lists)
-            start += 2 * int(lists.counts.sum())
+            start += 2 * filled_size(lists.counts, is_grouped)
         maps[key] = tuple(directions)
     return PackedPlan(dimension, num_scenes, rows, scenes, maps)
 
 
-def _read_lists(values: Iterator[int], start: int, num_offsets: int) -> PackedLists:
+def _read_lists(values: Iterator[int], start: int, num_offsets: int, is_grouped: bool) -> PackedLists:
     is_exclusive, blocks = bool(next(values)), next(values)
     counts = np.array([next(values) for _ in range(blocks * num_offsets)], np.int64)
-    return PackedLists(start, counts.reshape(blocks, num_offsets), is_exclusive)
+    return PackedLists(start, counts.reshape(blocks, num_offsets), is_exclusive, is_grouped)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import List, NamedTuple
+from typing import Iterator, List, NamedTuple
 
 import numpy as np
 import paddle
 
-from .coordinate_plan import MapKey, PackedLists, PairLists
+from ...transfers import to_device
+from .coordinate_plan import MapKey, PackedLists, PairLists, filled_size, grouped_lists
 
 
 class Pairs(NamedTuple):
@@ -23,28 +24,43 @@ class Group(NamedTuple):
 
     Attributes:
         offsets: the kernel offset of each list.
-        receivers: 0 where there is no pair.
+        sizes: pairs of each list without filling, the largest first.
+        receivers: any rows where there is no pair.
         givers: the number of giving rows where there is no pair.
     """
 
     offsets: List[int]
+    sizes: List[int]
     receivers: paddle.Tensor
     givers: paddle.Tensor
 
+    def lists(self) -> Iterator[Pairs]:
+        """Each list without what fills it."""
+        for number, (offset, size) in enumerate(zip(self.offsets, self.sizes)):
+            start = number * self.sizes[0]
+            yield Pairs(offset, self.receivers[start : start + size], self.givers[start : start + size])
+
 
 class Direction(NamedTuple):
-    """A kernel map in one direction on the device.
+    """A kernel map in one direction on the device, by blocks or by groups.
 
     Attributes:
         blocks: of receiving rows, each with its pairs for those kernel offsets that have any. The receiving rows of
-            different blocks are different, and so are those within one ``Pairs``.
+            different blocks are different, and so are those within one ``Pairs``. Empty if there are groups.
         is_exclusive: no row receives more than once over all offsets.
-        groups: the same pairs for ``batched.py``; empty until it needs them.
+        groups: of lists, for ``batched.py``.
     """
 
     blocks: List[List[Pairs]]
     is_exclusive: bool
     groups: List[Group]
+
+    def lists(self) -> Iterator[Pairs]:
+        """Every list of pairs."""
+        for block in self.blocks:
+            yield from block
+        for group in self.groups:
+            yield from group.lists()
 
 
 class KernelMap(NamedTuple):
@@ -58,20 +74,23 @@ class KernelMap(NamedTuple):
 
 def direction_of_arrays(lists: PairLists) -> Direction:
     """From the lists of a ``CoordinatePlan``."""
-    pairs = paddle.to_tensor(np.concatenate([lists.receivers, lists.givers, np.zeros(1, np.int32)]))
-    return direction_of_pairs(PackedLists(0, lists.counts, lists.is_exclusive), pairs)
+    pairs = to_device(np.concatenate([lists.receivers, lists.givers, np.zeros(1, np.int32)]))
+    return direction_of_pairs(PackedLists(0, lists.counts, lists.is_exclusive, lists.is_grouped), pairs)
 
 
 def direction_of_pairs(lists: PackedLists, pairs: paddle.Tensor) -> Direction:
-    """From the contents of ``pairs``, int32 (M,); all tensors are created by two operations."""
-    total = int(lists.counts.sum())
-    blocks: List[List[Pairs]] = [[] for _ in lists.counts]
-    present = np.argwhere(lists.counts > 0).tolist()  # [block, offset], by block
-    if present:
-        sizes = lists.counts[lists.counts > 0].tolist()
-        ends = [lists.start + total, lists.start + 2 * total]
-        receivers = paddle.split(pairs[lists.start : ends[0]], sizes)
-        givers = paddle.split(pairs[ends[0] : ends[1]], sizes)
-        for (block, offset), receiving, giving in zip(present, receivers, givers):
-            blocks[block].append(Pairs(offset, receiving, giving))
+    """From the contents of ``pairs``, int32 (M,); all tensors are created by few operations."""
+    counts, total = lists.counts, filled_size(lists.counts, lists.is_grouped)
+    blocks: List[List[Pairs]] = [[] for _ in counts]
+    if not total:
+        return Direction(blocks, lists.is_exclusive, [])
+    ends = [lists.start + total, lists.start + 2 * total]
+    both = pairs[lists.start : ends[0]], pairs[ends[0] : ends[1]]
+    if lists.is_grouped:
+        members = grouped_lists(counts)
+        parts = [paddle.split(side, [len(sizes) * sizes[0] for _, sizes in members]) for side in both]
+        return Direction([], lists.is_exclusive, [Group(*own, *sides) for own, *sides in zip(members, *parts)])
+    receivers, givers = (paddle.split(side, counts[counts > 0].tolist()) for side in both)
+    for (block, offset), receiving, giving in zip(np.argwhere(counts > 0).tolist(), receivers, givers):
+        blocks[block].append(Pairs(offset, receiving, giving))
     return Direction(blocks, lists.is_exclusive, [])

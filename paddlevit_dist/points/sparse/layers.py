@@ -9,11 +9,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
+import numpy as np
 import paddle
 from paddle import nn
 
+from ...autocast import like_products
 from ...contracts.model import Model
 from ...parallel import BatchNorm as SynchronisableBatchNorm
 from ...parallel import kernel_divides_by_rows, world_size
@@ -61,7 +63,7 @@ class _KernelLayer(nn.Layer):
     def _finish(self, features: paddle.Tensor) -> paddle.Tensor:
         if self.bias is None:
             return features
-        return features + self.bias if features.shape[0] else _NoRows.apply(features, self.bias)
+        return features + like_products(self.bias) if features.shape[0] else _NoRows.apply(features, self.bias)
 
     def extra_repr(self) -> str:
         return (
@@ -259,22 +261,31 @@ class SparseNetwork(Model):
         super().__init__()
         self.in_channels = in_channels
         self.dimension = dimension
-        self._plan_spec: Optional[PlanSpec] = None
+        self._specs: Dict[str, PlanSpec] = {}
 
     def plan_spec(self) -> PlanSpec:
-        """The ``PlanSpec`` for ``build_plan`` in the loader process, found by a forward pass of one voxel."""
-        if self._plan_spec is None:
+        """The ``PlanSpec`` for ``build_plan`` in the loader process."""
+        return self.spec_of("whole", self, self.in_channels)
+
+    def spec_of(self, name: str, part: Callable[[SparseTensor], Any], channels: int) -> PlanSpec:
+        """What a part of the network requires of a plan, found by a forward pass of one voxel.
+
+        Args:
+            name: the part's; it is run once.
+            part: layers of this network, which take ``channels`` features.
+        """
+        if name not in self._specs:
             modes = [(layer, layer.training) for layer in self.sublayers(include_self=True)]
             self.eval()
             with paddle.no_grad():
                 dtype = self.parameters()[0].dtype
-                voxel = paddle.zeros([1, 1 + self.dimension], dtype="int32")
-                x = SparseTensor(paddle.zeros([1, self.in_channels], dtype=dtype), voxel)
-                self(x)
+                voxel = np.zeros([1, 1 + self.dimension], np.int32)
+                x = SparseTensor(paddle.zeros([1, channels], dtype=dtype), voxel)
+                part(x)
             for layer, training in modes:
                 layer.training = training
-            self._plan_spec = x.plan.asked_for(preferred_block_rows())
-        return self._plan_spec
+            self._specs[name] = x.plan.asked_for(preferred_block_rows())
+        return self._specs[name]
 
     def recomputed_layers(self) -> List[nn.Layer]:
         """None: the blocks have batch statistics, and take sparse tensors."""
@@ -308,8 +319,8 @@ class _WeightLayer(nn.Layer):
 
 
 class StridedConv3D(_WeightLayer):
-    """Onto the voxels ``floor(c / stride) * stride``; PointGroup uses spconv's SparseConv3d with kernel 2 and stride
-    2."""
+    """Onto the voxels ``floor(c / stride) * stride``: spconv's SparseConv3d where kernel size and stride are equal and
+    there is no padding, as in PointGroup. For other kernels spconv makes a voxel wherever one is in reach."""
 
     def forward(self, x: SparseTensor) -> SparseTensor:
         require(self, x, self.weight, self.in_channels, 3)

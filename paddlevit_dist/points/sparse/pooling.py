@@ -7,6 +7,7 @@ from typing import Any, Dict, List, Optional, Tuple
 import paddle
 from paddle import nn
 
+from ... import autocast
 from .coordinate_plan import MapKey
 from .kernel_map import Direction, KernelMap
 from .layers import finer_stride
@@ -104,7 +105,8 @@ class GlobalPooling(nn.Layer):
         is_of_scene = (numbers.unsqueeze(0) == paddle.arange(scenes, dtype="int32").unsqueeze(1)).astype(
             x.features.dtype
         )  # (scenes, rows)
-        total = paddle.matmul(is_of_scene, x.features)
+        with autocast.off():  # sums of all voxels of a scene leave the range of half precision
+            total = paddle.matmul(is_of_scene, x.features)
         return total if self.mode == "sum" else _divide(total, is_of_scene.sum(axis=1, keepdim=True))
 
     def extra_repr(self) -> str:
@@ -145,10 +147,9 @@ def _summed(source: paddle.Tensor, kernel_map: KernelMap, rows: int, to_fine: bo
     with paddle.no_grad():
         has_centre = kernel_map.key.is_symmetric
         received = source.clone() if has_centre else paddle.zeros([rows, source.shape[1]], dtype=source.dtype)
-        for block in _direction(kernel_map, to_fine).blocks:
-            for _, receivers, givers in block:
-                total = paddle.gather(received, receivers) + paddle.gather(source, givers)
-                paddle.scatter_(received, receivers, total)
+        for _, receivers, givers in _direction(kernel_map, to_fine).lists():
+            total = paddle.gather(received, receivers) + paddle.gather(source, givers)
+            paddle.scatter_(received, receivers, total)
         return received
 
 
@@ -190,9 +191,8 @@ def _by_offset(kernel_map: KernelMap, rows: int) -> List[Tuple[int, paddle.Tenso
     offset."""
     centre: Optional[int] = kernel_map.num_offsets // 2 if kernel_map.key.is_symmetric and rows else None
     offsets: Dict[int, List[Any]] = {}
-    for block in kernel_map.to_coarse.blocks:
-        for pairs in block:
-            offsets.setdefault(pairs.offset, []).append(pairs)
+    for pairs in kernel_map.to_coarse.lists():
+        offsets.setdefault(pairs.offset, []).append(pairs)
     result = [
         (offset, paddle.concat([p.receivers for p in pairs]), paddle.concat([p.givers for p in pairs]))
         for offset, pairs in offsets.items()

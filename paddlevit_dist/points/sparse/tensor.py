@@ -7,6 +7,7 @@ from typing import Any, Dict, Mapping, Optional, Tuple
 import numpy as np
 import paddle
 
+from ...transfers import to_device
 from .convolution import preferred_block_rows
 from .coordinate_plan import HEADER, PAIRS, CoordinatePlan, MapKey, PackedLists, PlanSpec, read_header
 from .kernel_map import KernelMap, direction_of_arrays, direction_of_pairs
@@ -43,7 +44,7 @@ class Plan:
         packed = read_header(batch[HEADER])
         plan = cls(packed.dimension, packed.num_scenes)
         pairs = batch[PAIRS]
-        plan._pairs = pairs if isinstance(pairs, paddle.Tensor) else paddle.to_tensor(pairs)
+        plan._pairs = pairs if isinstance(pairs, paddle.Tensor) else to_device(pairs)
         plan._rows, plan._packed_maps = packed.rows, packed.maps
         for stride, start in packed.scenes.items():
             plan._scenes[stride] = plan._pairs[start : start + packed.rows[stride]]
@@ -82,7 +83,7 @@ class Plan:
         if stride not in self._scenes:
             if self._coordinate_plan is None:
                 raise ValueError(f"the plan has no scene numbers for stride {stride}: {_ASK}")
-            self._scenes[stride] = paddle.to_tensor(self._coordinate_plan.scenes(stride))
+            self._scenes[stride] = to_device(self._coordinate_plan.scenes(stride))
         return self._scenes[stride]
 
     def kernel_map(self, key: MapKey) -> KernelMap:
@@ -99,7 +100,7 @@ class Plan:
             self._maps[key] = KernelMap(key, key.kernel_size**self.dimension, directions[0], directions[-1])
         return self._maps[key]
 
-    def asked_for(self, block_rows: int) -> PlanSpec:
+    def asked_for(self, block_rows: Optional[int]) -> PlanSpec:
         """What parts of this plan have been used so far."""
         return PlanSpec(tuple(self._asked_maps), tuple(self._asked_scenes), block_rows)
 
@@ -135,7 +136,7 @@ class SparseTensor:
             raise ValueError("a SparseTensor takes either coordinates or a plan")
         self.stride = whole("stride", stride)
         self.plan = Plan.of_coordinates(coordinates, num_scenes, stride) if plan is None else plan
-        self.features = features if isinstance(features, paddle.Tensor) else paddle.to_tensor(features)
+        self.features = features if isinstance(features, paddle.Tensor) else to_device(np.asarray(features))
         if self.features.ndim != 2 or self.features.shape[0] != self.plan.rows(stride):
             raise ValueError(
                 f"features have shape {list(self.features.shape)}, expected ({self.plan.rows(stride)}, channels) for "

@@ -16,13 +16,15 @@ from paddlevit_dist.images.detection.run_lengths import text_of
 
 
 def evaluated(dataset: Dict, results: List[Dict], kind: str = "bbox", **params: Any) -> Any:
-    """What pycocotools makes of them, accumulated and summarised."""
+    """What pycocotools makes of them, accumulated and summarised; ids from 1, as it takes 0 for nothing found."""
     from pycocotools.coco import COCO  # only here: what is compared with stored numbers needs no pycocotools
     from pycocotools.cocoeval import COCOeval
 
     with contextlib.redirect_stdout(io.StringIO()):
         truth = COCO()
         truth.dataset = copy.deepcopy(dataset)
+        for number, annotation in enumerate(truth.dataset["annotations"], 1):
+            annotation["id"] = number
         truth.createIndex()
         evaluation = COCOeval(truth, truth.loadRes(copy.deepcopy(results)), kind)
         for name, value in params.items():
@@ -53,7 +55,6 @@ def table_of(
             np.array([label_of[a["category_id"]] for a in own], int),
             np.array([a["area"] for a in own], float),
             np.array([a["iscrowd"] for a in own], bool),
-            np.array([a["id"] for a in own], int),
         )
         found = [r for r in results if r["image_id"] == image_id]
         scores = np.array([r["score"] for r in found], float)

@@ -22,6 +22,7 @@ from paddlevit_dist.images.detection.data.detection_dataset import Annotations
 from paddlevit_dist.images.detection.data.opening import open_samples
 from paddlevit_dist.images.detection.data.samples import DetectionSamples
 from paddlevit_dist.images.detection.data.transforms import EvaluationTransform
+from paddlevit_dist.images.detection.evaluation.annotation_file import read_annotations
 from paddlevit_dist.images.detection.run_lengths import decode
 from paddlevit_dist.registry import register_dataset
 
@@ -109,28 +110,50 @@ ODD = {
     "outside": ([annotation(1, 11, [40, 1, 5, 5])], "1 object with a box outside the picture: not learnt", 1),
     "beyond": ([annotation(1, 11, [20, 1, 15, 5])], "1 object with a box that reaches beyond the picture", 1),
     "text for numbers": ([annotation("5", "11", BOX, "7")], "1 number written as text or with a point (image_id", 1),
-    "area missing": ([annotation(1, 11, BOX, area=None)], "1 object without an area: that of the box is taken", 1),
-    "id missing": ([annotation(None, 11, BOX)], "1 object without id: its position is taken, as 1", 1),
+    "area missing": (
+        [annotation(1, 11, BOX, area=None)],
+        "1 object without an area: that of the box, or of the mask",
+        1,
+    ),
+    "id missing": (
+        [annotation(None, 11, BOX)],
+        "1 object without id, or whose id is no number: its position is tak",
+        1,
+    ),
+    "id is a name": ([annotation("a", 11, BOX)], "1 object without id, or whose id is no number: its position is", 1),
+    "id 0": ([annotation(0, 11, BOX)], "1 object with id 0: counted here, by COCO's tools as not found, as 0", 1),
+    "point": ([annotation(1.0, 11.0, BOX)], "1 number written as text or with a point (image_id", 1),
+    "text for a crowd": ([annotation(1, 11, BOX, iscrowd="1")], "1 number written as text or with a point (iscrowd", 1),
 }
+ONLY_TRAINING = ("outside", "beyond")  # notes of what is learnt, which needs the sizes of pictures
 
 
 @pytest.mark.parametrize("case", ODD)
 def test_what_is_odd_is_kept_as_coco_s_tools_do_and_told(tmp_path, cache, case):
     annotations, notice, kept = ODD[case]
-    write_coco(tmp_path, annotations)
+    path = write_coco(tmp_path, annotations)
     for _ in range(2):  # also where the index is there already
         dataset = Coco(str(tmp_path), "train", cache)
         assert any(notice in line and str(tmp_path) in line for line in dataset.notices), dataset.notices
         found = [dataset.annotations(index) for index in range(3)]
         assert sum(len(one.ids) for one in found) == kept
         assert all(np.isfinite(one.boxes).all() and np.isfinite(one.areas).all() for one in found)
+    evaluated = read_annotations(path)
+    assert len(evaluated.truth.labels) == kept
+    assert any(notice in line for line in evaluated.notices) == (case not in ONLY_TRAINING), evaluated.notices
 
 
 WRONG = {
     "two pictures of one id": (
         {"images": [{"id": 1, "file_name": f"{n}.png", "height": 2, "width": 2} for n in (1, 2)]},
-        "images[0] (1.png) and images[1] (2.png) both have id 1: expected a number of its own",
+        "images[0] and images[1] both have id 1: expected a number of its own",
     ),
+    "id of a picture is half": ({"images": [{"id": 1.5, "file_name": "1.png"}]}, "images[0] has id 1.5: expected a"),
+    "half a pixel": ({"images": [{"id": 1, "file_name": "1.png", "height": 1.5}]}, "height 1.5: expected a whole"),
+    "text in a box": ({"annotations": [annotation(1, 11, [1, 2, "3", 4])]}, "expected four finite numbers"),
+    "area without end": ({"annotations": [annotation(1, 11, BOX, area=float("inf"))]}, "expected a finite number"),
+    "crowd is a word": ({"annotations": [annotation(1, 11, BOX, iscrowd="no")]}, "has iscrowd 'no': expected a number"),
+    "nameless category": ({"categories": [{"id": 1, "name": " "}]}, "categories[0] (id 1) has name ' ': expected text"),
     "id is a name": ({"images": [{"id": "x1", "file_name": "1.png"}]}, "images[0] has id 'x1': expected a"),
     "no file name": ({"images": [{"id": 1}]}, "images[0] (id 1) has no file_name: expected the name"),
     "three numbers": (
@@ -141,10 +164,14 @@ WRONG = {
     "no picture": ({"annotations": [{"id": 1, "category_id": 7, "bbox": BOX}]}, "has no image_id: expected a whole"),
     "twice the category": ({"categories": [CATEGORIES[0], CATEGORIES[0]]}, "7 is also that of category 'cat'"),
     "no categories": ({"categories": None}, "has no categories; expected annotations in COCO's format"),
+    "empty categories": ({"categories": []}, "has no categories; expected annotations in COCO's format"),
     "no images": ({"images": ()}, "has no images; expected annotations in COCO's format"),
     "an object for a list": ({"annotations": {"1": 2}}, "annotations: expected a list of objects"),
     "numbers for objects": ({"annotations": [3]}, "annotations[0]: expected a list of objects"),
 }
+
+
+ONLY_PICTURES = ("id is a name", "no file name")  # an evaluation reads no pictures, and compares any ids
 
 
 @pytest.mark.parametrize("case", WRONG)
@@ -158,19 +185,27 @@ def test_a_file_that_is_not_as_coco_says_is_refused_in_one_line(tmp_path, cache,
         path.write_text(path.read_text().replace('"images"', '"pictures"'))
     assert message in refused(tmp_path, cache)
     assert not [path for path in cache.iterdir() if "coco" in path.name]
+    if case in ONLY_PICTURES:
+        assert read_annotations(path).image_ids
+        return
+    with pytest.raises(UserError) as error:
+        read_annotations(path)
+    assert str(error.value) == refused(tmp_path, cache)
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ('{"images": [', "is not JSON as COCO's annotations are: byte 12"),
-        ('[{"image_id": 1}]', "as files of results are"),
+        ('[{"image_id": 1}]', "is a list, as files of results are; expected annotations in COCO's format"),
     ],
 )
 def test_other_files_are_named(tmp_path, cache, text, message):
     write_coco(tmp_path, []).write_text(text)
     said = refused(tmp_path, cache)
     assert message in said and "instances_train2017.json" in said
+    with pytest.raises(UserError, match="instances_train2017.json is"):
+        read_annotations(tmp_path / "annotations" / "instances_train2017.json")
 
 
 def test_a_category_that_no_picture_has_and_names_that_occur_twice_are_kept(tmp_path, cache):

@@ -120,3 +120,13 @@ def test_what_a_rank_keeps_and_sends_is_bounded():
     assert len(kept) < 300 * 5_000
     table = MatchTable.joined([metrics.update(10_000 + number, truth, many) for number in range(300)])
     assert len(pickle.dumps(table.packed())) <= 300_000
+
+
+def test_what_finds_everything_scores_one_whatever_the_ids_are():
+    metrics = DetectionMetrics(NAMES)
+    for number in range(5):
+        boxes = np.array([[10.0 * number, 5.0, 40.0, 30.0]])
+        truth = Annotations(boxes, np.zeros(1, int), np.full(1, 1200.0), np.zeros(1, bool), np.array([number]))
+        corners = np.concatenate([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]], axis=1).astype(np.float32)
+        metrics.update(number, truth, Detections(corners, np.full(1, 0.9 - 0.1 * number, np.float32), np.zeros(1, int)))
+    assert metrics.compute(metrics.state)["AP"] == 1.0

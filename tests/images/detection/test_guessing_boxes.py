@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 from images.detection.coco_writer import BOX, annotation, write_coco, write_picture
 from images.detection.test_voc_data import write_voc
@@ -37,6 +39,11 @@ def xml_beside(root):
     write_voc(root, {"train": ["1"]}, pictures="train", annotations="train")
 
 
+def one_folder_of_voc(root):
+    write_voc(root, {"": ["1", "2"]}, pictures="", annotations="")
+    shutil.rmtree(root / "ImageSets")
+
+
 def yolo(root):
     write_yolo(root, train="images/train")
 
@@ -58,6 +65,7 @@ def yolo_without_description(root):
         (voc, "voc", "my_data has Pascal VOC's annotations, such as VOCdevkit/VOC2007/Annotations/000001.xml"),
         (flat_voc, "voc", "such as annotations/1.xml"),
         (xml_beside, "voc", "such as train/1.xml"),
+        (one_folder_of_voc, "voc", "such as 1.xml"),
         (yolo, "yolo", "my_data has YOLO's labels, such as data.yaml"),
         (yolo_by_split, "yolo", "such as data.yaml"),
         (yolo_without_description, "yolo", "such as labels/train/1.txt"),

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import pickle
+import re
+import shutil
 
 import pytest
 from images.detection.coco_writer import write_picture
 
 from paddlevit_dist.config import load
 from paddlevit_dist.errors import UserError
+from paddlevit_dist.images.data.inspection import Inspection
+from paddlevit_dist.images.detection.data.opening import open_samples
 from paddlevit_dist.images.detection.data.voc import Voc
 from paddlevit_dist.images.detection.data.xml_files import parse_xml
 
@@ -123,6 +127,34 @@ def test_what_hand_made_files_have_is_taken_and_told(tmp_path, cache):
     assert dataset.annotations(0).is_learnable.tolist() == [False, True]
     assert dataset.size(1) == (20, 30) and len(dataset.annotations(1).ids) == 0
     assert dataset.summary() == "2 pictures, 2 boxes: dog 2; 1 picture without boxes"
+
+
+def test_pictures_without_xml_are_told(tmp_path):
+    write_voc(tmp_path, {"train": ["1", "2"]}, pictures="images", annotations="annotations")
+    shutil.rmtree(tmp_path / "ImageSets")
+    for stem in ("3", "4", "5"):
+        write_picture(tmp_path / "images" / f"{stem}.png", 20, 30)
+    named = ["TASK", "detection", "MODEL.NAME", "detr_resnet50", "-dataset=voc", f"-data_path={tmp_path}"]
+    for words, split in (([], "train"), (["DATA.VAL_FRACTION", "0.5"], "val")):
+        config = load([*named, *words]).values
+        samples = open_samples(config, split, tmp_path, split == "train", inspection=Inspection(False, False))
+        line = f"3 pictures are beside those of {split} without annotations, and not read, as images/3.png"
+        assert line in samples.notices
+
+
+@pytest.mark.parametrize("zero", [(0, 3, 10, 13), (4, 0, 14, 10), (-1, -1, 5, 5)])
+def test_boxes_that_are_written_from_0_are_told_and_read_so_where_asked(tmp_path, cache, zero):
+    write_voc(tmp_path, {"train": ["1"]}, objects={"1": [an_object(box=zero), an_object(box=(3, 4, 12, 13))]})
+    told = "1 object of 2 with corners at 0 or -1, where VOC counts pixels from 1: .* DATA.VOC_CORNERS edges"
+    assert any(re.search(told, line) for line in Voc(str(tmp_path), "train", cache).notices)
+    named = ["TASK", "detection", "MODEL.NAME", "detr_resnet50", "-dataset=voc", f"-data_path={tmp_path}"]
+    config = load([*named, "DATA.VOC_CORNERS", "edges"]).values
+    edges = Voc.open(config, "train", cache)
+    x0, y0, x1, y1 = zero
+    assert edges.annotations(0).boxes.tolist() == [[x0, y0, x1 - x0, y1 - y0], [3, 4, 9, 9]]
+    assert not any("corners" in line for line in edges.notices)
+    write_voc(tmp_path, {"train": ["1"]}, objects={"1": [an_object(box=(1, 1, 30, 20))]})
+    assert not any("corners" in line for line in Voc(str(tmp_path), "train", cache).notices)
 
 
 HOSTILE = [

@@ -8,6 +8,7 @@ from ....config.key import AT_LEAST_0, AT_LEAST_1, SHARE, Given, Key, Range, Tab
 from ....errors import UserError
 from .shape_names import CATEGORIES, SMALLEST_SIDE
 
+PIXELS, EDGES = "pixels", "edges"
 _LARGE = Range(low=1, high=65_535)  # no picture format that is common has longer sides
 
 _TRANSFORMS = (
@@ -52,6 +53,14 @@ _FILES = (
     optional("DATA.VAL_ANNOTATIONS", "path", "the same for validation"),
     optional("DATA.TRAIN_PICTURES", "path", "coco: folder of the training pictures, below DATA_PATH or absolute"),
     optional("DATA.VAL_PICTURES", "path", "coco: folder of the validation pictures"),
+    Key(
+        "DATA.VOC_CORNERS",
+        PIXELS,
+        "text",
+        "voc: corners are numbers of pixels, from 1 and inside the box, as VOC has them; or distances from the "
+        "picture's edges, from 0, as some programs write them",
+        choices=(PIXELS, EDGES),
+    ),
     Key("DATA.KEEP_EMPTY", True, "bool", "training: keep pictures in which there is nothing to learn"),
 )
 
@@ -124,6 +133,8 @@ def _unused(given: Given) -> Iterator[Unused]:
         yield Unused(
             ("DATA.TRAIN_ANNOTATIONS", "DATA.VAL_ANNOTATIONS"), "DATA.DATASET", "it is for coco and voc, and {}"
         )
+    if dataset != "voc":
+        yield Unused(("DATA.VOC_CORNERS",), "DATA.DATASET", "it is for voc, and {}")
     if dataset != "coco":
         yield Unused(("DATA.TRAIN_PICTURES", "DATA.VAL_PICTURES"), "DATA.DATASET", "it is for coco, and {}")
     if given.values.DATA.VAL_FRACTION is None:

@@ -21,8 +21,9 @@ from ...data.reading import existing_folder
 from .annotation_index import PICTURE, VERSION, About, Columns, Source, ensure_annotation_index
 from .detection_dataset import count
 from .indexed_pictures import IndexedPictures
-from .layouts import names_in, numbers_of, pictures_in, stamp, sub_folders
+from .layouts import names_in, numbers_of, picture_names, pictures_in, stamp, sub_folders
 from .measuring import measure
+from .settings import EDGES, PIXELS
 from .xml_files import read_xml
 
 _LAYOUT = (
@@ -51,8 +52,7 @@ class Voc(IndexedPictures):
 
     Objects marked as difficult are treated as COCO treats crowds: not learnt, and whoever finds one is neither right
     nor wrong, as in VOC's own evaluation. Categories are the sorted names that occur in any of the XML files, or the
-    lines of ``classes.txt``; they are numbered from 1. Corners count pixels from 1 and are inside the box, as VOC's
-    rules have it.
+    lines of ``classes.txt``; they are numbered from 1.
     """
 
     layout = _LAYOUT
@@ -64,6 +64,7 @@ class Voc(IndexedPictures):
         cache_folder: Path,
         chosen: Optional[str] = None,
         turned: bool = True,
+        corners: str = PIXELS,
     ) -> None:
         """Serve ``split``: the pictures of the list of that name, or of the folder.
 
@@ -71,6 +72,8 @@ class Voc(IndexedPictures):
             chosen: name of another list, such as "trainval".
             turned: where a file does not say how large its picture is, boxes were drawn on it as its EXIF orientation
                 turns it.
+            corners: ``PIXELS``: they count pixels from 1 and are inside the box, as VOC's rules have it; ``EDGES``:
+                they are distances from the picture's edges.
         Raises:
             UserError: the layout is another, or a file is missing or not as VOC's are.
         """
@@ -81,10 +84,11 @@ class Voc(IndexedPictures):
         annotated = [os.path.join(part.annotations, name) for part in all_parts for name in _xml_files(part)]
         names = read_class_names(root)
         wanted = "\n".join(f"{part.annotations} {stem}" for part, stem in stems)
-        key = stamp(f"voc {VERSION} {names} {turned}\n{wanted}\n", annotated)
+        key = stamp(f"voc {VERSION} {names} {turned} {corners}\n{wanted}\n", annotated)
         index = ensure_annotation_index(
-            cache_folder, f"voc-{split}", key, lambda: _read(root, stems, annotated, names, turned)
+            cache_folder, f"voc-{split}", key, lambda: _read(root, stems, annotated, names, turned, corners)
         )
+        self._parts = list(dict.fromkeys(part for part, _ in stems))
         super().__init__(root, index, "its XML file", turned and index.about.is_measured)
         where = ", ".join(dict.fromkeys(part.name for part, _ in stems))
         self.notices = [f"{split}: {count(len(stems), 'picture')} of {where}", *self.notices]
@@ -93,7 +97,20 @@ class Voc(IndexedPictures):
     def open(cls, config: Any, split: str, cache_folder: Path) -> Voc:
         data = config.DATA
         lists = {"train": data.TRAIN_ANNOTATIONS, "val": data.VAL_ANNOTATIONS}
-        return cls(data.DATA_PATH, split, cache_folder, lists.get(split), data.EXIF_ROTATE is not False)
+        turned = data.EXIF_ROTATE is not False
+        return cls(data.DATA_PATH, split, cache_folder, lists.get(split), turned, data.VOC_CORNERS)
+
+    def __getstate__(self) -> Any:
+        return {**super().__getstate__(), "_parts": ()}
+
+    def beside(self) -> List[str]:
+        read = {self.describe(index) for index in range(len(self))}
+        found = []
+        for part in self._parts:
+            annotated = {name[: -len(".xml")] for name in _xml_files(part)}
+            paths = (os.path.join(part.pictures, name) for name in picture_names(part.pictures))
+            found += [path for path in paths if os.path.splitext(os.path.basename(path))[0] not in annotated]
+        return [os.path.relpath(path, self.root) for path in found if path not in read]
 
 
 def parts_of(root: str) -> List[Part]:
@@ -173,9 +190,14 @@ def _stem(name: str) -> str:
 
 
 def _read(
-    root: str, stems: List[Tuple[Part, str]], annotated: List[str], names: Optional[List[str]], turned: bool
+    root: str,
+    stems: List[Tuple[Part, str]],
+    annotated: List[str],
+    names: Optional[List[str]],
+    turned: bool,
+    corners: str,
 ) -> Source:
-    reader = _Reader(names, len(stems))
+    reader = _Reader(names, len(stems), 1 if corners == PIXELS else 0)
     pictures = {part.pictures: pictures_in(part.pictures) for part in dict.fromkeys(part for part, _ in stems)}
     positions = {os.path.join(part.annotations, f"{stem}.xml"): at for at, (part, stem) in enumerate(stems)}
     missing = set(positions).difference(annotated)
@@ -208,15 +230,20 @@ def _picture(stem: str, tree: Element, there: Dict[str, str]) -> str:
 
 
 class _Reader:
-    """Gathers objects by the names of their categories."""
+    """Gathers objects by the names of their categories.
 
-    def __init__(self, names: Optional[List[str]], num_pictures: int) -> None:
-        self.fixed = names
+    Args:
+        names: of all categories; None: those that occur.
+        first: number of the first pixel, 1 or 0.
+    """
+
+    def __init__(self, names: Optional[List[str]], num_pictures: int, first: int) -> None:
+        self.fixed, self.first = names, first
         self.names: Dict[str, int] = {}  # in the order in which they were met
         self.columns = Columns()
         self.paths = [b""] * num_pictures
         self.sizes = np.zeros((num_pictures, 2), np.int64)
-        self.difficult = self.flat = 0
+        self.difficult = self.flat = self.before = 0
 
     def learn_names(self, file: str, tree: Element) -> None:
         for entry in tree.iter("object"):
@@ -232,7 +259,8 @@ class _Reader:
         self.sizes[position] = _side(tree, "height"), _side(tree, "width")
         for entry in tree.iter("object"):
             corners = [_number(entry, f"bndbox/{side}", file) for side in ("xmin", "ymin", "xmax", "ymax")]
-            x, y = corners[0] - 1, corners[1] - 1  # pixels count from 1
+            x, y = corners[0] - self.first, corners[1] - self.first
+            self.before += min(corners[:2]) in (0, -1)
             width, height = corners[2] - x, corners[3] - y
             if corners[2] < corners[0] or corners[3] < corners[1]:
                 self.flat += 1
@@ -264,6 +292,11 @@ class _Reader:
             )
         if self.flat:
             notices.append(f"{count(self.flat, 'object')} whose last corner is before the first: not learnt")
+        if self.before and self.first:
+            notices.append(
+                f"{count(self.before, 'object')} of {len(self.columns):,} with corners at 0 or -1, where VOC counts "
+                f"pixels from 1: if they are distances from the picture's edges, set DATA.VOC_CORNERS {EDGES}"
+            )
         if len(unknown):
             notices.append(f"{count(len(unknown), 'picture')} without a size in the XML file: measured")
         labels = label_of[np.array(self.columns.categories, dtype=np.int64)]

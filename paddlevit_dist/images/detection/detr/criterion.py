@@ -14,6 +14,7 @@ from paddle.nn import functional as F
 
 from ....contracts.task import Term
 from ....errors import UserError
+from ....transfers import to_device
 from ..detector import Criterion, Outputs, Targets
 from .boxes import corners, generalised_iou, relative
 from .matching import CostWeights, Matches, match
@@ -150,7 +151,7 @@ class SetCriterion(Criterion):
         entropy = F.cross_entropy(logits, classes.unsqueeze(-1), reduction="none").squeeze(-1)  # (L, N, Q)
         found = self._matched_boxes(boxes, matches)  # (L, N, M, 4)
         # An object without a query counts 0, but stays in the graph: every parameter gets a gradient on every rank.
-        share = paddle.to_tensor(matches.weight_of).astype(boxes.dtype)  # (L, N, M)
+        share = to_device(matches.weight_of).astype(boxes.dtype)  # (L, N, M)
         distance = (found - wanted).abs().sum(axis=-1)
         overlap = generalised_iou(corners(found), corners(wanted))
         return LayerLosses(
@@ -167,12 +168,12 @@ class SetCriterion(Criterion):
         nothing = paddle.full([pictures, 1], self.num_classes, dtype=labels.dtype)
         table = paddle.concat([labels, nothing], axis=1)  # (N, M + 1)
         places = matches.object_of + np.arange(pictures)[:, None] * table.shape[1]
-        return paddle.gather(table.flatten(), paddle.to_tensor(places.ravel())).reshape(list(places.shape))
+        return paddle.gather(table.flatten(), to_device(places.ravel())).reshape(list(places.shape))
 
     @staticmethod
     def _matched_boxes(boxes: paddle.Tensor, matches: Matches) -> paddle.Tensor:
         """The box of each object's query, (L, N, M, 4)."""
         layers, pictures, queries, _ = boxes.shape
         places = matches.query_of + np.arange(layers * pictures).reshape(layers, pictures, 1) * queries
-        flat = paddle.gather(boxes.reshape([-1, 4]), paddle.to_tensor(places.ravel()))
+        flat = paddle.gather(boxes.reshape([-1, 4]), to_device(places.ravel()))
         return flat.reshape([*places.shape, 4])

@@ -7,7 +7,9 @@ from typing import Any, Callable, NamedTuple
 import numpy as np
 import paddle
 
+from .... import autocast
 from ....errors import UserError
+from ....transfers import read
 from .boxes import corners, generalised_iou
 
 _INSTALL = "pip install '.[detection]' in the folder of paddlevit_dist's setup.py"
@@ -42,8 +44,8 @@ class Matches(NamedTuple):
 def match(
     logits: paddle.Tensor, boxes: paddle.Tensor, labels: paddle.Tensor, targets: paddle.Tensor, weights: CostWeights
 ) -> Matches:
-    """Match queries with objects, each picture and each layer by itself. The costs of all layers reach the host in one
-    transfer, the only one.
+    """Match queries with objects, each picture and each layer by itself. The host waits for the device once, for the
+    costs of all layers.
 
     Source: DETR, section 3.1, equation 1.
 
@@ -55,13 +57,8 @@ def match(
         UserError: SciPy is not installed.
     """
     assign = solver()
-    layers, pictures, queries, _ = boxes.shape
-    known = labels >= 0  # (N, M)
-    costs = pair_costs(logits, boxes, labels, targets, weights)
-    counts = known.astype("int64").sum(axis=1).astype(costs.dtype)  # (N,)
-    packed = paddle.concat([costs.flatten(), counts]).numpy()
-    numbers = packed[-pictures:].astype(np.int64)
-    return matched(packed[:-pictures].reshape(layers, pictures, queries, -1), numbers, assign)
+    counts = (labels >= 0).astype("int64").sum(axis=1)  # (N,)
+    return matched(*read(pair_costs(logits, boxes, labels, targets, weights), counts), assign)
 
 
 def pair_costs(
@@ -70,7 +67,9 @@ def pair_costs(
     """What each pair of a query and an object costs, (L, N, Q, M); arguments as of ``match``."""
     chosen = paddle.nn.functional.one_hot(paddle.clip(labels, min=0), logits.shape[-1])  # (N, M, classes + 1)
     # A product with ones and zeros, as a gather that broadcasts.
-    found = paddle.matmul(paddle.nn.functional.softmax(logits, axis=-1), chosen.astype(logits.dtype), transpose_y=True)
+    with autocast.off():
+        scores = paddle.nn.functional.softmax(logits, axis=-1)
+        found = paddle.matmul(scores, chosen.astype(logits.dtype), transpose_y=True)
     ours, theirs = boxes.unsqueeze(3), targets.unsqueeze(1)  # (L, N, Q, 1, 4), (N, 1, M, 4)
     distance = (ours - theirs).abs().sum(axis=-1)
     overlap = generalised_iou(corners(ours), corners(theirs))

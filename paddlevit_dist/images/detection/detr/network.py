@@ -15,6 +15,7 @@ from paddle.nn import functional as F
 from ....contracts.model import Model
 from ....errors import UserError
 from ....models import create_model, model_options
+from ...kernels.layers import Conv2D
 from ..detector import Detector, Outputs, Targets
 from ..evaluation.detections import Detections
 from . import key_names
@@ -236,9 +237,9 @@ def _check_level(name: str, backbone: Model, level: int) -> None:
         raise UserError(f"backbone '{name}' has {number} feature maps: feature_level {level} is none of them")
 
 
-def _projection(channels: int, dim: int) -> nn.Conv2D:
+def _projection(channels: int, dim: int) -> Conv2D:
     bound = channels**-0.5
     start = nn.initializer.Uniform(-bound, bound)
-    return nn.Conv2D(
+    return Conv2D(
         channels, dim, 1, weight_attr=paddle.ParamAttr(initializer=start), bias_attr=paddle.ParamAttr(initializer=start)
     )

@@ -71,8 +71,12 @@ def sine_embedding(cells: Cells, channels: int, dtype: str = "float32") -> paddl
 
 
 def _positions(inside: paddle.Tensor) -> paddle.Tensor:
-    """(N, cells): numbers of the cells from 1, scaled so that a picture ends at 2 pi."""
-    return inside.cumsum(axis=1) / (inside.sum(axis=1, keepdim=True) + _EPSILON) * (2 * math.pi)
+    """(N, cells): numbers of the cells from 1, scaled so that a picture ends at 2 pi; what is padded counts as its last
+    cell."""
+    last = inside.sum(axis=1, keepdim=True)  # (N, 1)
+    # ``cumsum`` of a single row would wait for a GPU.
+    numbers = paddle.minimum(paddle.arange(1, inside.shape[1] + 1, dtype=inside.dtype), last)
+    return numbers / (last + _EPSILON) * (2 * math.pi)
 
 
 def waves(position: paddle.Tensor, channels: int) -> paddle.Tensor:

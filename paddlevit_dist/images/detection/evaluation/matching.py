@@ -5,6 +5,9 @@ that no other has found, of equal ones the last; annotations that cannot count (
 those that can, and crowds may be found many times. A detection that finds such an annotation, or finds none and is
 out of range itself, counts as neither true nor false.
 
+pycocotools keeps the id of what was found, 0 for nothing: there, what finds an annotation of id 0 counts as wrong. Here
+ids do not matter.
+
 Source: T.-Y. Lin et al., "Microsoft COCO", ECCV 2014, arXiv 1405.0312, and the behaviour of pycocotools 2.0.
 """
 
@@ -31,14 +34,12 @@ class Truth(NamedTuple):
         labels: int64 (n,), classes from 0.
         areas: float64 (n,), by which they belong to a range of areas.
         is_crowd: bool (n,).
-        ids: int64 (n,) of the file, or None. COCO's tools take id 0 for "nothing found"; so does this.
     """
 
     boxes: np.ndarray
     labels: np.ndarray
     areas: np.ndarray
     is_crowd: np.ndarray
-    ids: Optional[np.ndarray] = None
 
 
 class Federated(NamedTuple):
@@ -194,14 +195,9 @@ def decided(image_id: int, truth: Any, pairing: Pairing, overlaps: np.ndarray, a
     """
     is_crowd = np.asarray(truth.is_crowd, bool)[pairing.true_rows]
     true_areas = np.asarray(truth.areas, np.float64)[pairing.true_rows]
-    if truth.ids is None:
-        counts_as_found = np.ones(len(is_crowd), bool)
-    else:
-        counts_as_found = np.asarray(truth.ids)[pairing.true_rows] != 0
     totals = np.zeros((pairing.num_classes, len(AREA_RANGES)), np.int64)
     found, ignored = _decide(
-        pairing.groups, overlaps, areas, pairing.is_excused, true_areas, is_crowd, counts_as_found, AREA_RANGES,
-        IOU_THRESHOLDS, totals,
+        pairing.groups, overlaps, areas, pairing.is_excused, true_areas, is_crowd, AREA_RANGES, IOU_THRESHOLDS, totals,
     )  # fmt: skip
     return MatchTable(
         np.array([image_id], np.int64),
@@ -237,7 +233,7 @@ def _box_overlaps(boxes, true_boxes, is_crowd, groups, size):
 
 
 @compiled(error_model="numpy")
-def _decide(groups, overlaps, areas, is_excused, true_areas, is_crowd, counts_as_found, ranges, thresholds, totals):
+def _decide(groups, overlaps, areas, is_excused, true_areas, is_crowd, ranges, thresholds, totals):
     """Bits of true positives and of ignored detections, uint64 (d,) each; adds to ``totals``."""
     found, ignored = np.zeros(len(areas), np.uint64), np.zeros(len(areas), np.uint64)
     is_ignored = np.zeros(len(true_areas), np.bool_)
@@ -278,7 +274,7 @@ def _decide(groups, overlaps, areas, is_excused, true_areas, is_crowd, counts_as
                         is_taken[best] = True
                     if best >= 0 and is_ignored[best]:
                         ignored[row] |= bit
-                    elif best >= 0 and counts_as_found[best]:
+                    elif best >= 0:
                         found[row] |= bit
                     elif is_excused[row] or areas[row] < low or areas[row] > high:
                         ignored[row] |= bit

@@ -10,9 +10,10 @@ import numpy as np
 
 from ....errors import UserError
 from ....files import open_regular
+from ..coco_reader import LARGEST, Id, as_id, short
 from ..json_stream import elements
 from ..run_lengths import area_of, rectangle, runs_of, text_of
-from .annotation_file import BOXES, MASKS, AnnotationFile, Id, check_box, check_id, check_number, why
+from .annotation_file import BOXES, MASKS, AnnotationFile
 
 
 class ResultFile(NamedTuple):
@@ -70,8 +71,10 @@ def read_results(
             reader.result(element.number, element.value)
             if element.number % 1000 == 0:
                 progress(element.end)
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: {why(error)}") from None
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror or error}") from None
+    except ValueError as error:
+        raise UserError(f"{path} is not JSON as COCO's results are: {error}") from None
     return reader.ended()
 
 
@@ -101,11 +104,11 @@ class _Reader:
 
     def result(self, number: int, result: Any) -> None:
         place = f"result {number}"
-        image_id = check_id(self.path, place, result, "image_id")
-        category_id = check_id(self.path, place, result, "category_id")
+        image_id = _id(self.path, place, result, "image_id")
+        category_id = _id(self.path, place, result, "category_id")
         if "score" not in result:
             raise UserError(f"{self.path}: {place} has no score")
-        check_number(self.path, place, "score", result["score"])
+        _check_number(self.path, place, "score", result["score"])
         picture = self.position.get(image_id, -1)
         if picture < 0:
             self.unknown_pictures.setdefault(image_id, number)
@@ -126,7 +129,7 @@ class _Reader:
         box: Any = (0.0, 0.0, 0.0, 0.0)
         if self.has_boxes:
             box = result.get("bbox")
-            check_box(self.path, place, box)
+            _check_box(self.path, place, box)
             if self.kind == BOXES:  # most files have no more, and may have millions of them
                 self._add(box, box[2] * box[3])
                 return
@@ -198,3 +201,29 @@ class _Reader:
             what = "areas are those of the boxes, as in COCO's tools; leave bbox out for those of the masks"
             notices.append(f"{self.path}: results have boxes too, so that their {what}")
         return notices
+
+
+def _id(path: str, place: str, entry: Any, name: str) -> Id:
+    if not isinstance(entry, dict):
+        raise UserError(f"{path}: {place}: expected an object, found {short(entry)}")
+    if name not in entry:
+        raise UserError(f"{path}: {place} has no {name}")
+    own = as_id(entry[name])
+    if own is None:
+        raise UserError(f"{path}: {place}: {name} must be a whole number or a text, found {short(entry[name])}")
+    return own
+
+
+def _check_box(path: str, place: str, box: Any) -> None:
+    if box is None:
+        raise UserError(f"{path}: {place} has no bbox; expected [x, y, width, height]")
+    if not isinstance(box, list) or len(box) != 4:
+        raise UserError(f"{path}: {place}: bbox must be [x, y, width, height], found {short(box)}")
+    for number in box:
+        if type(number) is not float or not -LARGEST < number < LARGEST:  # a call for each would take a second
+            _check_number(path, place, "bbox", number)
+
+
+def _check_number(path: str, place: str, name: str, number: Any) -> None:
+    if not isinstance(number, (int, float)) or not -LARGEST < number < LARGEST:
+        raise UserError(f"{path}: {place}: {name} must be of finite numbers, found {short(number)}")

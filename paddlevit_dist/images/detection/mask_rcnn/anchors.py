@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Sequence, Tuple
 
 import numpy as np
@@ -19,11 +18,10 @@ def anchors_at_origin(size: float, ratios: Sequence[float], rounds: bool) -> np.
     return np.round(boxes) if rounds else boxes
 
 
-@functools.lru_cache(maxsize=64)
 def anchors_of_level(
     grid: Tuple[int, int], stride: int, size: float, ratios: Tuple[float, ...], rounds: bool
 ) -> np.ndarray:
-    """float32 (height * width * ratios, 4), row by row, position by position; read-only.
+    """float32 (height * width * ratios, 4), row by row, position by position.
 
     Args:
         grid: height and width of the map.
@@ -32,6 +30,4 @@ def anchors_of_level(
     around = anchors_at_origin(size, ratios, rounds)
     rows, columns = np.meshgrid(np.arange(grid[0]) * stride, np.arange(grid[1]) * stride, indexing="ij")
     centres = np.stack([columns, rows, columns, rows], axis=-1)  # (height, width, 4)
-    result = (centres[:, :, None, :] + around).reshape(-1, 4).astype(np.float32)
-    result.setflags(write=False)
-    return result
+    return (centres[:, :, None, :] + around).reshape(-1, 4).astype(np.float32)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Sequence
+from typing import Optional, Sequence
 
+import numpy as np
 import paddle
+
+from ....transfers import constant
 
 _LARGEST_GROWTH = math.log(1000.0 / 16)  # of a side, in one step, as the authors have it: exp cannot overflow
 
@@ -26,10 +29,10 @@ def areas(boxes: paddle.Tensor) -> paddle.Tensor:
 
 
 def offsets(
-    boxes: paddle.Tensor, references: paddle.Tensor, weights: Sequence[float] = (1.0, 1.0, 1.0, 1.0)
+    boxes: paddle.Tensor, references: paddle.Tensor, weights: Optional[Sequence[float]] = None
 ) -> paddle.Tensor:
     """How boxes (n, 4) differ from their references (n, 4), (n, 4): the centre's distance in sides of the reference,
-    and the logarithm of each side's growth, times ``weights``. All sides must be positive.
+    and the logarithm of each side's growth, times ``weights`` if there are any. All sides must be positive.
 
     Source: Girshick et al., R-CNN, 2014, appendix C.
     """
@@ -37,19 +40,24 @@ def offsets(
     of_box = boxes[:, 2:] - boxes[:, :2]
     moved = (boxes[:, :2] + 0.5 * of_box - references[:, :2] - 0.5 * size) / size
     result = paddle.concat([moved, paddle.log(of_box / size)], axis=1)
-    return result * paddle.to_tensor(list(weights), dtype=result.dtype)
+    return result if weights is None else result * _on_device(weights, result)
 
 
 def moved_boxes(
-    changes: paddle.Tensor, references: paddle.Tensor, weights: Sequence[float] = (1.0, 1.0, 1.0, 1.0)
+    changes: paddle.Tensor, references: paddle.Tensor, weights: Optional[Sequence[float]] = None
 ) -> paddle.Tensor:
     """The boxes (..., 4) that differ from ``references`` by ``changes``: the inverse of ``offsets``. A side grows by
     62.5 at most."""
-    changes = changes / paddle.to_tensor(list(weights), dtype=changes.dtype)
+    if weights is not None:
+        changes = changes / _on_device(weights, changes)
     size = references[..., 2:] - references[..., :2]
     centre = references[..., :2] + 0.5 * size + changes[..., :2] * size
     half = 0.5 * size * paddle.exp(paddle.clip(changes[..., 2:], max=_LARGEST_GROWTH))
     return paddle.concat([centre - half, centre + half], axis=-1)
+
+
+def _on_device(weights: Sequence[float], like: paddle.Tensor) -> paddle.Tensor:
+    return constant(np.array, tuple(weights), "float64").astype(like.dtype)
 
 
 def inside(boxes: paddle.Tensor, sizes: paddle.Tensor) -> paddle.Tensor:

@@ -16,6 +16,7 @@ from paddle.nn import functional as F
 from ....contracts.model import Model
 from ....errors import UserError
 from ....models import create_model
+from ....transfers import constant, to_device
 from ..detector import Criterion, Detector, Outputs, Targets
 from . import key_names
 from .boxes import inside, moved_boxes
@@ -53,8 +54,10 @@ class Found(NamedTuple):
 class MaskRCNN(Detector):
     """Finds boxes, classes and masks of objects.
 
-    In training the host waits for the device once for each picture, to suppress proposals, once more for which regions
-    were drawn, and in each of Paddle's RoIAlign operators. What is drawn comes from Paddle's generator.
+    In training the host waits for the device once for each picture, to suppress proposals, and twice for all of them:
+    for how many proposals they have, and for which regions were drawn. Besides Paddle's RoIAlign asks the device how
+    many boxes each picture has, forward and backward: for each level of the pyramid that has regions, twice, and for
+    the masks of each picture. What is drawn comes from Paddle's generator.
 
     Args:
         num_classes: without the background.
@@ -140,7 +143,7 @@ class MaskRCNN(Detector):
         """
         number, _, height, width = images.shape
         if sizes is None:
-            sizes = paddle.to_tensor([[height, width]] * number, dtype="int64")
+            sizes = constant(np.full, (number, 2), (height, width), "int64")
         if height % _MULTIPLE_PX or width % _MULTIPLE_PX:
             images = F.pad(images, [0, -width % _MULTIPLE_PX, 0, -height % _MULTIPLE_PX])
         if targets is not None and targets.box_counts is None:
@@ -200,7 +203,7 @@ class MaskRCNN(Detector):
             name: paddle.stack([_filled(getattr(of_picture, name), most) for of_picture in found])
             for name in ("boxes", "scores", "labels")
         }
-        outputs["numbers"] = paddle.to_tensor(numbers, dtype="int64")
+        outputs["numbers"] = to_device(np.array(numbers, np.int64))
         if self.learns_masks:
             masks = self._masks(maps, found, numbers)
             starts = np.concatenate([[0], np.cumsum(numbers)])
@@ -286,9 +289,11 @@ def _choose(scores: paddle.Tensor, boxes: paddle.Tensor, rules: Rules) -> Found:
     places = paddle.nonzero(fits.reshape([-1])).reshape([-1])  # Paddle 2.6 cannot flatten bools without views
     if places.shape[0] == 0:
         return _none_found(boxes)
-    boxes, labels = paddle.gather(boxes.reshape([-1, 4]), places), places % scores.shape[1]
-    scores = paddle.gather(scores.flatten(), places)
-    kept = best_apart(boxes, scores, labels, rules.detection_overlap, rules.detections)
+    classes = scores.shape[1]
+    scores, order = paddle.topk(paddle.gather(scores.flatten(), places), places.shape[0])  # best first
+    places = paddle.gather(places, order)
+    boxes, labels = paddle.gather(boxes.reshape([-1, 4]), places), places % classes
+    kept = best_apart(boxes, labels, rules.detection_overlap, rules.detections)
     return Found(*(paddle.gather(values, kept) for values in (boxes, scores, labels)))
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import paddle
 from paddle.vision.ops import roi_align
 
+from ....transfers import to_device_together
 from .boxes import areas
 
 _EPSILON = 1e-6  # of torchvision: a side of exactly 2 x 224 belongs to the next level
@@ -51,21 +52,18 @@ def cut_out(
 
     Source: He et al., Mask R-CNN, 2017, section 3.
     """
+    order = np.argsort(levels, kind="stable")
+    used, starts = np.unique(levels[order], return_index=True)
+    of_levels = np.split(order, starts[1:])  # the boxes of each level
+    counts = [np.bincount(pictures[chosen], minlength=maps[0].shape[0]) for chosen in of_levels]
+    by_level, back, *numbers = to_device_together(
+        *(array.astype(np.int32) for array in (order, np.argsort(order, kind="stable"), *counts))
+    )
+    boxes = paddle.gather(boxes, by_level).astype(maps[0].dtype)
     parts: List[paddle.Tensor] = []
-    order: List[np.ndarray] = []
-    for number, (of_level, stride) in enumerate(zip(maps, strides)):
-        chosen = np.flatnonzero(levels == number)
-        if len(chosen) == 0:
-            continue
-        order.append(chosen)
-        counts = np.bincount(pictures[chosen], minlength=of_level.shape[0]).astype(np.int32)
-        of_boxes = paddle.gather(boxes, paddle.to_tensor(chosen)).astype(of_level.dtype)
+    for level, start, chosen, number in zip(used.tolist(), starts.tolist(), of_levels, numbers):
+        of_level, stride = boxes[start : start + len(chosen)], strides[level]
         if aligned:
-            of_boxes = of_boxes - 0.5 * stride
-        parts.append(
-            roi_align(of_level, of_boxes, paddle.to_tensor(counts), size, 1.0 / stride, samples, aligned=False)
-        )
-    if len(parts) == 1:
-        return parts[0]
-    back = np.argsort(np.concatenate(order), kind="stable")
-    return paddle.gather(paddle.concat(parts), paddle.to_tensor(back))
+            of_level = of_level - 0.5 * stride
+        parts.append(roi_align(maps[level], of_level, number, size, 1.0 / stride, samples, aligned=False))
+    return paddle.gather(paddle.concat(parts), back) if len(parts) > 1 else parts[0]

@@ -12,8 +12,9 @@ import paddle
 from paddle import nn
 from paddle.nn import functional as F
 
+from ....autocast import as_dtype
 from ....contracts.model import Model
-from ...kernels.layers import LayerNorm
+from ...kernels.layers import Conv2D, LayerNorm
 
 _BEHIND_THE_MAPS = ("norm.", "head.")  # a backbone's layers that no map depends on: they have nothing to learn from
 
@@ -51,18 +52,17 @@ class FeaturePyramid(nn.Layer):
         for number in reversed(range(len(maps))):
             x = self.inner_blocks[number](maps[number])
             if above is not None:
-                x = x + F.interpolate(above, size=x.shape[2:], mode="nearest")
+                # Under mixed precision Paddle interpolates in float32.
+                x = x + as_dtype(F.interpolate(above, size=x.shape[2:], mode="nearest"), x.dtype)
             above = x
             results.insert(0, self.layer_blocks[number](x))
         return [*results, F.max_pool2d(results[-1], kernel_size=1, stride=2)]
 
 
-def _convolution(inputs: int, outputs: int, kernel_size: int) -> nn.Conv2D:
+def _convolution(inputs: int, outputs: int, kernel_size: int) -> Conv2D:
     """With values that begin as torchvision's (He et al., 2015, uniform, with gain 1)."""
     bound = math.sqrt(3.0 / (inputs * kernel_size**2))
-    return nn.Conv2D(
-        inputs, outputs, kernel_size, padding=kernel_size // 2, weight_attr=uniform(bound), bias_attr=zeros()
-    )
+    return Conv2D(inputs, outputs, kernel_size, padding=kernel_size // 2, weight_attr=uniform(bound), bias_attr=zeros())
 
 
 class PyramidBackbone(nn.Layer):

@@ -13,7 +13,8 @@ import paddle
 from paddle import nn
 from paddle.nn import functional as F
 
-from ...kernels.layers import Linear
+from ....transfers import constant, read
+from ...kernels.layers import Conv2D, Conv2DTranspose, Linear
 from .pooling import cut_out, levels_of
 from .pyramid import start, uniform, zeros
 from .region_proposals import single_or_double
@@ -33,16 +34,11 @@ class Regions(NamedTuple):
     pictures: np.ndarray
     levels: np.ndarray
 
-    def those(self, chosen: np.ndarray) -> Regions:
-        """The regions with these numbers, ascending."""
-        boxes = paddle.gather(self.boxes, paddle.to_tensor(chosen))
-        return Regions(boxes, self.pictures[chosen], self.levels[chosen])
-
 
 def stand_in(like: paddle.Tensor) -> Regions:
     """One region of one pixel, for layers that must compute where there is none; what comes of it is ignored."""
-    box = paddle.to_tensor([[0.0, 0.0, 1.0, 1.0]], dtype=like.dtype)
-    return Regions(box, np.zeros(1, np.int64), np.zeros(1, np.int64))
+    box = constant(np.array, ((0.0, 0.0, 1.0, 1.0),), "float32")
+    return Regions(box.astype(like.dtype), np.zeros(1, np.int64), np.zeros(1, np.int64))
 
 
 class BoxHead(nn.Layer):
@@ -73,10 +69,10 @@ class MaskPredictor(nn.Layer):
 
     def __init__(self, inputs: int, channels: int, classes: int):
         super().__init__()
-        self.conv5_mask = nn.Conv2DTranspose(
+        self.conv5_mask = Conv2DTranspose(
             inputs, channels, 2, stride=2, weight_attr=start(math.sqrt(2.0 / (inputs * 4))), bias_attr=zeros()
         )
-        self.mask_fcn_logits = nn.Conv2D(
+        self.mask_fcn_logits = Conv2D(
             channels, classes, 1, weight_attr=start(math.sqrt(2.0 / classes)), bias_attr=zeros()
         )
 
@@ -120,8 +116,8 @@ class RegionHeads(nn.Layer):
 
     def regions(self, boxes: paddle.Tensor, pictures: np.ndarray) -> Regions:
         """Regions of boxes (n, 4), n at least 1; the host waits for the device to know their levels."""
-        levels = levels_of(boxes, len(self.strides), self.rules.reference_size)
-        return Regions(boxes, pictures, levels.numpy())
+        (levels,) = read(levels_of(boxes, len(self.strides), self.rules.reference_size))
+        return Regions(boxes, pictures, levels)
 
     def classify(self, maps: Sequence[paddle.Tensor], regions: Regions) -> Tuple[paddle.Tensor, paddle.Tensor]:
         """Logits (n, classes) and changes (n, classes, 4) of the regions."""
@@ -148,4 +144,4 @@ def _dense(inputs: int, outputs: int) -> Linear:
 
 def _convolution(inputs: int, outputs: int) -> nn.Sequential:
     first = start(math.sqrt(2.0 / (9 * outputs)))
-    return nn.Sequential(nn.Conv2D(inputs, outputs, 3, padding=1, weight_attr=first, bias_attr=zeros()), nn.ReLU())
+    return nn.Sequential(Conv2D(inputs, outputs, 3, padding=1, weight_attr=first, bias_attr=zeros()), nn.ReLU())

@@ -11,6 +11,8 @@ import paddle
 from paddle import nn
 from paddle.nn import functional as F
 
+from ....transfers import constant, read
+from ...kernels.layers import Conv2D
 from ..detector import Targets
 from .anchors import anchors_of_level
 from .boxes import inside, moved_boxes, offsets, overlaps
@@ -47,9 +49,9 @@ class ProposalHead(nn.Layer):
     def __init__(self, channels: int, anchors: int):
         super().__init__()
         first = {"weight_attr": start(0.01), "bias_attr": zeros()}
-        self.conv = nn.Sequential(nn.Sequential(nn.Conv2D(channels, channels, 3, padding=1, **first), nn.ReLU()))
-        self.cls_logits = nn.Conv2D(channels, anchors, 1, **{**first, "bias_attr": zeros()})
-        self.bbox_pred = nn.Conv2D(channels, 4 * anchors, 1, **{**first, "bias_attr": zeros()})
+        self.conv = nn.Sequential(nn.Sequential(Conv2D(channels, channels, 3, padding=1, **first), nn.ReLU()))
+        self.cls_logits = Conv2D(channels, anchors, 1, **{**first, "bias_attr": zeros()})
+        self.bbox_pred = Conv2D(channels, 4 * anchors, 1, **{**first, "bias_attr": zeros()})
 
     def forward(self, x: paddle.Tensor):
         """Logits (N, n) and changes (N, n, 4) of the n anchors of a map (N, channels, height, width)."""
@@ -95,9 +97,10 @@ class ProposalNetwork(nn.Layer):
     def _anchors(self, x: paddle.Tensor, level: int) -> paddle.Tensor:
         rules, (height, width) = self.rules, x.shape[2:]
         size, ratios = rules.anchor_sizes[level], tuple(rules.anchor_ratios)
-        anchors = anchors_of_level((height, width), self.strides[level], size, ratios, rules.rounds_anchors)
+        grid, stride = (height, width), self.strides[level]
+        anchors = constant(anchors_of_level, grid, stride, size, ratios, rules.rounds_anchors)
         of_type = self.head.cls_logits.weight.dtype
-        return paddle.to_tensor(anchors).astype("float64" if of_type == paddle.float64 else "float32")
+        return anchors.astype("float64" if of_type == paddle.float64 else "float32")
 
     @paddle.no_grad()
     def _propose(
@@ -108,7 +111,7 @@ class ProposalNetwork(nn.Layer):
         sizes: paddle.Tensor,
         is_training: bool,
     ) -> List[paddle.Tensor]:
-        rules, number = self.rules, logits[0].shape[0]
+        rules = self.rules
         before = rules.proposals_before if is_training else rules.evaluated_before
         after = rules.proposals_after if is_training else rules.evaluated_after
         of_levels = [_best_of_level(*parts, before) for parts in zip(logits, changes, anchors)]
@@ -117,22 +120,18 @@ class ProposalNetwork(nn.Layer):
         levels = [paddle.full([part.shape[1]], level, dtype="int64") for level, (part, _) in enumerate(of_levels)]
         levels = paddle.concat(levels)  # (k,)
         sides = boxes[:, :, 2:] - boxes[:, :, :2]
-        # What is not finite, in a run that diverges, is no proposal.
-        fits = paddle.logical_and((sides >= _SHORTEST_SIDE_PX).all(axis=2), paddle.isfinite(scores + sides.sum(axis=2)))
+        # What is not finite, in a run that diverges, is no proposal; the difference is NaN.
+        numbers = scores + sides.sum(axis=2)
+        fits = paddle.logical_and((sides >= _SHORTEST_SIDE_PX).all(axis=2), numbers - numbers == 0)  # (N, k)
+        _, order = paddle.topk(paddle.where(fits, scores, paddle.full_like(scores, -1.0)), scores.shape[1], axis=1)
         results = []
-        for picture in range(number):
-            places = paddle.nonzero(fits[picture]).reshape([-1])
-            if places.shape[0] == 0:
+        for picture, fitting in enumerate(read(fits.astype("int64").sum(axis=1))[0].tolist()):
+            if not fitting:
                 results.append(paddle.zeros([0, 4], dtype=boxes.dtype))
                 continue
+            places = order[picture, :fitting]  # best first; what does not fit comes last
             of_picture = paddle.gather(boxes[picture], places)
-            kept = best_apart(
-                of_picture,
-                paddle.gather(scores[picture], places),
-                paddle.gather(levels, places),
-                rules.proposal_overlap,
-                after,
-            )
+            kept = best_apart(of_picture, paddle.gather(levels, places), rules.proposal_overlap, after)
             results.append(paddle.gather(of_picture, kept))
         return results
 

@@ -8,6 +8,7 @@ import numpy as np
 import paddle
 from paddle.vision.ops import roi_align
 
+from ....transfers import read, to_device, to_device_together
 from ..detector import Targets
 from .boxes import offsets, overlaps
 from .matching import match
@@ -51,16 +52,16 @@ def lesson(proposals: Sequence[paddle.Tensor], targets: Targets, levels: int, ru
     if len(pictures) == 0:
         return _nothing(proposals[0])
     boxes, labels, wanted, states = (paddle.concat(list(parts)) for parts in zip(*drawn))
-    of_host = paddle.concat([states, levels_of(boxes, levels, rules.reference_size).unsqueeze(1)], axis=1).numpy()
-    used = np.flatnonzero(of_host[:, 0])
+    known, of_level = read(states, levels_of(boxes, levels, rules.reference_size))
+    used = np.flatnonzero(known[:, 0])
     if len(used) == 0:
         return _nothing(proposals[0])
-    pictures, (_, is_positive, objects, of_level) = pictures[used], of_host[used].T
+    pictures, of_level, (_, is_positive, objects) = pictures[used], of_level[used], known[used].T
     counts = np.bincount(pictures, minlength=len(drawn))
     positive = np.flatnonzero(is_positive)
-    places = paddle.to_tensor(used)
+    places = to_device(used)
     boxes, labels, wanted = (paddle.gather(part, places) for part in (boxes, labels, wanted))
-    shares = paddle.to_tensor(1.0 / counts[pictures]).astype(boxes.dtype)
+    shares = to_device(1.0 / counts[pictures]).astype(boxes.dtype)
     return Lesson(Regions(boxes, pictures, of_level), labels, wanted, shares, positive, objects[positive])
 
 
@@ -123,24 +124,30 @@ def mask_lesson(of_boxes: Lesson, targets: Targets, side: int) -> MaskLesson:
     if len(of_boxes.positive) == 0:
         none = paddle.zeros([1, side, side], dtype=kind)
         return MaskLesson(stand_in(of_boxes.shares), paddle.ones([1], dtype="int64"), none, none[:, 0, 0])
-    regions = of_boxes.regions.those(of_boxes.positive)
-    masks: List[paddle.Tensor] = []
-    for picture in np.unique(regions.pictures):
-        chosen = np.flatnonzero(regions.pictures == picture)
-        boxes = paddle.gather(regions.boxes, paddle.to_tensor(chosen))
-        masks.append(_masks_of(targets.masks[int(picture)], boxes, of_boxes.objects[chosen], side))
-    labels = paddle.gather(of_boxes.labels, paddle.to_tensor(of_boxes.positive))
-    shares = paddle.to_tensor(1.0 / np.bincount(regions.pictures)[regions.pictures]).astype(kind)
-    return MaskLesson(regions, labels, paddle.concat(masks), shares)
+    chosen, everything = of_boxes.positive, of_boxes.regions
+    places, pictures = to_device(chosen), everything.pictures[chosen]
+    regions = Regions(paddle.gather(everything.boxes, places), pictures, everything.levels[chosen])
+    shares = to_device(1.0 / np.bincount(pictures)[pictures]).astype(kind)
+    masks = _masks_of(targets.masks, regions, of_boxes.objects, side)
+    return MaskLesson(regions, paddle.gather(of_boxes.labels, places), masks, shares)
 
 
-def _masks_of(masks: paddle.Tensor, boxes: paddle.Tensor, objects: np.ndarray, side: int) -> paddle.Tensor:
-    """The parts (n, side, side) of the masks (M, H, W) inside boxes (n, 4), each of one object, as torchvision cuts
-    them out: the mean of about one sample a pixel."""
-    needed, of_box = np.unique(objects, return_inverse=True)
-    order = np.argsort(of_box, kind="stable")
-    counts = np.bincount(of_box, minlength=len(needed)).astype(np.int32)
-    of_objects = paddle.gather(masks, paddle.to_tensor(needed)).unsqueeze(1).astype(boxes.dtype)  # (m, 1, H, W)
-    boxes = paddle.gather(boxes, paddle.to_tensor(order))
-    parts = roi_align(of_objects, boxes, paddle.to_tensor(counts), side, 1.0, -1, aligned=False)
-    return paddle.gather(parts.squeeze(1), paddle.to_tensor(np.argsort(order, kind="stable")))
+def _masks_of(masks: paddle.Tensor, regions: Regions, objects: np.ndarray, side: int) -> paddle.Tensor:
+    """The parts (p, side, side) of the masks (N, M, H, W) inside the regions, each of one of its picture's objects, int
+    (p,), as torchvision cuts them out: the mean of about one sample a pixel. Of one picture at a time they are floats.
+    """
+    most = masks.shape[1]
+    of_batch = regions.pictures * most + objects
+    order = np.argsort(of_batch, kind="stable")  # object by object
+    needed, counts = np.unique(of_batch, return_counts=True)
+    pictures, starts = np.unique(needed // most, return_index=True)
+    needed, counts = np.split(needed % most, starts[1:]), np.split(counts, starts[1:])  # of each picture
+    arrays = [order, np.argsort(order, kind="stable"), *needed, *counts]
+    by_object, back, *there = to_device_together(*(array.astype(np.int32) for array in arrays))
+    boxes = paddle.split(paddle.gather(regions.boxes, by_object), [int(numbers.sum()) for numbers in counts])
+    parts: List[paddle.Tensor] = []
+    for place, picture in enumerate(pictures.tolist()):
+        chosen, numbers = there[place], there[len(pictures) + place]
+        of_objects = paddle.gather(masks[picture], chosen).unsqueeze(1).astype(regions.boxes.dtype)  # (m, 1, H, W)
+        parts.append(roi_align(of_objects, boxes[place], numbers, side, 1.0, -1, aligned=False))
+    return paddle.gather(paddle.concat(parts).squeeze(1), back)

@@ -1,0 +1,293 @@
+"""What a GPU is busy with: our training against a plain loop, and both against timm, in images/s and peak memory.
+
+    python benchmarks/gpu_throughput.py --peer-python PYTHON [--recipe NAME] [--gpus 1 2] [--precisions float32 ...]
+        [--batch 256] [--image_size 224] [--updates 20] [--rounds 5] [--tf32 off] [KEY VALUE ...]
+
+For each number of GPUs and each precision four contenders take turns, of so many updates, in rounds:
+
+- plain: our model, forward pass, cross-entropy, backward pass, Paddle's AdamW, on one batch that is on the device
+- trainer: the recipe by ``Trainer.train()``, each update on the same batch, which is on the device as the loader has
+  put it there: what the engine costs
+- recipe: the same with the recipe's dropout, and each batch from the run's own loader: processes that hand over uint8
+  pictures of noise, which nobody has to decode or transform. A training on files is no faster than its files are read
+- timm: timm's model in a plain loop of torch, on one batch that is on the device, by PYTHON, which has both
+
+plain, trainer and timm drop nothing (dropout and stochastic depth are off), so that they compute the same. Keys at the
+end are those of a recipe, for all but timm. Plain computes in half precision as our trainer does (``Precision``), timm
+by ``torch.autocast``, which has one level: in O2 it is left out. TF32 is on, as Paddle has it, or off, for everybody;
+torch's, which is off by default, is set to the same. On a CPU there is float32 alone.
+
+Contenders share the device's memory, where each holds its own, and its compute mode has to let several processes in
+("Default"). One that fails is named with its last line; the others go on, and the exit code is 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import functools
+import json
+import math
+import subprocess
+import sys
+import tempfile
+from multiprocessing.connection import Listener, wait
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
+
+import rounds
+from gpu_throughput_worker import PLAIN, PRECISIONS, RECIPE, TIMM, TRAINER
+from rounds import ROOT, Spread
+from throughput import free_port, group_environment
+
+from paddlevit_dist.parallel.devices import count_gpus, cpu_cores, default_workers
+
+WORKER = str(Path(__file__).with_name("gpu_throughput_worker.py"))
+READY_SECONDS, TURN_SECONDS = 180, 300
+# Numerator, denominator and goal of what the RESULT line names; of memory the goal is the most.
+SPEEDS = ((TRAINER, PLAIN, 0.97), (PLAIN, TIMM, 1.0), (RECIPE, TRAINER, None))
+FLOAT32_AGAINST_TIMM, MEMORY_GOAL = 0.95, 1.05
+
+
+class Failed(Exception):
+    """A contender has ended, or does not answer; the message is the last line that it has said."""
+
+
+class Contender:
+    """A group of processes, one a device, that make updates when asked.
+
+    Args:
+        commands: of the processes that are started here, with their environments; they start what else there is.
+        processes: that connect.
+    """
+
+    def __init__(self, commands: List[Tuple[List[str], Dict[str, str]]], address: str, processes: int) -> None:
+        self.peak_bytes: Optional[int] = None
+        self.facts: Dict[str, Any] = {}
+        self._processes = processes
+        self._listener = Listener(address)
+        self._complaints = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 - until the processes end
+        streams = {"stdin": subprocess.DEVNULL, "stdout": self._complaints, "stderr": self._complaints}
+        self._started = [rounds.start(command, environment, **streams) for command, environment in commands]
+        self._ranks: List[Any] = []
+
+    def wait_until_ready(self) -> None:
+        """Raises Failed."""
+        self._listener._listener._socket.settimeout(1.0)  # type: ignore[attr-defined] # it has no timeout of its own
+        for _ in range(READY_SECONDS):
+            with contextlib.suppress(TimeoutError):
+                self._ranks.append(self._listener.accept())
+            if len(self._ranks) == self._processes:
+                told = [self._answer(rank) for rank in self._ranks]
+                self.facts = min(told, key=lambda facts: facts["rank"])
+                return
+            if any(process.poll() is not None for process in self._started):
+                break
+        raise Failed(self._last_line())
+
+    def __call__(self, updates: int) -> float:
+        """Seconds of an update of the slowest process. Raises Failed."""
+        for rank in self._ranks:
+            with contextlib.suppress(OSError):  # it has ended, which its answer says
+                rank.send(updates)
+        answers = [self._answer(rank) for rank in self._ranks]
+        peaks = [answer["peak_bytes"] for answer in answers]
+        self.peak_bytes = None if None in peaks else max(peaks)
+        return max(answer["seconds"] for answer in answers) / updates
+
+    def _answer(self, rank: Any) -> Dict[str, Any]:
+        if wait([rank], TURN_SECONDS):
+            with contextlib.suppress(EOFError, OSError):
+                return rank.recv()
+        raise Failed(self._last_line())
+
+    def _last_line(self) -> str:
+        for process in self._started:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(10)  # its last words
+        self._complaints.seek(0)
+        lines = [line.strip() for line in self._complaints if line.strip()]
+        return lines[-1] if lines else "no answer"
+
+    def end(self) -> None:
+        for process in self._started:
+            rounds.end(process)
+        self._listener.close()
+
+
+class Cell(NamedTuple):
+    """One contender in one column: seconds of an update by round, peak of a device's memory, or why it failed."""
+
+    seconds: List[float]
+    peak_bytes: Optional[int]
+    problem: str = ""
+
+
+def start(kind: str, options: argparse.Namespace, precision: str, processes: int, folder: str) -> Contender:
+    """The processes of a contender, which then load their framework at the same time as the others do."""
+    address = f"{folder}/{kind}"
+    told = {
+        name: getattr(options, name) for name in ("batch", "image_size", "updates", "classes", "keys", "peer_model")
+    }
+    told.update(recipe=options.recipe, processes=processes, tf32=options.tf32 == "on")
+    told["workers"] = min(options.workers, default_workers(processes, cpu_cores())) if kind == RECIPE else 0
+    words = [WORKER, kind, address, precision, json.dumps(told)]
+    off = {} if told["tf32"] else {"NVIDIA_TF32_OVERRIDE": "0"}  # the libraries of both frameworks follow it
+    if kind != TIMM:
+        environment = {**rounds.tuned_environment(processes, hides_gpus=False), **off}
+        return Contender([([sys.executable, "-W", "ignore", *words], environment)], address, processes)
+    environment = {**rounds.clean_environment(hides_gpus=False), **off}
+    port = free_port()
+    groups = [{**environment, **group_environment(kind, rank, processes, port)} for rank in range(processes)]
+    return Contender([([options.peer_python, *words], group) for group in groups], address, processes)
+
+
+@contextlib.contextmanager
+def started(options: argparse.Namespace, precision: str, processes: int) -> Iterator[Dict[str, Contender]]:
+    kinds = [PLAIN, TRAINER, RECIPE]
+    if options.peer_python and not precision.startswith("O2"):
+        kinds.append(TIMM)
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="benchmark_"))
+        running = {}
+        for kind in kinds:
+            running[kind] = start(kind, options, precision, processes, folder)
+            stack.callback(running[kind].end)
+        yield running
+
+
+def measure(options: argparse.Namespace, precision: str, processes: int) -> Tuple[Dict[str, Cell], Dict[str, Dict]]:
+    """What every contender has done in one column, and what each says about itself."""
+    problems: Dict[str, str] = {}
+
+    with started(options, precision, processes) as running:
+
+        def turn(kind: str) -> float:
+            try:
+                if kind not in problems:
+                    return running[kind](options.updates)
+            except Failed as failure:
+                problems[kind] = str(failure)
+            return math.nan
+
+        for kind, contender in running.items():
+            try:
+                contender.wait_until_ready()
+            except Failed as failure:
+                problems[kind] = str(failure)
+        seconds = rounds.interleave({kind: functools.partial(turn, kind) for kind in running}, options.rounds)
+        cells = {
+            kind: Cell([], None, problems[kind]) if kind in problems else Cell(seconds[kind], contender.peak_bytes)
+            for kind, contender in running.items()
+        }
+        return cells, {kind: contender.facts for kind, contender in running.items() if contender.facts}
+
+
+def ratios_of(cells: Mapping[str, Cell], precision: str) -> Dict[str, Tuple[Spread, Optional[float]]]:
+    """Each ratio with its goal, by name; above 1 the first is faster, or has more memory."""
+    found: Dict[str, Tuple[Spread, Optional[float]]] = {}
+    for one, other, goal in SPEEDS:
+        if all(kind in cells and cells[kind].seconds for kind in (one, other)):
+            if other == TIMM and precision == "float32":
+                goal = FLOAT32_AGAINST_TIMM
+            found[f"{one}/{other}"] = rounds.ratios(cells[other].seconds, cells[one].seconds), goal
+    peaks = [cells[kind].peak_bytes for kind in (TRAINER, PLAIN)]
+    if all(peaks):
+        found["memory trainer/plain"] = Spread.of([peaks[0] / peaks[1]]), MEMORY_GOAL
+    return found
+
+
+def show(name: str, cells: Mapping[str, Cell], images: int, ratios: Mapping[str, Tuple[Spread, Any]]) -> None:
+    """Print a column as soon as it is measured; ``images`` are those of one update over all processes."""
+    rows = []
+    for kind, cell in cells.items():
+        if cell.problem:
+            rows.append([kind, "stops", ""])
+            continue
+        memory = "not measured" if cell.peak_bytes is None else f"{cell.peak_bytes / 1e6:,.0f}"
+        rows.append([kind, Spread.of([images / seconds for seconds in cell.seconds]).text(digits=1), memory])
+    rounds.table(name, ["", "images/s", "peak MB of a GPU"], rows)
+    for kind, cell in cells.items():
+        if cell.problem:
+            print(f"  {kind} stops: {cell.problem}")
+    for what, (spread, goal) in ratios.items():
+        sign = "<=" if what.startswith("memory") else ">="
+        said = ""
+        if goal is not None:
+            is_kept = spread.median <= goal if sign == "<=" else spread.median >= goal
+            said = f", goal {sign} {goal}: {'kept' if is_kept else 'missed'}"
+        print(f"  {what} {spread.text()}{said}", flush=True)
+
+
+def counts_of(gpus: int) -> List[int]:
+    """1, 2, 4 and so on to all of them."""
+    return sorted({min(2**power, max(gpus, 1)) for power in range(max(gpus, 1).bit_length() + 1)})
+
+
+def parsed(arguments: Optional[List[str]]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--peer-python", default="", metavar="PYTHON", help="an interpreter that has torch and timm")
+    parser.add_argument("--recipe", default="vit_tiny_patch16_224", help="of configs/, for classification; or a file")
+    parser.add_argument("--peer_model", default="", help="timm's name of the model, if it is not the recipe's")
+    parser.add_argument("--gpus", type=int, nargs="+", help="without a GPU: processes; otherwise 1, 2, 4 ... all")
+    parser.add_argument("--precisions", nargs="+", choices=PRECISIONS, default=list(PRECISIONS))
+    parser.add_argument("--batch", type=int, default=256, help="pictures of a device")
+    parser.add_argument("--image_size", type=int, default=224)
+    parser.add_argument("--classes", type=int, default=1000)
+    parser.add_argument("--updates", type=int, default=20, help="in one turn")
+    parser.add_argument("--rounds", type=int, default=5, help="after one that is not counted")
+    parser.add_argument("--workers", type=int, default=8, help="loader processes of each process, at most")
+    parser.add_argument("--tf32", choices=("on", "off"), default="on", help="products of float32 on GPUs that have it")
+    parser.add_argument("keys", nargs="*", help="keys of the recipe and their values")
+    options = parser.parse_args(arguments)
+    named = ROOT / "configs" / f"{options.recipe}.yaml"
+    options.recipe = str(named if named.exists() else Path(options.recipe).resolve())
+    options.peer_model = options.peer_model or Path(options.recipe).stem
+    return options
+
+
+def main(arguments: Optional[List[str]] = None) -> int:
+    options = parsed(arguments)
+    rounds.print_machine(cpu_only=False)
+    gpus = count_gpus()
+    precisions = options.precisions
+    if not options.peer_python:
+        print("left out, as there is no --peer-python: timm")
+    if not gpus:
+        left_out = [name for name in precisions if name != "float32"]
+        precisions = [name for name in precisions if name == "float32"]
+        print(f"no GPU: on the CPU; left out, as this device has none: {', '.join(left_out)}, memory of a GPU")
+    result: Dict[str, float] = {}
+    failed, told = False, False
+    single: Dict[str, List[float]] = {}
+    for processes in options.gpus or counts_of(gpus):
+        for precision in precisions:
+            cells, facts = measure(options, precision, processes)
+            if not told:
+                told = True
+                for kind, said in facts.items():
+                    print(
+                        f"  {kind}: " + ", ".join(f"{name} {value}" for name, value in said.items() if name != "rank")
+                    )
+            found = ratios_of(cells, precision)
+            name = f"{processes}x {precision}"
+            many = f"{options.rounds} rounds of {options.updates} updates"
+            title = (
+                f"{Path(options.recipe).stem}, {name}, {options.batch} pictures of {options.image_size} px each, {many}"
+            )
+            show(f"{title}, TF32 {options.tf32}", cells, processes * options.batch, found)
+            failed |= any(cell.problem for cell in cells.values())
+            result.update({f"{name} {what}": spread.median for what, (spread, _) in found.items()})
+            trained = cells[TRAINER].seconds
+            if trained and processes == 1:
+                single[precision] = trained
+            elif trained and precision in single:  # images/s over those of one
+                result[f"{name} trainer/1x"] = (
+                    processes * Spread.of(single[precision]).median / Spread.of(trained).median
+                )
+    rounds.print_result(result)
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

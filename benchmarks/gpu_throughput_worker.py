@@ -1,0 +1,209 @@
+"""One contender of ``gpu_throughput.py``: as many processes as devices, which make updates when they are asked to.
+
+    python benchmarks/gpu_throughput_worker.py {plain,trainer,recipe,timm} ADDRESS PRECISION OPTIONS
+
+It is run by the interpreter that has the framework, and needs nothing of this repository but ``clock.py`` for timm.
+Each process connects to the Unix socket ADDRESS, says its rank and device, and answers each request, a number of
+updates, with the seconds that they took and the peak of its device's memory. OPTIONS is a JSON object.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from multiprocessing.connection import Client
+from typing import Any, Callable, Dict, List
+
+import clock
+
+PLAIN, TRAINER, RECIPE, TIMM = "plain", "trainer", "recipe", "timm"
+# Level and type of each way to compute; a way without a type is float32.
+PRECISIONS = {
+    "float32": ("", ""),
+    "O1 float16": ("O1", "float16"),
+    "O1 bfloat16": ("O1", "bfloat16"),
+    "O2 float16": ("O2", "float16"),
+}
+# Without them all contenders compute the same: timm's models have none unless they are asked for.
+NO_DROPPING = ("MODEL.DROPOUT", "0.0", "MODEL.ATTENTION_DROPOUT", "0.0", "MODEL.DROPPATH", "0.0")
+
+# The pictures are noise that needs no transform; what is erased of one is drawn with its transform.
+PICTURES_AS_THEY_ARE = ("TRAIN.RANDOM_ERASE_PROB", "0.0")
+
+
+class Turns:
+    """Waits for requests between updates, and answers them.
+
+    Args:
+        address: of the parent's socket.
+    """
+
+    def __init__(self, address: str, rank: int, **facts: Any) -> None:
+        self._parent = Client(address)
+        self._left = 0
+        self._started = 0.0
+        self._parent.send({"rank": rank, **clock.device_facts(), **facts})
+
+    def update_begins(self) -> None:
+        """Call before each update: that is where the one before it, with all its trimmings, has ended."""
+        if self._left == 0:
+            if self._started:
+                self._parent.send({"seconds": clock.now() - self._started, "peak_bytes": clock.peak_bytes()})
+            try:
+                self._left = self._parent.recv()
+            except EOFError:
+                os._exit(0)  # nothing more is wanted; a group need not be taken down in order
+            self._started = clock.now()
+        self._left -= 1
+
+
+# ---- Paddle ----------------------------------------------------------------------------------------------------
+
+
+def words_of(options: Dict[str, Any], precision: str) -> List[str]:
+    """The command line of the run that is measured, without its output folder."""
+    level, dtype = PRECISIONS[precision]
+    words = [f"-cfg={options['recipe']}", f"-batch_size={options['batch']}", f"-image_size={options['image_size']}"]
+    words += ["-accum_iter=1", f"-num_workers={options['workers']}"]
+    words += ["MODEL.NUM_CLASSES", str(options["classes"]), *PICTURES_AS_THEY_ARE]
+    words += ["TRAIN.NUM_EPOCHS", "1", "TRAIN.WARMUP_EPOCHS", "0", "REPORT_FREQ", str(options["updates"])]
+    return words + (["-amp", "AMP_LEVEL", level, "AMP_DTYPE", dtype] if dtype else []) + options["keys"]
+
+
+def work(kind: str, address: str, precision: str, options: Dict[str, Any], folder: str) -> None:
+    """Every process of a Paddle contender."""
+    from paddlevit_dist import config, rank
+
+    words = words_of(options, precision) + ([] if kind == RECIPE else list(NO_DROPPING))
+    values = config.load([*words, f"-output={folder}"]).values
+    run = plain_loop if kind == PLAIN else trainer_loop
+    run(values, lambda: Turns(address, rank()), kind == RECIPE)
+
+
+def plain_loop(values: Any, start: Callable[[], Turns], _: bool) -> None:
+    """What one writes by hand: forward pass, cross-entropy, backward pass, AdamW, on a batch of noise on the device."""
+    import paddle
+
+    from paddlevit_dist import rank, world_size
+    from paddlevit_dist.contracts.task import make_task
+    from paddlevit_dist.engine.precision import Precision
+
+    paddle.seed(0)
+    inner = make_task(values).build_model(values.MODEL.NUM_CLASSES)
+    inner.train()
+    model = paddle.DataParallel(inner) if world_size() > 1 else inner
+    optimizer = paddle.optimizer.AdamW(1e-4, parameters=inner.parameters(), weight_decay=0.05)
+    precision = Precision(values.AMP, values.AMP_DTYPE, values.AMP_LEVEL)
+    shape = (values.DATA.BATCH_SIZE, values.DATA.IMAGE_CHANNELS, values.DATA.IMAGE_SIZE, values.DATA.IMAGE_SIZE)
+    images, labels = map(paddle.to_tensor, noise(shape, values.MODEL.NUM_CLASSES, rank()))
+    turns = start()
+    while True:
+        turns.update_begins()
+        with precision.autocast():
+            loss = paddle.nn.functional.cross_entropy(model(images), labels)
+        precision.backward(loss)
+        precision.step(optimizer)
+        optimizer.clear_grad(set_to_zero=False)
+
+
+def trainer_loop(values: Any, start: Callable[[], Turns], loads: bool) -> None:
+    """``Trainer.train()`` as a run calls it, with pictures of noise.
+
+    Args:
+        loads: the run's own loader hands over a new batch for each update; otherwise each has the first batch again,
+            which is on the device.
+    """
+    from framework_overhead import Repeated, Synthetic
+
+    from paddlevit_dist import Trainer, world_size
+    from paddlevit_dist.images.classification.task import Classification
+    from paddlevit_dist.observe.record import prepare_folder
+
+    class Timed(Classification):
+        turns: Any = None
+
+        def train_step(self, model: Any, batch: Any, step: Any) -> Any:
+            self.turns = self.turns or start()
+            self.turns.update_begins()
+            return super().train_step(model, batch, step)
+
+    class FirstBatchAgain(Trainer):
+        def _loader(self, *arguments: Any) -> Any:
+            loader = super()._loader(*arguments)
+            epochs = loader.epochs
+
+            def again(*where: Any) -> Any:
+                batches = epochs(*where)
+                first = next(batches)
+                batches.close()
+                while True:
+                    yield dict(first)
+
+            loader.epochs = again
+            return loader
+
+    prepare_folder(values.SAVE)
+    pictures = Synthetic(values.DATA.IMAGE_SIZE, values.MODEL.NUM_CLASSES, values.DATA.IMAGE_CHANNELS)
+    endless = Repeated(pictures, 10_000 * values.DATA.BATCH_SIZE * world_size())  # more than anybody waits for
+    datasets = {"train": endless, "val": Repeated(pictures, values.DATA.BATCH_SIZE)}
+    (Trainer if loads else FirstBatchAgain)(values, Timed(values), datasets).train()
+
+
+def noise(shape: Any, classes: int, seed: int) -> Any:
+    """Images float32 of ``shape`` and labels int64 (batch,)."""
+    import numpy as np
+
+    generator = np.random.default_rng(seed)
+    return generator.standard_normal(shape).astype(np.float32), generator.integers(0, classes, shape[0])
+
+
+# ---- torch -----------------------------------------------------------------------------------------------------
+
+
+def timm_loop(address: str, precision: str, options: Dict[str, Any]) -> None:
+    """timm's model in a plain loop, eager: autocast, a scaler for float16, fused AdamW, DistributedDataParallel."""
+    import timm
+    import torch
+
+    rank, processes = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+    on_gpu = torch.cuda.is_available()
+    device = torch.device("cuda", rank) if on_gpu else torch.device("cpu")
+    if on_gpu:
+        torch.cuda.set_device(device)
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = options["tf32"]
+    torch.manual_seed(0)
+    sizes = {"img_size": options["image_size"]} if options["image_size"] != 224 else {}
+    model = timm.create_model(options["peer_model"], num_classes=options["classes"], **sizes).to(device)
+    if processes > 1:
+        torch.distributed.init_process_group("nccl" if on_gpu else "gloo")
+        model = torch.nn.parallel.DistributedDataParallel(model, device_ids=[rank] if on_gpu else None)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.05, fused=True)
+    dtype = PRECISIONS[precision][1]
+    scaler = torch.amp.GradScaler(device.type, enabled=dtype == "float16")
+    shape = (options["batch"], 3, options["image_size"], options["image_size"])
+    images, labels = (torch.from_numpy(values).to(device) for values in noise(shape, options["classes"], rank))
+    turns = Turns(address, rank, timm=timm.__version__)
+    while True:
+        turns.update_begins()
+        with torch.autocast(device.type, getattr(torch, dtype or "float32"), enabled=bool(dtype)):
+            loss = torch.nn.functional.cross_entropy(model(images), labels)
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
+
+
+def main(kind: str, address: str, precision: str, given: str) -> None:
+    options = json.loads(given)
+    if kind == TIMM:
+        timm_loop(address, precision, options)
+        return
+    from paddlevit_dist.parallel import launch_workers, plan_processes
+
+    plan = plan_processes(options["processes"])
+    launch_workers(work, (kind, address, precision, options, f"{address}.run"), plan)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

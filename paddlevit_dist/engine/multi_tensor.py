@@ -1,0 +1,153 @@
+"""What an update does to all parameters by operations that take lists of tensors, or one long vector of all values.
+
+Between an update's flag and the next forward pass a GPU has nothing to do but this, and each operation costs the host
+some microseconds of Python, however small its tensor is. So there are a few for all parameters together instead of one
+or more for each. For the 152 parameters of ViT-Ti in two groups these are 2 launches for the norm, 3 for clipping, 3 a
+group for AdamW (one of them for the rate, the others of 60 tensors or 320 blocks of values) and 4 for the average: by
+Paddle's sources; nobody has measured it.
+
+All have kernels for CPUs too, where the tests compare them with Paddle's own optimizers.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+import numpy as np
+import paddle
+
+from .. import paddle_versions
+
+Columns = Sequence[Sequence[paddle.Tensor]]  # of an optimizer: accumulators by name, each in the parameters' order
+_ALIGNED_BYTES = 16  # a GPU reads four float32 numbers at once
+
+
+class FlatViews:
+    """Tensors that seldom move as one vector. Making 152 views takes as long as launching 100 operations."""
+
+    def __init__(self) -> None:
+        self._addresses: List[int] = []
+        self._views: List[paddle.Tensor] = []
+
+    def __call__(self, tensors: Sequence[paddle.Tensor]) -> paddle.Tensor:
+        """(values,): a copy of all values in a row; the tensors are of one type."""
+        addresses = [tensor.data_ptr() for tensor in tensors]
+        if addresses != self._addresses:
+            self._views = [tensor.detach().reshape([-1]) for tensor in tensors]
+            # One that is a copy, as of a scalar, has another address and so is made anew each time.
+            self._addresses = [view.data_ptr() for view in self._views]
+        return paddle.concat(self._views)
+
+
+def sum_of_squares(tensors: Sequence[paddle.Tensor]) -> np.float32:
+    """Of all values. The host waits for the device, once."""
+    parts = [
+        paddle_versions.squared_norm(paddle.concat([tensor.reshape([-1]) for tensor in alike])).astype("float32")
+        for alike in _by_type(tensors)
+    ]
+    return np.float32((parts[0] if len(parts) == 1 else paddle.add_n(parts)).item())
+
+
+def scale(tensors: Sequence[paddle.Tensor], factor: float) -> None:
+    """Multiply finite tensors by a factor above 0, in place."""
+    for alike in _by_type(tensors):
+        dtype = "float64" if alike[0].dtype == paddle.float64 else "float32"
+        # A loss scaler's operation: it divides.
+        paddle._C_ops.check_finite_and_unscale_(alike, paddle.full([1], 1.0 / factor, dtype))
+
+
+def _by_type(tensors: Sequence[paddle.Tensor]) -> List[List[paddle.Tensor]]:
+    alike: Dict[Any, List[paddle.Tensor]] = {}
+    for tensor in tensors:
+        alike.setdefault(tensor.dtype, []).append(tensor)
+    return list(alike.values())
+
+
+# ---- optimizers ----------------------------------------------------------------------------------------------
+
+# Updates parameters of one learning rate and decay: parameters, gradients, rate (1,), decay, accumulators by name.
+Update = Callable[[List[paddle.Tensor], List[paddle.Tensor], paddle.Tensor, float, Any], None]
+
+
+def adamw(beta1: float, beta2: float, epsilon: float) -> Update:
+    """AdamW's update; its accumulators are both moments and both powers of the betas, equal for all parameters."""
+
+    def update(parameters: Any, gradients: Any, rate: paddle.Tensor, decay: float, columns: Any) -> None:
+        paddle_versions.fused_adamw(parameters, gradients, rate, columns, (beta1, beta2), epsilon, decay)
+
+    return update
+
+
+def momentum(kept: float) -> Update:
+    """SGD's update with momentum; its accumulator is the velocity. With an L2 term Paddle launches one for each
+    parameter after all, but without Python between them."""
+
+    def update(parameters: Any, gradients: Any, rate: paddle.Tensor, decay: float, columns: Any) -> None:
+        n = len(parameters) if decay else 0
+        paddle._C_ops.merged_momentum_(
+            parameters, gradients, *columns, [rate], None, kept, False, ["l2_decay"] * n, [decay] * n, False, 1.0
+        )
+
+    return update
+
+
+class ListStep:
+    """An optimizer's step with one call for all parameters that share learning rate and decay.
+
+    Args:
+        update: ``adamw`` or ``momentum``.
+        parameters: float32.
+        columns: what ``update`` takes.
+        factors: of the learning rate, for each parameter.
+        decays: for each parameter.
+    """
+
+    def __init__(
+        self,
+        update: Update,
+        parameters: Sequence[paddle.Tensor],
+        columns: Columns,
+        factors: Sequence[float],
+        decays: Sequence[float],
+    ) -> None:
+        self._update = update
+        self._parameters, self._columns = parameters, columns
+        self._factors, self._decays = factors, decays
+        self._grouped: Optional[List[bool]] = None  # which parameters had a gradient when the groups were made
+        self._groups: List[Tuple[float, float, List[int]]] = []  # factor, decay, numbers of parameters
+
+    @paddle.no_grad()
+    def __call__(self, rate: float, gradients: Sequence[Optional[paddle.Tensor]]) -> bool:
+        """Make a step, or nothing if a gradient is not plain; returns whether it was made."""
+        if any(g is not None and not (g.is_dense() and g.dtype == paddle.float32) for g in gradients):
+            return False
+        have_one = [gradient is not None for gradient in gradients]
+        if have_one != self._grouped:
+            self._group(have_one)
+        for factor, decay, numbers in self._groups:
+            self._update(
+                [self._parameters[n] for n in numbers],
+                [_aligned(gradients[n]) for n in numbers],
+                paddle.full([1], float(np.float32(rate) * np.float32(factor)), "float32"),
+                decay,
+                [[column[n] for n in numbers] for column in self._columns],
+            )
+        return True
+
+    def _group(self, have_one: List[bool]) -> None:
+        """On a GPU the powers of the betas, which are on the host, count for all if they are the first parameter's:
+        those that have had fewer gradients go into a list of their own."""
+        on_host = [column for column in self._columns if all(t.place.is_cpu_place() and t.size == 1 for t in column)]
+        groups: Dict[Tuple[float, ...], List[int]] = {}
+        for n in np.flatnonzero(have_one).tolist():
+            powers = [column[n].item() for column in on_host]
+            groups.setdefault((self._factors[n], self._decays[n], *powers), []).append(n)
+        self._groups = [(key[0], key[1], numbers) for key, numbers in groups.items()]
+        self._grouped = have_one
+
+
+def _aligned(gradient: Any) -> paddle.Tensor:
+    """The gradient, or a copy where it is strided or begins in the middle of another tensor's memory."""
+    if not gradient.is_contiguous():
+        return gradient.contiguous()
+    return gradient.clone() if gradient.data_ptr() % _ALIGNED_BYTES else gradient

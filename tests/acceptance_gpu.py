@@ -1,0 +1,397 @@
+"""``make accept-gpu``: what has to work on GPUs, each row as a user would start it; prints goal and result.
+
+    python tests/acceptance_gpu.py [--on_cpu] [ROW ...]      # rows whose names have one of the words in them
+
+Rows run in processes of their own, with a time limit; one that fails does not stop the others. Exits with 1 if any has
+failed. What needs more GPUs than are visible says so and is no failure. With ``--on_cpu`` everything is small.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+
+from acceptance import table_line  # noqa: E402
+
+# Rounding alone, relative. Runs on a GPU do not repeat bit for bit: the 8th digit of a loss differs at the 20th update.
+# Two devices add their gradients in another order, and each multiplies half the batch: 4.5e-6 on CPUs.
+RESUMED, BETWEEN_NUMBERS = 2e-6, 5e-5
+FIRST_UPDATES = 20  # from then on AdamW has made more of the rounding
+SCORE = 1.0  # in points of 360 pictures: three of them
+UPDATES = 5  # of each network of the zoo
+DIGITS = ("-cfg=configs/vit_digits.yaml", "-num_workers=2", "REPORT_FREQ", "1", "REPORT", "false")
+ROOMS = "POINTS.ROOMS.TRAIN 16 POINTS.ROOMS.VAL 4 POINTS.ROOMS.SPACING_M 0.15 DATA.VOXEL_SIZE_M 0.2".split()
+SHAPES = "DATA.SHAPES.TRAIN 64 DATA.SHAPES.VAL 16".split()
+TASKS = {
+    "digits": ["-cfg=configs/vit_digits.yaml"],
+    "detr_shapes": ["-cfg=configs/detr_shapes.yaml", *SHAPES],
+    "mask_rcnn_shapes": ["-cfg=configs/mask_rcnn_shapes.yaml", *SHAPES],
+    "minkunet": ["-cfg=configs/minkunet14_synthetic_rooms.yaml", *ROOMS],
+    "pointgroup": ["-cfg=configs/pointgroup_synthetic_rooms.yaml", *ROOMS, "POINTS.INSTANCES.PREPARE_EPOCHS", "0"],
+    "landmarks": ["-cfg=configs/landmark_unet3d.yaml", "-dataset=synthetic_landmarks", "VOLUMES.OVERLAP", "0"],
+}
+WITHOUT_WARM_UP = ("TRAIN.WARMUP_STEPS", "0", "TRAIN.WARMUP_EPOCHS", "0")
+# The recipe whose data a network of the zoo sees, by the beginning of its name; pictures of digits for all others.
+RECIPE_OF = {"detr": "detr_shapes", "mask_rcnn": "mask_rcnn_shapes", "faster_rcnn": "mask_rcnn_shapes"}
+RECIPE_OF.update(minkunet="minkunet", pointgroup="pointgroup", unet3d="landmarks")
+FAMILIES = ("cait", "convnext", "deit", "detr", "faster_rcnn", "mask_rcnn", "minkunet", "mixer", "pointgroup")
+FAMILIES += ("pvt", "resnet", "swin", "unet3d", "vit")
+
+
+class Place(NamedTuple):
+    """Where a row works."""
+
+    on_cpu: bool
+    folder: Path
+
+
+class Row(NamedTuple):
+    """One line of the table.
+
+    Attributes:
+        run: returns the result in words. Raises AssertionError: what is not as it should be.
+        gpus: how many it needs; 0: it makes sense on a CPU, too.
+    """
+
+    goal: str
+    limit_seconds: float
+    run: Callable[[Place], str]
+    gpus: int = 0
+
+
+# ---- the main job ------------------------------------------------------------------------------------------------
+
+
+def command_of(output: Path, words: Sequence[str]) -> List[str]:
+    given = [sys.executable, "-W", "ignore", str(ROOT / "main_multi_gpu.py"), *words, f"-output={output}"]
+    return given if any(word.startswith("-ngpus") for word in words) else [*given, "-ngpus=1"]
+
+
+def job(output: Path, *words: str, **variables: str) -> str:
+    """Run the main job to its end, showing what it says; returns its last line."""
+    command = command_of(output, words)
+    print(f"$ {' '.join(command)}", flush=True)
+    process = subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**os.environ, **variables}
+    )
+    last = ""
+    for line in process.stdout or ():
+        if " update " not in line:  # one for each of them
+            print(f"  {line}", end="", flush=True)
+        last = line.strip() or last
+    assert process.wait() == 0, f"exit code {process.returncode}: {last}"
+    return last
+
+
+def events(output: Path, kind: str) -> List[Dict[str, Any]]:
+    lines = (output / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    return [event for event in map(json.loads, lines) if event["kind"] == kind and "superseded" not in event]
+
+
+def losses(output: Path) -> Dict[int, float]:
+    """That of each update. Raises AssertionError: one is not finite."""
+    found = {event["update"]: loss_in(event) for event in events(output, "training")}
+    assert found and all(map(math.isfinite, found.values())), f"losses {found}"
+    return found
+
+
+def loss_in(event: Dict[str, Any]) -> float:
+    """The sum of what a family calls its loss, or the loss of its classes."""
+    names = ("loss", "class", "classes", "semantic")
+    return float(next(event[name] for name in names if name in event))
+
+
+def largest_difference(one: Dict[int, float], other: Dict[int, float], updates: Sequence[int]) -> float:
+    """Relative, over these updates."""
+    return max(abs(one[update] - other[update]) / abs(one[update]) for update in updates)
+
+
+# ---- rows --------------------------------------------------------------------------------------------------------
+
+
+def one_device(place: Place) -> str:
+    last = job(place.folder / "run", *DIGITS, "-epochs=10", "TRAIN.WARMUP_EPOCHS", "2")
+    assert events(place.folder / "run", "evaluation")[-1]["top-1"] >= 85, last
+    return last
+
+
+def many_devices(place: Place) -> str:
+    """The losses and scores of one device at the same effective batch."""
+    import paddle
+
+    number = 2 if place.on_cpu else paddle.device.cuda.device_count()
+    number = 2 ** int(math.log2(number))  # the batch of 32 is dealt evenly
+    for devices in (1, number):
+        words = [*DIGITS, f"-ngpus={devices}", f"-batch_size={32 // devices}", "-epochs=1", *WITHOUT_WARM_UP]
+        job(place.folder / str(devices), *words, NVIDIA_TF32_OVERRIDE="0")
+    one, many = (losses(place.folder / str(devices)) for devices in (1, number))
+    difference = largest_difference(one, many, sorted(one)[:FIRST_UPDATES])
+    scores = [events(place.folder / str(devices), "evaluation")[-1]["top-1"] for devices in (1, number)]
+    said = (
+        f"losses of {number} differ by {difference:.1e} in {FIRST_UPDATES} updates, top-1 {scores[0]} and {scores[1]}"
+    )
+    assert difference <= BETWEEN_NUMBERS and abs(scores[0] - scores[1]) <= SCORE, said
+    return said
+
+
+def mixed(level: str, dtype: str) -> Callable[[Place], str]:
+    def run(place: Place) -> str:
+        output = place.folder / "run"
+        last = job(output, *DIGITS, "-amp", "AMP_LEVEL", level, "AMP_DTYPE", dtype, "-epochs=4", *WITHOUT_WARM_UP)
+        log = (output / "log.txt").read_text(encoding="utf-8")
+        assert f"mixed precision: {dtype}, level {level}" in log, "the log does not say that it is used"
+        found = list(losses(output).values())
+        assert sum(found[-10:]) < 0.8 * sum(found[:10]), f"the loss stays: {found[0]:.3f} to {found[-1]:.3f}"
+        return last
+
+    return run
+
+
+def resumes_after_a_kill(place: Place) -> str:
+    words = [*DIGITS, "-epochs=2", "SAVE_EVERY_UPDATES", "5", *WITHOUT_WARM_UP]
+    job(place.folder / "straight", *words)
+    output = place.folder / "killed"
+    with open(place.folder / "killed.txt", "w", encoding="utf-8") as said:
+        process = subprocess.Popen(
+            command_of(output, words), cwd=ROOT, stdout=said, stderr=said, start_new_session=True
+        )
+    last = output / "checkpoints" / "last"
+    while not (last.is_symlink() and os.readlink(last).startswith("update_")):
+        assert process.poll() is None, f"it ended with {process.returncode} before its first checkpoint"
+        time.sleep(0.002)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    at = int(os.readlink(last).rpartition("_")[2])
+    print(f"  killed, with a checkpoint of update {at}", flush=True)
+    job(output, *words, "-resume=auto")
+    straight, resumed = losses(place.folder / "straight"), losses(output)
+    assert straight.keys() == resumed.keys(), f"updates {sorted(straight.keys() ^ resumed.keys())}"
+    after = [update for update in straight if at < update <= at + 10]
+    difference = largest_difference(straight, resumed, after)
+    said = f"killed after update {at}: the next {len(after)} losses differ by {difference:.1e}"
+    assert difference <= RESUMED, said
+    return said
+
+
+def evaluates_the_same(place: Place) -> str:
+    output = place.folder / "run"
+    job(output, *DIGITS, "-epochs=1" if place.on_cpu else "-epochs=5", *WITHOUT_WARM_UP)
+    job(place.folder / "evaluation", *DIGITS, "-eval", f"-pretrained={output / 'checkpoints' / 'last'}")
+    trained, evaluated = (events(place.folder / name, "evaluation")[-1] for name in ("run", "evaluation"))
+    difference = abs(trained["loss"] - evaluated["loss"]) / trained["loss"]
+    said = f"top-1 {trained['top-1']} and {evaluated['top-1']}, losses differ by {difference:.1e}"
+    assert trained["top-1"] == evaluated["top-1"] and difference <= RESUMED, said
+    return said
+
+
+def task(name: str) -> Callable[[Place], str]:
+    def run(place: Place) -> str:
+        last = job(place.folder / "run", *TASKS[name], "-epochs=1", "REPORT_FREQ", "1", *WITHOUT_WARM_UP)
+        return f"{len(losses(place.folder / 'run'))} updates, {last}"
+
+    return run
+
+
+def family(name: str) -> Callable[[Place], str]:
+    """Every network whose name begins so, one after the other in this process."""
+
+    def run(place: Place) -> str:
+        from paddlevit_dist.models import list_models
+        from paddlevit_dist.registry import SPELLINGS
+
+        names = [model for model in list_models() if model.startswith(name) and model not in SPELLINGS]
+        assert names, f"no network is called {name}..."
+        failed, peaks = [], {}
+        for model in names[:1] if place.on_cpu else names:
+            try:
+                found = trained_network(model, place)
+                peaks[model] = peak_megabytes()
+                said = f"losses {found[0]:.3f} to {found[-1]:.3f}, peak {peaks[model]:,.0f} MB"
+            except Exception as error:  # of one network; the others are tried all the same
+                failed.append(model)
+                said = f"{type(error).__name__}: {str(error).strip().splitlines()[-1] if str(error) else ''}"
+            print(f"  {model}: {said}", flush=True)
+        assert not failed, f"{len(failed)} of {len(names)} fail: {', '.join(failed)}"
+        most = max(peaks, key=lambda model: peaks[model])
+        return f"{len(peaks)} of {len(names)} networks, most memory {peaks[most]:,.0f} MB ({most})"
+
+    return run
+
+
+class Enough(Exception):
+    """A network has made its updates."""
+
+
+def trained_network(name: str, place: Place) -> List[float]:
+    """The losses of its first updates by the trainer; as large as it is, but small on a CPU."""
+    from paddlevit_dist import Trainer, config
+    from paddlevit_dist.contracts.task import make_task
+    from paddlevit_dist.observe.record import prepare_folder
+
+    output = place.folder / name
+    values = config.load([*words_of_network(name, place.on_cpu), f"-output={output}"]).values
+    prepare_folder(str(output))
+    job_of_network = make_task(values)
+
+    class Short(type(job_of_network)):  # type: ignore[misc]
+        made = 0
+
+        def train_step(self, *arguments: Any) -> Any:
+            self.made += 1
+            if self.made > UPDATES:
+                raise Enough
+            return super().train_step(*arguments)
+
+    job_of_network.__class__ = Short
+    datasets = {split: job_of_network.build_dataset(split, output) for split in ("train", "val")}
+    reset_peak()
+    with contextlib.suppress(Enough):
+        Trainer(values, job_of_network, datasets).train()
+    found = losses(output)
+    assert len(found) == UPDATES, f"{len(found)} updates"
+    return list(found.values())
+
+
+def words_of_network(name: str, small: bool) -> List[str]:
+    from images.recipe_steps import reduced
+
+    common = ["-batch_size=2", "-epochs=1", "-num_workers=0", "-accum_iter=1", *WITHOUT_WARM_UP, "REPORT_FREQ", "1"]
+    common += ["MODEL.NAME", name, "REPORT", "false"]
+    recipe = next((recipe for start, recipe in RECIPE_OF.items() if name.startswith(start)), None)
+    if recipe is not None:
+        backbone = ["MODEL.BACKBONE_PRETRAINED", "None"] if "shapes" in recipe else []
+        return [*TASKS[recipe], *common, *backbone]
+    size = name.rpartition("_")[2]
+    sides = reduced(name) if small else [f"-image_size={size if size.isdecimal() else 224}"]
+    return [f"-cfg={ROOT / 'tests' / 'support' / 'plain.yaml'}", "-dataset=digits", *sides, *common]
+
+
+def peak_megabytes() -> float:
+    """Of the tensors on the GPU since ``reset_peak``, or since the row began where Paddle cannot set it back (2.6); of
+    the process on a CPU."""
+    import resource
+
+    import paddle
+
+    if paddle.get_device().startswith("gpu"):
+        return float(paddle.device.cuda.max_memory_allocated()) / 1e6
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
+
+
+def reset_peak() -> None:
+    import gc
+
+    import paddle
+
+    gc.collect()
+    if paddle.get_device().startswith("gpu"):
+        paddle.device.cuda.empty_cache()
+        getattr(paddle.device.cuda, "reset_max_memory_allocated", lambda: None)()
+
+
+ROWS: Dict[str, Row] = {
+    "main job, 1 device": Row("top-1 >= 85 after 10 epochs", 120, one_device),
+    "main job, all devices": Row(f"losses of one within {BETWEEN_NUMBERS:g}", 120, many_devices, gpus=2),
+    **{
+        f"amp {level} {dtype}": Row("ends, and the loss falls", 90, mixed(level, dtype), gpus=1)
+        for level in ("O1", "O2")
+        for dtype in ("float16", "bfloat16")
+    },
+    "kill -9 and resume": Row(f"the straight run's losses within {RESUMED:g}", 120, resumes_after_a_kill),
+    "evaluation": Row("that of the training", 90, evaluates_the_same),
+    **{f"task {name}": Row("ends, finite losses", 120, task(name)) for name in TASKS},
+    **{f"zoo {name}": Row(f"{UPDATES} updates each, finite losses", 240, family(name)) for name in FAMILIES},
+}
+
+
+# ---- the table ---------------------------------------------------------------------------------------------------
+
+
+def in_a_process(name: str, limit_seconds: float, on_cpu: bool) -> Tuple[bool, str]:
+    """Whether a row has reached its goal, and its result."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-W", "ignore", __file__, "--row", name, "--folder", folder]
+        process = subprocess.Popen([*command, *(["--on_cpu"] if on_cpu else [])], start_new_session=True)
+        try:
+            process.wait(limit_seconds)
+        except subprocess.TimeoutExpired:
+            return False, f"took longer than {limit_seconds:g} s"
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        result = Path(folder, "result.json")
+        if not result.exists():
+            return False, f"ended with exit code {process.returncode}"
+        reached, said = json.loads(result.read_text(encoding="utf-8"))
+        return reached, said
+
+
+def carry_out(row: Row, place: Place) -> None:
+    """Run a row in this process and write its result."""
+    try:
+        result = True, row.run(place)
+    except Exception as error:
+        import traceback
+
+        traceback.print_exc()
+        result = False, f"{type(error).__name__}: {error}".removeprefix("AssertionError: ")
+    Path(place.folder, "result.json").write_text(json.dumps(result), encoding="utf-8")
+
+
+def outcomes(rows: Dict[str, Row], on_cpu: bool, gpus: int) -> Iterator[Tuple[str, str, str]]:
+    """Name, verdict and result of each row, in turn."""
+    for name, row in rows.items():
+        needed = max(row.gpus, 0 if on_cpu else 1)
+        needed = 0 if on_cpu and row.run is many_devices else needed
+        if needed > gpus:
+            yield name, "not run", "needs a GPU" if needed == 1 else f"needs {needed} GPUs"
+            continue
+        print(f"== {name}", flush=True)
+        began = time.perf_counter()
+        reached, said = in_a_process(name, row.limit_seconds, on_cpu)
+        yield name, "reached" if reached else "NOT REACHED", f"{said}; {time.perf_counter() - began:.0f} s"
+
+
+def main(arguments: Optional[List[str]] = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--on_cpu", action="store_true", help="what makes sense without a GPU, small")
+    parser.add_argument("--row", help=argparse.SUPPRESS)
+    parser.add_argument("--folder", help=argparse.SUPPRESS)
+    parser.add_argument("words", nargs="*", help="of the rows to run; none: all")
+    options = parser.parse_args(arguments)
+    if options.row:
+        carry_out(ROWS[options.row], Place(options.on_cpu, Path(options.folder)))
+        return 0
+    rows = {name: row for name, row in ROWS.items() if not options.words or any(w in name for w in options.words)}
+    if not rows:
+        raise SystemExit(f"no row is called {options.words}; there are: {', '.join(ROWS)}")
+    from paddlevit_dist.parallel.devices import count_gpus
+
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # ends the row at hand, too
+    if options.on_cpu:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    lines, failed = [], False
+    for name, verdict, said in outcomes(rows, options.on_cpu, count_gpus()):
+        lines.append(table_line(name, rows[name].goal, verdict, said))
+        print(lines[-1], flush=True)
+        failed |= verdict == "NOT REACHED"
+    print("\n" + "\n".join(lines))
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

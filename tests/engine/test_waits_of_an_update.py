@@ -1,0 +1,119 @@
+"""For what the host waits in an update, counted on a CPU as if it were a GPU."""
+
+from __future__ import annotations
+
+from typing import Any, Dict
+
+import numpy as np
+import paddle
+import pytest
+from support.small_runs import TINY
+from support.waits import counted_waits
+
+from paddlevit_dist import config
+from paddlevit_dist.contracts.task import Step
+from paddlevit_dist.engine.finite import Kept, SkippedUpdates
+from paddlevit_dist.engine.model_ema import ModelEma
+from paddlevit_dist.engine.optimizer import build_optimizer
+from paddlevit_dist.engine.precision import Precision
+from paddlevit_dist.engine.steps import Updater
+from paddlevit_dist.observe.meters import Meters
+from paddlevit_dist.parallel import places
+from paddlevit_dist.registry import resolve
+
+STEPS = 3
+PLAIN = "MODEL.NUM_CLASSES 10 DATA.IMAGE_SIZE 16 TRAIN.MIXUP_ALPHA 0 TRAIN.CUTMIX_ALPHA 0 MODEL.DROPOUT 0".split()
+
+
+class Run:
+    """Updates of a tiny ViT, by what a training makes of them."""
+
+    def __init__(self, optimizer: str, scales: bool, on_host: bool = False) -> None:
+        values = config.load([*TINY, *PLAIN, "TRAIN.OPTIMIZER.NAME", optimizer]).values
+        self.task = resolve("task", "classification")(values)
+        paddle.seed(0)
+        self.model = self.task.build_model()
+        self.optimizer = build_optimizer(values.TRAIN.OPTIMIZER, self.model, None, 0.05)
+        self.precision = Precision(scales, "float16", on_gpu=scales)
+        self.precision.enabled = False  # no kernels for it here; the scale is kept
+        self.skipped = SkippedUpdates(limit=5)
+        self.updater = Updater(
+            self.task,
+            self.model,
+            self.optimizer,
+            self.precision,
+            seed=0,
+            samples_per_update=4,
+            accumulation_steps=1,
+            gradient_clip=0.1,
+            skipped=self.skipped,
+            on_host=on_host,
+        )
+        self.average = ModelEma(self.model, 0.9)
+        self.meters = Meters()
+
+    def update(self, number: int, bad: bool = False) -> None:
+        generator = np.random.default_rng(number)
+        images = generator.standard_normal((4, 3, 16, 16)).astype("float32")
+        batch = {"images": paddle.to_tensor(images), "labels": paddle.to_tensor(np.arange(4))}
+        if bad:
+            batch["images"] = batch["images"] * float("inf")
+        self.made = self._update(batch, number)
+
+    def _update(self, batch: Dict[str, Any], number: int) -> Any:
+        with counted_waits() as waits:
+            terms = self.updater([batch], Step(1, number, STEPS), 1e-3)
+            if self.updater.finite:
+                self.meters.add(terms[0])
+                self.average.update()
+        return waits
+
+    def state(self) -> Dict[str, np.ndarray]:
+        state = {**self.model.state_dict(), **{f"average {k}": v for k, v in self.average.state_dict().items()}}
+        return {name: tensor.numpy() for name, tensor in state.items()}
+
+
+@pytest.mark.parametrize("optimizer, scales", [("AdamW", False), ("AdamW", True), ("SGD", False)])
+def test_the_host_waits_once_also_where_an_update_is_skipped(optimizer, scales, monkeypatch):
+    run = Run(optimizer, scales)
+    run.update(0)  # tries the optimizer once
+    kept = []
+    monkeypatch.setattr(Kept, "__init__", lambda self, tensors: kept.extend(tensors) or setattr(self, "_pairs", []))
+    for number, bad in ((1, False), (2, True), (3, False)):
+        run.update(number, bad)
+        assert len(run.made) == 1 and run.made.transfers == 0, run.made
+        assert run.updater.finite != bad
+    assert kept == []  # neither weights nor moments are copied; this model has no statistics
+    assert run.skipped.total == 1
+
+
+@pytest.mark.parametrize("optimizer", ["AdamW", "SGD"])
+def test_a_loss_scale_changes_no_weight(optimizer):
+    """It is a power of two: scaled gradients, their norm and what is clipped are the same numbers."""
+    runs = Run(optimizer, False), Run(optimizer, True)
+    for run in runs:
+        for number in range(STEPS):
+            run.update(number, bad=number == 1)
+    plain, scaled = (run.state() for run in runs)
+    for name, value in plain.items():
+        np.testing.assert_allclose(scaled[name], value, rtol=1e-6, atol=1e-9, err_msg=name)
+    assert runs[1].precision.scale == 32768.0
+    assert runs[1].updater.gradient_norm == pytest.approx(runs[0].updater.gradient_norm, rel=1e-6)
+
+
+@pytest.mark.parametrize("on_host", [True, False])
+def test_only_on_a_gpu_a_rank_may_wait_for_others_in_its_passes_and_for_the_flag(on_host, monkeypatch):
+    run = Run("AdamW", False, on_host)
+    seen = []
+    inner = places._own.write
+
+    def write() -> None:
+        inner()
+        seen.append((places._own.detail, bool(places._own.waits)))
+
+    monkeypatch.setattr(places._own, "write", write)
+    run.updater([{"images": paddle.zeros([4, 3, 16, 16]), "labels": paddle.arange(4)}], Step(1, 0, 1), 1e-3)
+    expected = [("in its forward pass", False), ("in its backward pass", not on_host), ("in its optimizer step", False)]
+    if not on_host:
+        expected += [("waiting for its device", True), ("in its optimizer step", False)]
+    assert seen == expected

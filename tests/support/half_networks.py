@@ -1,0 +1,111 @@
+"""A small network of each task, and a forward pass of each as in a training step: ``run(start)`` calls ``start`` where
+autocast begins, and returns tensors."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, List
+
+import numpy as np
+import paddle
+from images.detection import mask_rcnn_batches, small_detr
+from paddle.nn import functional as F
+
+from paddlevit_dist import create_model
+from paddlevit_dist.images.detection.mask_rcnn.network import MaskRCNN
+from paddlevit_dist.images.models.attention import attention
+from paddlevit_dist.images.transforms.normalising import Normaliser
+from paddlevit_dist.parallel.batch_norm import convert_batch_norm
+from paddlevit_dist.points.sparse import SparseTensor
+from paddlevit_dist.points.sparse.convolution import batched_products
+from paddlevit_dist.volumes.heatmaps import gaussian_factors
+from paddlevit_dist.volumes.losses import focal_loss
+
+SMALL = {"num_classes": 3, "image_size": 32}
+VIT = {"patch_size": 8, "embed_dim": 32, "depth": 2, "num_heads": 4, **SMALL}
+SWIN = {"depths": (2, 2), "num_heads": (2, 4), "embed_dim": 32, **SMALL}
+
+
+def _classifier(name: str, **options: Any) -> Callable:
+    def run(start: Callable) -> List[paddle.Tensor]:
+        model = create_model(name, **options)
+        pictures = paddle.randint(0, 256, [2, 3, 32, 32]).astype("uint8")
+        start()
+        images = Normaliser([0.5, 0.4, 0.3], [0.2, 0.2, 0.2])(pictures)
+        return [images, model(images)]
+
+    return run
+
+
+def _fused(start: Callable) -> List[paddle.Tensor]:
+    """What a ViT gives to the fused attention."""
+    given: List[paddle.Tensor] = []
+
+    def attend(q: Any, k: Any, v: Any, **_: Any) -> Any:
+        given.extend([q, k, v])
+        return v
+
+    plain, F.scaled_dot_product_attention = F.scaled_dot_product_attention, attend
+    with attention(fused=True):
+        _classifier("vit", **VIT)(start)
+    F.scaled_dot_product_attention = plain
+    return given
+
+
+def _detr(start: Callable) -> List[paddle.Tensor]:
+    model, sizes = small_detr.small_detr(), [(64, 64), (64, 64)]
+    images, targets = small_detr.pictures_of(sizes)[0], small_detr.targets_of((1, 2), sizes)
+    criterion = small_detr.criterion_of(model)
+    start()
+    terms = criterion.terms(model(images, targets.sizes, targets), targets)
+    return [term.sum for term in terms.values()]
+
+
+def _mask_rcnn(start: Callable) -> List[paddle.Tensor]:
+    model = mask_rcnn_batches.model("float32")
+    images, targets = mask_rcnn_batches.batch(mask_rcnn_batches.pictures([2, 1]), dtype="float32")
+    start()
+    criterion = MaskRCNN.criterion(mask_rcnn_batches.NAME, mask_rcnn_batches.CLASSES)
+    return [term.sum for term in criterion.terms(model(images, targets.sizes, targets), targets).values()]
+
+
+def _on_voxels(name: str, **options: Any) -> Callable:
+    def run(start: Callable) -> List[paddle.Tensor]:
+        model = create_model(name, num_classes=4, **options)
+        coordinates = np.argwhere(np.random.default_rng(0).random((1, 12, 12, 12)) < 0.1).astype(np.int32)
+        features = paddle.randn([len(coordinates), model.in_channels])
+        start()
+        with batched_products(True):
+            output = model(SparseTensor(features, coordinates))
+        return [output] if isinstance(output, paddle.Tensor) else [output.semantic_scores, output.offsets]
+
+    return run
+
+
+def _landmarks(start: Callable) -> List[paddle.Tensor]:
+    model = create_model("unet3d", num_classes=2, width=4, depth=1)
+    points = paddle.to_tensor([[[3.0, 3.0, 3.0], [4.0, 2.0, 5.0]]])
+    start()
+    maps = model(paddle.randn([1, 1, 8, 8, 8])).astype("float32")
+    return [focal_loss(maps, gaussian_factors(points, [8, 8, 8], [1.0, 1.0, 1.0]), points)]
+
+
+def _over_all_ranks(start: Callable) -> List[paddle.Tensor]:
+    model = convert_batch_norm(create_model("resnet18", num_classes=3, dims=(4, 8, 8, 8)))
+    start()
+    return [model(paddle.randn([2, 3, 32, 32]))]
+
+
+NETWORKS: Dict[str, Callable] = {
+    "vit": _classifier("vit", **VIT),
+    "fused attention": _fused,
+    "swin": _classifier("swin_tiny_patch4_window7_224", **SWIN),
+    "convnext": _classifier("convnext_tiny", depths=(1, 1, 1, 1), dims=(8, 8, 8, 8), num_classes=3),
+    "resnet": _classifier("resnet18", dims=(4, 8, 8, 8), num_classes=3),
+    "frozen": _classifier("resnet18", dims=(4, 8, 8, 8), num_classes=3, frozen_batch_norm=True),
+    "pvt": _classifier("pvt_v2_b0", **SMALL),
+    "detr": _detr,
+    "mask_rcnn": _mask_rcnn,
+    "minkunet": _on_voxels("minkunet_tutorial"),
+    "pointgroup": _on_voxels("pointgroup", width=4, repeats=1),
+    "landmarks": _landmarks,
+}

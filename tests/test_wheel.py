@@ -83,4 +83,4 @@ def test_an_installed_wheel_trains_and_evaluates_in_another_folder(source, tmp_p
     trained = command("train", "-cfg=vit_digits", "-ngpus=2", "-output=two", *TINY)
     assert last_line(trained).startswith("top-1 ") and (elsewhere / "two" / "checkpoints" / "best").exists()
     evaluated = command("evaluate", "-cfg=vit_digits", "-pretrained=two", "-output=again", *TINY[3:])
-    assert last_line(evaluated) == last_line(trained)
+    assert last_line(trained).startswith(f"{last_line(evaluated)} (")

@@ -216,7 +216,7 @@ _SCALER = (
 
 def _best(best: Any) -> Dict[str, Any]:
     _require(isinstance(_mapping(best)["name"], str) and isinstance(best["value"], (int, float)))
-    _require(math.isfinite(best["value"]))
+    _require(math.isfinite(best["value"]) and isinstance(best.get("line", ""), str))
     _count(best["epoch"])
     return best
 

@@ -258,6 +258,10 @@ class Task:
         resuming with other values is an error. Called on every rank, after ``build_model``."""
         return {}
 
+    def remedy_for_input(self, name: str, theirs: Any) -> str:
+        """What to do where weights were trained with the value ``theirs`` of what ``about_input`` calls ``name``."""
+        return "use the same settings"
+
     def about_data(self, samples: Any) -> Dict[str, Any]:
         """What identifies the samples of a split, wherever stored, as plain YAML values by name: "samples" (how many),
         "classes" (names in the order of their numbers), "number of classes" and "labels" (a digest), each where it is

@@ -22,7 +22,8 @@ from ..text_files import parse_yaml, read_yaml
 _NEUTRAL = frozenset(
     """
     SAVE_FREQ SAVE_EVERY_UPDATES SAVE_EVERY_MINUTES SAVE_IN_BACKGROUND KEEP_EPOCHS KEEP_UPDATES STOP_AFTER_SECONDS
-    VALIDATE_FREQ REPORT_FREQ REPORT LOG_TO SAVE_PREDICTIONS CPU_TUNING TO_STATIC DETERMINISTIC NGPUS DATA.BATCH_SIZE
+    VALIDATE_FREQ REPORT_FREQ REPORT EVAL_AMP LOG_TO SAVE_PREDICTIONS CPU_TUNING TO_STATIC DETERMINISTIC NGPUS
+    DATA.BATCH_SIZE
     DATA.BATCH_SIZE_EVAL
     DATA.DATA_PATH DATA.CACHE_FOLDER DATA.NUM_WORKERS DATA.PREFETCH DATA.LOADER_TIMEOUT_SECONDS DATA.ON_BAD_SAMPLE
     DATA.MAX_PIXELS VOLUMES.MAX_VOXELS
@@ -249,7 +250,8 @@ def compare(source: str, config: Any, task: Task, *, must_match: bool) -> List[s
         for name, value in ours.items()
         if name in theirs and _plain(value) != _plain(theirs[name])
     ]
-    return _differing(source, "was trained on other input", changes, config, must_match)
+    remedy = " and ".join(dict.fromkeys(task.remedy_for_input(change.name, change.before) for change in changes))
+    return _differing(source, "was trained on other input", changes, config, must_match, remedy)
 
 
 def compare_settings(source: str, config: Any, *, must_match: bool) -> List[str]:
@@ -281,13 +283,20 @@ def compare_settings(source: str, config: Any, *, must_match: bool) -> List[str]
     ]
 
 
-def _differing(source: str, what: str, changes: List[Change], config: Any, must_match: bool) -> List[str]:
+def _differing(
+    source: str,
+    what: str,
+    changes: List[Change],
+    config: Any,
+    must_match: bool,
+    remedy: str = "use the same settings",
+) -> List[str]:
     """The line about what differs, or the error where nothing may."""
     if not changes:
         return []
     said = f"{source} {what}: {'; '.join(f'{c.name} {shown(c.before)} there, {shown(c.now)} here' for c in changes)}"
     if must_match and not config.ALLOW_CHANGES:
-        raise UserError(f"{said}; use the same settings, or add -allow_changes")
+        raise UserError(f"{said}; {remedy}, or add -allow_changes")
     return [f"note: {said}"]
 
 

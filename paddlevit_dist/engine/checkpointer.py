@@ -70,7 +70,8 @@ class Checkpointer:
         note_saved: called with each checkpoint that is on disk, in the thread that has written it.
 
     Attributes:
-        best: name, value and epoch of the best evaluation so far.
+        best: name, value, epoch and line of the best evaluation so far, of equal ones the last; no line where an
+            earlier version has noted it.
         agreement: on the next save that no setting foresees.
     """
 
@@ -177,11 +178,14 @@ class Checkpointer:
         """Save at the end of ``epoch``; ``evaluation_due`` is noted in the checkpoint until ``note_evaluation``."""
         self._save(checkpoints.epoch_name(epoch), f"epoch {epoch}", evaluation_due)
 
-    def note_evaluation(self, epoch: int, name: str, value: float, more_is_better: bool) -> bool:
-        """Write into the checkpoint of ``epoch`` that it has been evaluated; returns whether it is the best so far."""
+    def note_evaluation(self, epoch: int, name: str, value: float, more_is_better: bool, line: str) -> bool:
+        """Write into the checkpoint of ``epoch`` that it has been evaluated, with this ``line`` as its result; returns
+        whether it is the best so far."""
         best = self.best
-        if best is None or (value > best["value"] if more_is_better else value < best["value"]):
-            best = {"name": name, "value": value, "epoch": epoch}
+        if best is not None and best["name"] != name:  # an earlier version has chosen it by another number
+            best = None
+        if best is None or (value >= best["value"] if more_is_better else value <= best["value"]):
+            best = {"name": name, "value": value, "epoch": epoch, "line": line}
         is_best, self.best = best is not self.best, best
         directory = self.folder / checkpoints.epoch_name(epoch)
         prune = self._pruning(directory)

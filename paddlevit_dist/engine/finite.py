@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Iterable, Optional, Protocol
+from typing import Any, Callable, Dict, Iterable, List, Optional, Protocol
 
 import paddle
 
@@ -13,16 +13,26 @@ SCALER_SKIPS = 50  # more in a row with a loss scaler: from 65,536 it takes 16 t
 
 
 class Kept:
-    """Copies of tensors, for restoring them."""
+    """A copy of tensors, for restoring them. It is made in every update and hardly ever needed, so that all tensors of
+    one dtype are copied by one operation: a ResNet-50 has 106."""
 
+    @paddle.no_grad()
     def __init__(self, tensors: Iterable[paddle.Tensor]) -> None:
-        self._pairs = [(tensor, tensor.detach().clone()) for tensor in tensors]
+        alike: Dict[Any, List[paddle.Tensor]] = {}
+        for tensor in tensors:
+            if tensor.size:
+                alike.setdefault((tensor.dtype, str(tensor.place)), []).append(tensor)
+        self._copies = [
+            (group, paddle.concat([tensor if tensor.ndim == 1 else tensor.reshape([-1]) for tensor in group]))
+            for group in alike.values()
+        ]
 
     @paddle.no_grad()
     def put_back(self) -> None:
         """Restore the tensors' earlier values."""
-        for tensor, earlier in self._pairs:
-            paddle.assign(earlier, output=tensor)
+        for group, copy in self._copies:
+            for tensor, earlier in zip(group, paddle.split(copy, [tensor.size for tensor in group])):
+                paddle.assign(earlier.reshape(tensor.shape), output=tensor)
 
 
 class Evidence(Protocol):

@@ -267,7 +267,19 @@ _RUN = (
     ),
     Key("SAVE_PREDICTIONS", False, "bool", "with EVAL: write what the model predicts to SAVE/predictions"),
     Key("AMP", False, "bool", "mixed precision in training, on GPUs; weights and checkpoints stay float32"),
-    Key("AMP_DTYPE", "float16", "text", "half precision that AMP computes in", choices=("float16", "bfloat16")),
+    Key(
+        "EVAL_AMP",
+        False,
+        "bool",
+        "mixed precision in evaluation and prediction, on GPUs; it gives other numbers, and stands beside them",
+    ),
+    Key(
+        "AMP_DTYPE",
+        "float16",
+        "text",
+        "half precision that AMP and EVAL_AMP compute in",
+        choices=("float16", "bfloat16"),
+    ),
     Key(
         "AMP_LEVEL",
         "O1",
@@ -435,7 +447,7 @@ def _unused(given: Given) -> Iterator[Unused]:
         yield Unused(("TRAIN.WARMUP_START_LR",), steps, "there is no warm-up: {}")
     if not train.MODEL_EMA:
         yield Unused(("TRAIN.MODEL_EMA_DECAY",), "TRAIN.MODEL_EMA", "it is for the averaged weights, and {}")
-    if not values.AMP:
+    if not (values.AMP or values.EVAL_AMP):
         yield Unused(("AMP_DTYPE", "AMP_LEVEL"), "AMP", "it is for mixed precision, and {}")
 
 
@@ -447,7 +459,7 @@ TABLE = Table(
         *("SAVE_FREQ", "SAVE_EVERY_UPDATES", "SAVE_EVERY_MINUTES", "SAVE_IN_BACKGROUND", "KEEP_EPOCHS", "KEEP_UPDATES"),
         "STOP_AFTER_SECONDS",
         *("VALIDATE_FREQ", "REPORT_FREQ", "LOG_TO", "PROFILE"),
-        *("AMP", "AMP_DTYPE", "AMP_LEVEL"),
+        "AMP",
     ),
     complete=_complete,
     check=_check,

@@ -32,6 +32,7 @@ from . import about, gpu_memory
 from .figures import FigureMaker, RecordKeeper
 from .introduction import first_lines
 from .passes import compile_model
+from .precision import EvaluationPrecision
 from .samples_check import require_not_trained_on
 from .schedule import effective_batch_size
 from .steps import evaluate
@@ -61,6 +62,8 @@ class Trainer:
         self.task = adopt(task, Task)
         self.datasets = {split: adopt(samples, Samples) for split, samples in datasets.items()}
         notices = [*notices, *task.notices, *(line for samples in datasets.values() for line in samples.notices)]
+        self.evaluation_precision = EvaluationPrecision(config)
+        notices.extend(filter(None, [self.evaluation_precision.notice]))
         self.record = RunRecord(Path(config.SAVE), is_main())
         named = make_observers(() if config.EVAL else config.LOG_TO) if is_main() else []
         self.observers = Observers([*named, *observers] if is_main() else [], self.record.say)
@@ -151,6 +154,7 @@ class Trainer:
         if not labelled:
             values, line = {}, self._without_score()
         facts = {"weights": without_credentials(str(source)), "split": self.config.DATA.SPLIT}
+        facts.update(self.evaluation_precision.facts)
         self.record.event("evaluation", {**facts, **values})
         self.observers.evaluated(0, 0, values)
         self.figures.write(self.model, keeper, {"of": facts["weights"], "split": facts["split"]})
@@ -187,10 +191,12 @@ class Trainer:
 
         self.heartbeat.at(f"in the {label}")
         try:
-            with gpu_memory.explained(gpu_memory.of_evaluation(self.config)):
-                return evaluate(
+            memory = gpu_memory.explained(gpu_memory.of_evaluation(self.config))
+            with memory, self.evaluation_precision.forward_of(self.model):
+                values, line = evaluate(
                     self.task, self.model, self.val_loader, count, writer=writer, epoch=epoch, keeper=keeper
                 )
+            return values, self.evaluation_precision.told(line)
         finally:
             bar.close()
 

@@ -41,7 +41,7 @@ from .introduction import describe_training
 from .model_ema import ModelEma
 from .optimizer import OptimizerState, build_optimizer, freeze
 from .passes import PassesTrial, compile_model
-from .precision import Precision
+from .precision import EvaluationPrecision, Precision
 from .profile import Profile
 from .remaining import Pace, RemainingTime
 from .reports import Reports, require_finite
@@ -104,6 +104,7 @@ class Training:
         self.loader = make_loader(datasets["train"], self.sampler, CountingCollate(task))
         self.schedule = self._schedule()
         self.precision = Precision(config.AMP, config.AMP_DTYPE, config.AMP_LEVEL)
+        self.evaluation_facts = EvaluationPrecision(config).facts
         self._prepare_model()
         groups = task.parameter_groups(model)
         decays = train.WEIGHT_DECAY, train.LAYER_DECAY
@@ -253,8 +254,17 @@ class Training:
         if values:
             last_weights = contextlib.nullcontext if self.ema is None else self.ema.in_place
             self.figures.write(self.checkpointer.folder, self.checkpointer.best, self.last_epoch, last_weights)
-            self.record.say(line)
+            for said in self._results(line):
+                self.record.say(said)
         return values
+
+    def _results(self, line: str) -> List[str]:
+        """The last lines: the last evaluation and, at the very end, the best, which evaluating the run repeats."""
+        best = self.checkpointer.best
+        if best is None or best["epoch"] == self.last_epoch:
+            return [f"{line} (last and best, epoch {self.last_epoch})"]
+        told = best.get("line", f"{best['name']} {best['value']:.4g}")
+        return [f"{line} (last, epoch {self.last_epoch})", f"{told} (best, epoch {best['epoch']})"]
 
     # ---- updates ---------------------------------------------------------------------------------------------
 
@@ -398,11 +408,11 @@ class Training:
             started = time.perf_counter()
             values, line = self._evaluate_weights(epoch)
             self.remaining.count_evaluation(time.perf_counter() - started)
-            self.record.event("evaluation", {"epoch": epoch, **values})
+            self.record.event("evaluation", {"epoch": epoch, **self.evaluation_facts, **values})
             self.observers.evaluated(epoch * self.updates_per_epoch, epoch, values)
             name, more_is_better = self.task.best_metric
-            is_best = self.checkpointer.note_evaluation(epoch, name, values[name], more_is_better)
-            self.record.say(f"epoch {epoch} evaluation: {line}{' (best)' if is_best else ''}")
+            is_best = self.checkpointer.note_evaluation(epoch, name, values[name], more_is_better, line)
+            self.record.say(f"epoch {epoch} evaluation: {line}{f' (best {name})' if is_best else ''}")
         return values, line
 
     def _evaluate_weights(self, epoch: int) -> Tuple[Dict[str, float], str]:
@@ -412,7 +422,7 @@ class Training:
         self._require_finite_evaluation(values, epoch, f"in the evaluation of epoch {epoch}")
         if self.ema is None:
             return values, line
-        self.record.event("evaluation_without_average", {"epoch": epoch, **values})
+        self.record.event("evaluation_without_average", {"epoch": epoch, **self.evaluation_facts, **values})
         self.record.say(f"epoch {epoch} evaluation without averaging: {line}")
         with self.ema.in_place():
             self._share_statistics()

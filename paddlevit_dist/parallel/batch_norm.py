@@ -13,6 +13,7 @@ import paddle
 import paddle.distributed as dist
 import paddle.nn.functional as F
 
+from ..transfers import read
 from . import world
 from .collectives import all_reduce_sum, broadcast_object
 
@@ -433,6 +434,6 @@ def broadcast_statistics(model: paddle.nn.Layer) -> None:
     tensors = running_statistics(model)
     if not tensors:
         return
-    values = broadcast_object([tensor.numpy() for tensor in tensors] if world.rank() == 0 else None)
+    values = broadcast_object(read(*tensors) if world.rank() == 0 else None)
     for tensor, value in zip(tensors, values):
         tensor.set_value(value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
@@ -131,6 +132,11 @@ class LandmarkDetection(Task):
             "intensity_window": "percentiles" if window is None else [float(bound) for bound in window],
             "landmarks": list(self.names),
         }
+
+    def remedy_for_input(self, name: str, theirs: Any) -> str:
+        if name == "landmarks" and set(self.names) <= set(theirs):  # the files never name some of them
+            return f"name all that the weights know with VOLUMES.LANDMARKS {shlex.quote(', '.join(theirs))}"
+        return super().remedy_for_input(name, theirs)
 
     def notices_of_old_weights(self) -> List[str]:
         if not self._has_lps:

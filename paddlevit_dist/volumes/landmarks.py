@@ -10,11 +10,12 @@ import numpy as np
 
 from ..contracts.dataset import require_split
 from ..errors import UserError
+from ..files import counted_by_suffix
 from . import dicom, landmark_files
 from .dataset import AS_THEY_ARE, Options, VolumeDataset
 from .geometry import Geometry, convert, turned_spacing
 from .mirroring import propose_pairs
-from .reading import Header, case_name, list_volumes, read_header
+from .reading import Header, case_name, list_volumes, parts_of, read_header
 from .store import Decoded, DecodedStore
 
 _LAYOUT = (
@@ -68,6 +69,8 @@ class Landmarks(VolumeDataset):
         files = list_volumes(folder)
         if not files:
             loose = f" but {_LOOSE}" if dicom.holds_dicom(folder) else ""
+            others = counted_by_suffix(_other_files(folder))
+            loose = loose or (f", but {others}" if others else "")
             raise UserError(f"{folder} holds no volumes{loose}; expected a folder {_LAYOUT}")
         headers = {file: read_header(file, options.max_voxels) for file in files}
         self.spacing = _common_spacing(headers, options.spacing_mm)
@@ -244,6 +247,13 @@ def _exchanged(folder: str, cases: List[Case], names: List[str]) -> List[str]:
     ]
 
 
+def _other_files(folder: str) -> List[str]:
+    """The visible files in a folder that are neither volumes nor landmarks."""
+    known = {part for file in list_volumes(folder) for part in parts_of(file)}
+    known.update(os.path.join(folder, name) for name in landmark_files.list_files(folder))
+    return [file for file in dicom.files_in(folder) if file not in known]
+
+
 def _notices(folder: str, split: str, cases: List[Case], names: List[str]) -> List[str]:
     """Notices on what is probably, but not certainly, a mistake."""
     notices = []
@@ -252,8 +262,11 @@ def _notices(folder: str, split: str, cases: List[Case], names: List[str]) -> Li
     if unused:
         more = f" and {len(unused) - 3} more" if len(unused) > 3 else ""
         notices.append(f"note: {folder}: no volume belongs to {', '.join(unused[:3])}{more}; not used")
+    others = _other_files(folder)
     if dicom.holds_dicom(folder):
         notices.append(f"note: {folder} holds {_LOOSE}; not used")
+    elif others:
+        notices.append(f"note: {folder} also holds {counted_by_suffix(others)}; not used")
     placed = np.isfinite(np.stack([case.world for case in cases])).all(axis=-1).any(axis=0)
     never = [name for name, is_placed in zip(names, placed) if not is_placed]
     if never and split == "train":

@@ -65,11 +65,18 @@ def test_every_epoch_is_reported_once_with_its_evaluation(run):
     assert losses[-1] < losses[0]
 
 
-def test_the_last_line_is_the_last_evaluation(run):
-    values = [line for line in events(run.output) if line["kind"] == "evaluation"][-1]
-    expected = f"top-1 {values['top-1']:.2f} top-5 {values['top-5']:.2f} loss {values['loss']:.4f}"
-    assert last_line(run.ended) == expected
-    assert values["top-1"] == pytest.approx(100 * values["top-1 count"] / 360)
+def test_the_last_lines_are_the_last_evaluation_and_the_best(run):
+    evaluations = [line for line in events(run.output) if line["kind"] == "evaluation"]
+    most = max(values["top-1"] for values in evaluations)
+    best = [values["epoch"] for values in evaluations if values["top-1"] == most][-1]
+    told = [
+        f"top-1 {values['top-1']:.2f} top-5 {values['top-5']:.2f} loss {values['loss']:.4f}" for values in evaluations
+    ]
+    expected = [f"{told[-1]} (last, epoch {EPOCHS})", f"{told[best - 1]} (best, epoch {best})"]
+    if best == EPOCHS:
+        expected = [f"{told[-1]} (last and best, epoch {EPOCHS})"]
+    assert run.ended.out.splitlines()[-len(expected) :] == expected
+    assert evaluations[-1]["top-1"] == pytest.approx(100 * evaluations[-1]["top-1 count"] / 360)
 
 
 def test_an_evaluation_of_the_saved_weights_ends_with_the_same_line_and_its_own_record(run, tmp_path):
@@ -77,7 +84,8 @@ def test_an_evaluation_of_the_saved_weights_ends_with_the_same_line_and_its_own_
     before = contents(output)
     digits = [word for word in DIGITS if word != "-epochs=1"]
     ended = well(run_first_start(f"-output={output}", *digits, "-eval", f"-pretrained={run.last}"))
-    assert last_line(ended) == last_line(run.ended)
+    last = run.ended.out.partition(f"epoch {EPOCHS} evaluation: ")[2].splitlines()[0]
+    assert last_line(ended) == last.removesuffix(" (best top-1)")
     after = contents(output)
     assert set(after) - set(before) == {"eval_config.yaml", "eval_load_report.json", "eval_run.json"}
     assert json.loads((output / "eval_load_report.json").read_text())["loaded_fraction"] == 1.0
@@ -97,7 +105,7 @@ def test_plain_paddle_reads_the_saved_weights(run):
 def test_kept_are_every_nth_the_last_and_the_best_checkpoint(run):
     """Each epoch was saved before its evaluation and has gone when the next was saved, the best when a better came."""
     scores = [line["top-1"] for line in events(run.output) if line["kind"] == "evaluation"]
-    bests = [epoch for epoch, score in enumerate(scores, 1) if score > max(scores[: epoch - 1], default=-1.0)]
+    bests = [epoch for epoch, score in enumerate(scores, 1) if score >= max(scores[: epoch - 1], default=-1.0)]
     kept = {epoch for epoch in range(1, EPOCHS + 1) if epoch % SAVE_FREQ == 0} | {EPOCHS, bests[-1]}
     assert set(bests) - kept, "no epoch was a best one only for a while: the test proves nothing"
     saved = [line.rpartition("_")[2] for line in run.ended.out.splitlines() if line.startswith("saved")]
@@ -113,11 +121,12 @@ def test_kept_are_every_nth_the_last_and_the_best_checkpoint(run):
 def test_links_survive_a_move_of_the_folder(trained, tmp_path):
     first = shutil.copytree(trained.output, tmp_path / "first", symlinks=True)
     moved = first.rename(tmp_path / "moved")
-    best = [line for line in trained.ended.out.splitlines() if line.endswith("(best)")][-1]
+    best = [line for line in trained.ended.out.splitlines() if line.endswith("(best top-1)")][-1]
     ended = well(
         run_main(f"-output={tmp_path / 'output'}", *DIGITS, "-eval", f"-pretrained={moved / 'checkpoints' / 'best'}")
     )
-    assert best == f"epoch {best.split()[1]} evaluation: {last_line(ended)} (best)"
+    assert best == f"epoch {best.split()[1]} evaluation: {last_line(ended)} (best top-1)"
+    assert trained.ended.out.splitlines()[-1].startswith(f"{last_line(ended)} (")  # and the run's last line is the best
 
 
 def test_amp_on_the_cpu_says_so_once_and_changes_nothing(trained, tmp_path):

@@ -148,6 +148,7 @@ PROMISED = {
     "AMP": False,
     "AMP_DTYPE": "float16",
     "AMP_LEVEL": "O1",
+    "EVAL_AMP": False,
     "TO_STATIC": False,
     "NGPUS": -1,
     "CPU_TUNING": True,

@@ -16,7 +16,7 @@ from support.runs import DIGITS, events, refused, well
 from paddlevit_dist.checkpoint import store as checkpoints
 from paddlevit_dist.contracts.task import Step
 from paddlevit_dist.engine.evidence import read_skipped
-from paddlevit_dist.engine.finite import SCALER_SKIPS, SkippedUpdates
+from paddlevit_dist.engine.finite import SCALER_SKIPS, Kept, SkippedUpdates
 from paddlevit_dist.engine.replay import Replay
 from paddlevit_dist.errors import UserError
 from paddlevit_dist.registry import resolve
@@ -55,6 +55,23 @@ def state_after(output: Path, update: int) -> Dict[str, np.ndarray]:
 def are_equal(left: Dict[str, np.ndarray], right: Dict[str, np.ndarray]) -> bool:
     assert left.keys() == right.keys()
     return all(np.array_equal(value, right[name]) for name, value in left.items())
+
+
+@pytest.mark.parametrize("number", [1, 3])
+def test_what_is_kept_comes_back_bit_for_bit_and_takes_one_copy_for_each_dtype(number, monkeypatch):
+    shapes = [[4], [], [2, 3], [0]][:number]
+    draws = np.random.default_rng(0)
+    values = [draws.normal(size=shape).astype(dtype) for shape in shapes for dtype in ("float32", "float16", "int64")]
+    values += [np.array([True, False]), np.array([np.nan, -0.0, np.inf], np.float32)]
+    tensors, copies, plain = [paddle.to_tensor(value) for value in values], [], paddle.concat
+    monkeypatch.setattr(paddle, "concat", lambda tensors: copies.append(len(tensors)) or plain(tensors))
+    monkeypatch.setattr(paddle.Tensor, "clone", None)
+    kept = Kept(tensors)
+    assert sorted(copies) == sorted([number + 1, number, number, 1])
+    for tensor in tensors:
+        paddle.assign(paddle.ones_like(tensor), output=tensor)
+    kept.put_back()
+    assert [tensor.numpy().tobytes() for tensor in tensors] == [value.tobytes() for value in values]
 
 
 @pytest.mark.parametrize("on_host", [True, False], ids=["as on a CPU", "as on a GPU"])

@@ -14,6 +14,7 @@ from distributed.poisoned_runs import left_and_saved, require_unchanged
 from support import small_runs
 
 from paddlevit_dist.checkpoint import store as checkpoints
+from paddlevit_dist.points.instances.task import InstanceSegmentation
 
 RUN = ["-batch_size=32", "TRAIN.WARMUP_STEPS", "2", "VALIDATE_FREQ", "1"]  # 10 updates per epoch
 
@@ -74,9 +75,10 @@ def test_a_run_that_ends_in_an_evaluation_does_that_first_when_it_is_resumed(tmp
     assert [event["epoch"] for event in events(tmp_path, "evaluation")] == [1, 2]
     assert events(tmp_path, "interruption")[0]["reason"] == "found when resuming"
     tops = [event["top-1"] for event in events(tmp_path, "evaluation")]
-    best = 1 + int(np.argmax(tops))
+    best = len(tops) - int(np.argmax(tops[::-1]))  # of equal ones the later
     assert link(tmp_path, "best") == f"epoch_000{best}" and values["top-1"] == tops[-1]
     state = checkpoints.read(tmp_path / "checkpoints" / "epoch_0002")
+    assert state.extra["best"].pop("line").startswith(f"top-1 {tops[best - 1]:.2f} ")
     assert state.extra["best"] == {"name": "top-1", "value": tops[best - 1], "epoch": best}
     assert not state.extra["evaluation_due"]
 
@@ -137,3 +139,34 @@ def test_updates_that_the_device_judges_are_those_that_the_host_judges(tmp_path)
         results.append([tensor.numpy() for tensor in (*trainer.model.state_dict().values(), *averages.values())])
     for left, right in zip(*results):
         np.testing.assert_array_equal(left, right)
+
+
+def best_of(tmp_path, monkeypatch, metric, evaluations):
+    """The epoch of the best of several evaluations, and those that were the best when they were noted."""
+    checkpointer = build(tmp_path, "-epochs=1").training().checkpointer
+    monkeypatch.setattr(checkpointer, "_on_main", lambda act: None)
+    name, more_is_better = metric
+    noted = [
+        checkpointer.note_evaluation(epoch, name, values[name], more_is_better, f"line {epoch}")
+        for epoch, values in enumerate(evaluations, start=1)
+    ]
+    return checkpointer, noted
+
+
+def test_of_equal_evaluations_the_later_is_the_best_and_instances_are_chosen_by_ap(tmp_path, monkeypatch):
+    of_epochs = [(0.0, 0.0), (0.30, 0.50), (0.30, 0.40), (0.20, 0.60)]
+    evaluations = [{"AP": ap, "AP50": ap50} for ap, ap50 in of_epochs]
+    checkpointer, noted = best_of(tmp_path, monkeypatch, InstanceSegmentation.best_metric, evaluations)
+    assert noted == [True, True, True, False]
+    assert checkpointer.best == {"name": "AP", "value": 0.30, "epoch": 3, "line": "line 3"}
+    assert checkpointer.note_evaluation(5, "mIoU", 0.1, True, "line 5")  # another number starts again
+
+
+def test_the_last_lines_name_the_epochs_of_the_last_and_of_the_best(tmp_path):
+    training = build(tmp_path, "-epochs=2").training()
+    training.checkpointer.best = {"name": "top-1", "value": 50.0, "epoch": 2, "line": "top-1 50.00"}
+    assert training._results("top-1 50.00") == ["top-1 50.00 (last and best, epoch 2)"]
+    training.checkpointer.best = {"name": "top-1", "value": 51.0, "epoch": 1, "line": "top-1 51.00 loss 1.2"}
+    assert training._results("top-1 50.00") == ["top-1 50.00 (last, epoch 2)", "top-1 51.00 loss 1.2 (best, epoch 1)"]
+    del training.checkpointer.best["line"]  # noted by an earlier version
+    assert training._results("top-1 50.00")[1] == "top-1 51 (best, epoch 1)"

@@ -1,4 +1,4 @@
-"""How often a training step of a classifier makes the host wait for a GPU, counted on a CPU."""
+"""How often an update of a classifier makes the host wait for a GPU, counted on a CPU."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import numpy as np
 import paddle
 import pytest
 from images.recipe_steps import reduced
+from support.updates import waits_of_an_update
 from support.waits import counted_waits
 
 from paddlevit_dist import config
-from paddlevit_dist.contracts.task import EvaluationStep, Step
-from paddlevit_dist.engine.steps import loss_of
+from paddlevit_dist.contracts.task import EvaluationStep
 from paddlevit_dist.registry import resolve
 
 _CLASSES, _BATCH = 10, 6
@@ -20,6 +20,7 @@ _CASES = {
     "vit": ("vit_tiny_patch16_224", [*_MIXED, *_ERASED, "pixel", "MODEL.DROPPATH", "0.1"]),
     "vit, each image by itself": ("vit_tiny_patch16_224", [*_MIXED, *_ERASED, "rand", "TRAIN.MIXUP_MODE", "elem"]),
     "deit": ("deit_tiny_patch16_224", [*_MIXED, "TRAIN.MIXUP_MODE", "pair", "MODEL.DROPOUT", "0.1"]),
+    "distilled": ("deit_tiny_distilled_patch16_224", _MIXED),
     "class weights": ("vit_tiny_patch16_224", _MIXED),
     "plain labels": ("vit_tiny_patch16_224", ["TRAIN.SMOOTHING", "0.0"]),
     "swin": ("swin_tiny_patch4_window7_224", _MIXED),
@@ -37,25 +38,21 @@ def _task_of(model: str, keys: list):
 
 
 @pytest.mark.parametrize("case", _CASES)
-def test_a_step_of_a_classifier_waits_for_nothing(case):
-    """So an update waits once: for whether the one before was finite."""
+def test_an_update_of_a_classifier_waits_for_the_norm_of_its_gradients_alone(case):
     task = _task_of(*_CASES[case])
     task.class_weights = np.linspace(0.5, 1.5, _CLASSES, dtype=np.float32) if case == "class weights" else None
     model = task.build_model()
+    if case == "distilled":
+        task.teacher = lambda images: images[:, 0, 0, :_CLASSES]
     pixels = np.random.default_rng(0)
     size = task.config.DATA.IMAGE_SIZE
     images = pixels.integers(0, 256, (_BATCH, 3, size, size)).astype(np.uint8)
     samples = [(image, row % _CLASSES) for row, image in enumerate(images)]
     if task.erasing is not None:
         samples = [(*sample, task.erasing.draw(sample[0].shape, pixels)) for sample in samples]
-    batch = {name: paddle.to_tensor(array) for name, array in task.collate(samples).items()}
-    with counted_waits() as waits:
-        for update in range(2):
-            terms = task.train_step(model, batch, Step(1, update, 2))
-            loss_of(terms, {"loss": _BATCH}, 1, 1).backward()
-    assert len(waits) == 0, str(waits)
-    assert waits.transfers <= 2 + 2 * (task.mixing is not None) + 2 * (task.class_weights is not None)
-    assert all(p.grad is not None for p in model.parameters() if not p.stop_gradient)
+    waits = waits_of_an_update(task, model, task.collate(samples), _BATCH)
+    assert len(waits) == 1, str(waits)
+    assert waits.transfers == (task.mixing is not None) + (task.class_weights is not None)
 
 
 def test_an_evaluated_batch_of_a_classifier_waits_for_nothing():

@@ -390,6 +390,27 @@ def test_what_there_is_to_say_of_a_scene_outlives_a_preparation_that_another_end
     assert summary.kept == 1 and len(summary.remarks) == 1 and "a.ply stores x, y and z" in summary.remarks[0]
 
 
+def test_all_scenes_that_cannot_be_prepared_are_told_at_once_and_the_others_are_there(tmp_path):
+    scenes = {"good": room(50)[0], "far": stray(1e9), "farther": stray(1e12)}
+    with pytest.raises(
+        UserError, match=r"^2 of 3 scenes cannot be prepared, the others are: .*/far.ply: .*/farther.ply"
+    ):
+        prepare(tmp_path / "in", tmp_path / "out", scenes)
+    assert [file.stem for file in (tmp_path / "out" / "scenes").iterdir()] == ["good"]
+
+
+def test_scenes_in_other_formats_are_counted(tmp_path):
+    (tmp_path / "in").mkdir()
+    for name in ("a.las", "b.las", "c.obj", "notes.txt"):
+        (tmp_path / "in" / name).write_bytes(b"1")
+    reader = PlyReader()
+    with pytest.raises(UserError, match=r"holds no file that ends in .ply, but 2 .las, 1 .obj; give"):
+        reader.sources(str(tmp_path / "in"), {})
+    prepare(tmp_path / "in", tmp_path / "out", {"a": room(50)[0], "b": room(50)[0]})
+    reader.sources(str(tmp_path / "in"), {})
+    assert reader.remarks == [f"{tmp_path}/in also holds 2 .las, 1 .obj, which are not read: only .ply is"]
+
+
 def test_scannet_in_coarse_steps_is_told(tmp_path):
     write_scannet(tmp_path / "test", "scene0000_00", labelled=False)
     source = ScanNetReader().sources(str(tmp_path), dict.fromkeys(("train", "val", "test")))["test"][0]

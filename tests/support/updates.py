@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from typing import Any, Dict, List
+from unittest import mock
 
 import numpy as np
 import paddle
 
 from paddlevit_dist.contracts.task import Step, Task
+from paddlevit_dist.engine import one_pass
 from paddlevit_dist.engine.precision import Precision
-from paddlevit_dist.engine.steps import Updater
+from paddlevit_dist.engine.steps import COUNTS, Updater
 from paddlevit_dist.parallel import data_parallel
+
+from .waits import Waits, counted_waits
 
 
 def changes_of_an_update(task: Task, model: paddle.nn.Layer, batches: List[Dict[str, Any]], samples: int) -> Dict:
@@ -35,3 +39,31 @@ def changes_of_an_update(task: Task, model: paddle.nn.Layer, batches: List[Dict[
     updater(batches, Step(1, 0, 1), learning_rate=1.0)
     after: Dict[str, np.ndarray] = {name: parameter.numpy() for name, parameter in model.named_parameters()}
     return {name: after[name] - value for name, value in before.items()}
+
+
+@mock.patch.object(one_pass, "WORTHWHILE", float("inf"))  # loops over the host's memory, of which a GPU has none
+def waits_of_an_update(task: Task, model: paddle.nn.Layer, collated: Dict[str, Any], samples: int) -> Waits:
+    """For what the host would wait on a GPU in an update by AdamW with one micro-batch, the second of a run.
+
+    Args:
+        collated: by the task, arrays still.
+    """
+    updater = Updater(
+        task,
+        model,
+        paddle.optimizer.AdamW(parameters=[p for p in model.parameters() if not p.stop_gradient]),
+        Precision(False),
+        seed=0,
+        samples_per_update=samples,
+        accumulation_steps=1,
+        gradient_clip=1.0,
+        on_host=False,
+    )
+    if task.counts_per_sample is None:
+        counts = task.counts(collated)
+        collated = {**collated, COUNTS: np.array([counts[name] for name in task.count_names], np.float64)}
+    batch = {name: paddle.to_tensor(v) if isinstance(v, np.ndarray) else v for name, v in collated.items()}
+    for update in range(2):
+        with counted_waits() as waits:
+            updater([dict(batch)], Step(1, update, 2), learning_rate=1e-4)
+    return waits

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 
 import numpy as np
 import pytest
+import yaml
 from volumes.volume_files import AFFINE, LPS, voxels, world, write_landmarks, write_volume
 
+from paddlevit_dist.config import load
+from paddlevit_dist.engine.about import compare
 from paddlevit_dist.errors import UserError
+from paddlevit_dist.volumes.detection import LandmarkDetection
 from paddlevit_dist.volumes.landmarks import Landmarks, Options
 from paddlevit_dist.volumes.phantoms import NAMES, SyntheticLandmarks
 
@@ -247,3 +252,39 @@ def test_a_further_split_needs_no_landmarks(tmp_path):
     assert Landmarks(str(tmp_path), "holdout", tmp_path).labelled
     with pytest.raises(UserError, match=r"no split 'tset' \(-split\): it has holdout, train"):
         Landmarks(str(tmp_path), "tset", tmp_path)
+
+
+def test_files_of_other_formats_are_counted(tmp_path):
+    folder = folder_of(tmp_path)
+    for name in ("a.png", "b.PNG", "notes.docx", ".hidden.png"):
+        (folder / "train" / name).write_bytes(b"1")
+    assert f"note: {folder}/train also holds 2 .png, 1 .docx; not used" in built(folder).notices
+    for file in (folder / "train").glob("case*"):
+        file.unlink()
+    assert "holds no volumes, but 2 .png, 1 .docx; expected a folder" in told(folder)
+
+
+def test_a_data_set_that_never_names_a_landmark_of_the_weights_gets_the_key_that_names_it(tmp_path):
+    folder = folder_of(tmp_path)
+    named = [
+        "TASK",
+        "landmarks",
+        "-dataset=landmarks",
+        f"-data_path={folder}",
+        f"-output={tmp_path}",
+        "MODEL.NAME",
+        "landmark_unet3d",
+    ]
+
+    def compared(*words):
+        task = LandmarkDetection(load([*named, *words]).values)
+        task.build_dataset("val", tmp_path)
+        theirs = {**task.about_input(), "landmarks": ["chin", "ear lobe", "nose"]}
+        (tmp_path / "about.yaml").write_text(yaml.safe_dump({"input": theirs}))
+        (tmp_path / "state.json").write_text("{}")
+        return compare(str(tmp_path), task.config, task, must_match=True)
+
+    with pytest.raises(UserError) as error:
+        compared()
+    remedy = str(error.value).rpartition("know with ")[2].partition(", or add")[0]
+    assert compared(*shlex.split(remedy)) == []  # as a shell would hand it over

@@ -6,21 +6,22 @@ from __future__ import annotations
 import os
 import re
 from itertools import islice
-from typing import Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from .formats import is_hidden
+from .formats import is_hidden, readable_suffixes, suffix_of
 
 # How folders and files of a split are called.
 SPLIT_WORDS = {"train": ("train", "training"), "val": ("val", "valid", "validation")}
 VOC_ANNOTATIONS = ("Annotations", "annotations", "xmls", "labels")
 VOC_PICTURES = ("JPEGImages", "images", "Images", "img")
-YOLO_DESCRIPTIONS = ("data.yaml", "dataset.yaml", "data.yml", "dataset.yml")
+_YOLO_DESCRIPTIONS = ("data.yaml", "dataset.yaml", "data.yml", "dataset.yml")  # come before others
 _SPLIT_FOLDERS = (*SPLIT_WORDS["train"], *SPLIT_WORDS["val"], "test")
 _HEAD_BYTES = 1 << 16
 _MOST_NAMES = 2_000  # of a folder
 _COCO = re.compile(rb'"(images|annotations|categories)"\s*:\s*\[\s*[\]{]')
 _VOC = re.compile(rb"<annotation[\s>]")
 _YOLO = re.compile(rb"(?m)^names\s*:")
+_YOLO_PLACES = re.compile(rb"(?m)^(train|val|path)\s*:")
 _LABEL = re.compile(rb"\s*\d+(\.0*)?(\s+-?\d*\.?\d+([eE][-+]?\d+)?){4,}\s*$")
 
 
@@ -73,8 +74,13 @@ def _folders(folder: str) -> Iterator[str]:
     return (path for path in paths if os.path.isdir(path))
 
 
+def is_coco(file: str) -> bool:
+    """Whether a file begins as annotations in COCO's format do."""
+    return _COCO.search(_head(file)) is not None
+
+
 def _coco(root: str) -> Optional[str]:
-    return next((file for file in json_files(root) if _COCO.search(_head(file))), None)
+    return next(filter(is_coco, json_files(root)), None)
 
 
 def _voc(root: str) -> Optional[str]:
@@ -85,23 +91,48 @@ def _voc(root: str) -> Optional[str]:
     return _first(places, ".xml", _VOC)
 
 
+def yolo_descriptions(root: str) -> List[str]:
+    """The YAML files in a folder that describe YOLO's data: the usual one, else all of other names."""
+    usual = [os.path.join(root, name) for name in _YOLO_DESCRIPTIONS]
+    usual = [file for file in usual if os.path.isfile(file)]
+    if usual:
+        return usual[:1]
+    files = [os.path.join(root, name) for name in names_of(root) if name.lower().endswith((".yaml", ".yml"))]
+    return [file for file in files if _YOLO.search(_head(file)) and _YOLO_PLACES.search(_head(file))]
+
+
 def _yolo(root: str) -> Optional[str]:
-    for name in YOLO_DESCRIPTIONS:
-        file = os.path.join(root, name)
-        if os.path.isfile(file) and _YOLO.search(_head(file)):
-            return file
+    described = [file for file in yolo_descriptions(root) if _YOLO.search(_head(file))]
+    if described:
+        return described[0]
     labels = os.path.join(root, "labels")
     places = [labels, *_folders(labels), *(os.path.join(root, split, "labels") for split in _SPLIT_FOLDERS)]
-    return _first(places, ".txt", _LABEL)
+    file = _first(places, ".txt", _LABEL)
+    if file is None:  # beside the pictures, as labelImg writes them
+        places = [root, *(os.path.join(root, split) for split in _SPLIT_FOLDERS)]
+        file = _first(places, ".txt", _LABEL, is_beside_a_picture)
+    return file
 
 
-def _first(folders: Sequence[str], suffix: str, beginning: "re.Pattern[bytes]") -> Optional[str]:
+def is_beside_a_picture(file: str) -> bool:
+    """Whether a picture of the same name lies in the same folder."""
+    folder, name = os.path.split(file)
+    stem = os.path.splitext(name)[0]
+    return any(
+        os.path.splitext(other)[0] == stem and suffix_of(os.fsencode(other)) in readable_suffixes()
+        for other in names_of(folder)
+    )
+
+
+def _first(
+    folders: Sequence[str], suffix: str, beginning: "re.Pattern[bytes]", fits: Callable[[str], bool] = lambda file: True
+) -> Optional[str]:
     """The first file with this suffix that begins as it should, of some in each folder."""
     for folder in folders:
         files = [os.path.join(folder, name) for name in names_of(folder) if name.lower().endswith(suffix)]
         for file in files[:20]:
             head = _head(file)
-            if beginning.search(head.split(b"\n", 1)[0] if suffix == ".txt" else head):
+            if beginning.search(head.split(b"\n", 1)[0] if suffix == ".txt" else head) and fits(file):
                 return file
     return None
 

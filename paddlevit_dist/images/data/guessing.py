@@ -13,7 +13,7 @@ from typing import Callable, List, NamedTuple, Optional, Tuple
 from ...errors import UserError
 from ...files import is_folder
 from ...text_files import read_json
-from .box_layouts import find_boxes
+from .box_layouts import find_boxes, is_coco
 from .cifar import Cifar10, Cifar100, find_source
 from .class_folders import VAL_FOLDERS
 from .formats import hint_of, is_hidden, readable_suffixes, suffix_of
@@ -67,6 +67,8 @@ def guess(path: str) -> Optional[Guess]:
     if os.path.isfile(root):
         if root.lower().endswith(".tar"):
             raise UserError(f"data path {shown} is a tar file; give the folder that holds it: {os.path.dirname(root)}")
+        if is_coco(root):
+            return Guess("coco", printable(f"{shown} holds annotations in COCO's format"))
         if root.lower().endswith((".json", ".yaml", ".yml", ".xml")):
             raise UserError(
                 f"data path {shown} is a file; give the folder that holds it and the pictures: {os.path.dirname(root)}"

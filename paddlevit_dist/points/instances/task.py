@@ -49,7 +49,7 @@ class InstanceSegmentation(SceneTask):
     which exist only after the forward pass, and then over the ranks.
     """
 
-    best_metric = ("AP50", True)
+    best_metric = ("AP", True)
     count_names = ("semantic", "offset", "direction")
     usual_voxel_features = "mean"
     of_each_rank = {"POINTS.INSTANCES.PREPARE_EPOCHS": 10**6}  # each rank shifts the grid that its clusters lie on

@@ -9,6 +9,7 @@ from typing import Dict, List, NamedTuple, Optional, Tuple
 import numpy as np
 
 from ...errors import UserError
+from ...files import counted_by_suffix
 from ..data.scene import IGNORED
 from ..data.scene_store import read_lines
 
@@ -24,24 +25,29 @@ class Source(NamedTuple):
     labelled: bool
 
 
-def find_files(root: str, suffix: str) -> Dict[str, str]:
+def find_files(root: str, suffix: str, others: Optional[List[str]] = None) -> Dict[str, str]:
     """Path of each file below ``root`` that ends in ``suffix``, keyed by its name without the suffix.
 
+    Args:
+        others: gets the names of the other files, apart from text and hidden ones.
     Raises:
         UserError: there is none, or two have the same name.
     """
     found: Dict[str, str] = {}
+    others = [] if others is None else others
     for folder, subfolders, names in os.walk(root, followlinks=True):
         subfolders.sort()
         for name in sorted(names):
             if not name.endswith(suffix) or name == suffix:
+                others += [] if name.startswith(".") or name.endswith(".txt") else [name]
                 continue
             stem, path = name[: -len(suffix)], os.path.join(folder, name)
             if stem in found:
                 raise UserError(f"scene {stem} exists twice, as {found[stem]} and {path}; remove or rename one of them")
             found[stem] = path
     if not found:
-        raise UserError(f"{root} holds no file that ends in {suffix}; give the folder that holds the scenes")
+        instead = f", but {counted_by_suffix(others)}" if others else ""
+        raise UserError(f"{root} holds no file that ends in {suffix}{instead}; give the folder that holds the scenes")
     return found
 
 

@@ -7,6 +7,7 @@ from typing import Dict, List, Optional, Tuple
 import numpy as np
 
 from ...errors import UserError
+from ...files import counted_by_suffix
 from ..data.ply import read_vertices
 from ..data.scene import CENTRED, IGNORED, Scene
 from .coordinates import centred, coarse_steps
@@ -73,7 +74,10 @@ class PlyReader:
 
     def sources(self, root: str, lists: Dict[str, Optional[str]]) -> Dict[str, List[Source]]:
         """The scenes of each split; without lists or folders every fifth is held out."""
-        found = find_files(root, ".ply")
+        others: List[str] = []
+        found = find_files(root, ".ply", others)
+        if others:
+            self.remarks.append(f"{root} also holds {counted_by_suffix(others)}, which are not read: only .ply is")
         splits = split_scenes(root, found, lists, "{}.txt") or hold_out(found)
         return {
             split: [Source(name, (found[name],), split != "test" and self.label != WITHOUT) for name in names]

@@ -29,6 +29,7 @@ from .coordinates import remarks_on
 from .listing import Source
 
 _DECIDING = ("version", "kind", "source")  # must match a folder's record to continue in it
+_MOST_REASONS = 20  # of scenes that cannot be read
 
 
 class Summary(NamedTuple):
@@ -61,10 +62,13 @@ def prepare_store(reader: Any, splits: Dict[str, List[Source]], root: str, outpu
     jobs = [(1, (reader, sources[name], scene_file(output, name), keys[name])) for name in missing]
     noted = {name: noted[name] for name in sources if name in noted and name not in set(missing)}
     try:
-        for name, found in work(_write, jobs, workers, len(jobs), "preparing", "scene"):
+        bad: Dict[str, str] = {}
+        for name, found, reason in work(_write, jobs, workers, len(jobs), "preparing", "scene"):
             noted.update({name: found} if found else {})
+            bad.update({name: reason} if reason else {})
     finally:  # keep finished scenes and the remarks on them
         _write_record(output, {**record, "remarks": noted})
+    _refuse(bad, len(sources))
     for abandoned in Path(output, SCENES_FOLDER).glob(f"*{SUFFIX}.*.tmp"):  # from a killed run
         abandoned.unlink()
     headers = [read_header(scene_file(output, name)) for name in sources]
@@ -157,8 +161,24 @@ def _is_there(path: str, key: bytes) -> bool:
         return False
 
 
-def _write(reader: Any, source: Source, path: str, key: bytes) -> Tuple[str, List[str]]:
+def _write(reader: Any, source: Source, path: str, key: bytes) -> Tuple[str, List[str], str]:
+    """Prepare a scene; returns its name, the remarks on it, and why it cannot be read, if so."""
     check_stop()
     before = len(reader.remarks)
-    write_scene(Path(path), reader.read(source), source.labelled, key)
-    return source.name, list(reader.remarks[before:])
+    try:
+        scene = reader.read(source)
+    except UserError as error:
+        return source.name, [], str(error)
+    write_scene(Path(path), scene, source.labelled, key)
+    return source.name, list(reader.remarks[before:]), ""
+
+
+def _refuse(bad: Dict[str, str], total: int) -> None:
+    """All scenes that cannot be read in one error, so that they can be mended at once."""
+    reasons = [bad[name] for name in sorted(bad)]
+    if len(reasons) == 1:
+        raise UserError(reasons[0])
+    if reasons:
+        more = f"; and {len(reasons) - _MOST_REASONS:,} more" if len(reasons) > _MOST_REASONS else ""
+        shown = "; ".join(reasons[:_MOST_REASONS])
+        raise UserError(f"{len(reasons):,} of {total:,} scenes cannot be prepared, the others are: {shown}{more}")

@@ -110,6 +110,16 @@ ODD = {
     "outside": ([annotation(1, 11, [40, 1, 5, 5])], "1 object with a box outside the picture: not learnt", 1),
     "beyond": ([annotation(1, 11, [20, 1, 15, 5])], "1 object with a box that reaches beyond the picture", 1),
     "text for numbers": ([annotation("5", "11", BOX, "7")], "1 number written as text or with a point (image_id", 1),
+    "shares": (
+        [annotation(1, 11, [0.1, 0.2, 0.5, 0.5]), annotation(2, 12, [0.5, 0.5, 0.5, 0.5])],
+        "2 objects with a box inside the first pixel, as all have: COCO's are in pixels",
+        2,
+    ),
+    "corners": (
+        [annotation(1, 11, [20, 10, 30, 20]), annotation(2, 12, [1, 2, 5, 9])],
+        "2 objects with a box that would fit as x0, y0, x1, y1, as all would: COCO's are x, y, width, height",
+        2,
+    ),
     "area missing": (
         [annotation(1, 11, BOX, area=None)],
         "1 object without an area: that of the box, or of the mask",
@@ -125,7 +135,7 @@ ODD = {
     "point": ([annotation(1.0, 11.0, BOX)], "1 number written as text or with a point (image_id", 1),
     "text for a crowd": ([annotation(1, 11, BOX, iscrowd="1")], "1 number written as text or with a point (iscrowd", 1),
 }
-ONLY_TRAINING = ("outside", "beyond")  # notes of what is learnt, which needs the sizes of pictures
+ONLY_TRAINING = ("outside", "beyond", "shares", "corners")  # notes of what is learnt, which needs the sizes of pictures
 
 
 @pytest.mark.parametrize("case", ODD)

@@ -14,8 +14,11 @@ from paddlevit_dist.config import load
 from paddlevit_dist.contracts.dataset import dataset_class
 from paddlevit_dist.errors import UserError
 from paddlevit_dist.images.data.guessing import guess
+from paddlevit_dist.images.detection.data.coco import Coco
 from paddlevit_dist.images.detection.data.detection_dataset import DetectionDataset
 from paddlevit_dist.images.detection.data.opening import open_samples
+from paddlevit_dist.images.detection.data.voc import Voc
+from paddlevit_dist.images.detection.data.yolo import Yolo
 
 
 def coco(root):
@@ -52,6 +55,20 @@ def yolo_by_split(root):
     write_yolo(root, "train/images", names="names: [a, b, c]\n", train="train/images")
 
 
+def yolo_of_another_name(root):
+    write_yolo(root, names=None)
+    (root / "coco128.yaml").write_text("path: C:\\\\data\\\\coco128\ntrain: images\\\\train\nnames: [a, b, c]\n")
+
+
+def labelimg(root):
+    write_yolo(root, "", names=None)
+    (root / "classes.txt").write_text("a\nb\nc\n")
+
+
+def cvat(root):
+    write_coco(root, [annotation(1, 11, BOX)], "images/default", file="annotations/instances_default.json")
+
+
 def yolo_without_description(root):
     write_yolo(root, names=None)
     (root / "classes.txt").write_text("a\nb\nc\n")
@@ -68,6 +85,9 @@ def yolo_without_description(root):
         (one_folder_of_voc, "voc", "such as 1.xml"),
         (yolo, "yolo", "my_data has YOLO's labels, such as data.yaml"),
         (yolo_by_split, "yolo", "such as data.yaml"),
+        (yolo_of_another_name, "yolo", "such as coco128.yaml"),
+        (labelimg, "yolo", "such as 1.txt"),
+        (cvat, "coco", "such as annotations/instances_default.json"),
         (yolo_without_description, "yolo", "such as labels/train/1.txt"),
     ],
 )
@@ -82,10 +102,36 @@ def test_what_lies_there_names_the_data_set_and_can_be_read(write, dataset, reas
     assert len(open_samples(loaded.values, "train", tmp_path, is_training=True)) >= 1
 
 
-def test_a_file_of_annotations_is_not_a_folder(tmp_path):
-    coco(tmp_path)
+@pytest.mark.parametrize("file", ["annotations/instances_default.json", "labels.json"])
+def test_a_file_of_annotations_is_a_data_path(tmp_path, file):
+    write_coco(tmp_path, [annotation(1, 11, BOX)], "pictures", file=file)
+    assert guess(str(tmp_path / file)).dataset == "coco"
+    named = [f"-cfg={ROOT / 'configs' / 'detr_shapes.yaml'}", "DATA.TRAIN_PICTURES", "pictures"]
+    loaded = load([*named, f"-data_path={tmp_path / file}", "DATA.VAL_FRACTION", "0.4"], example="vit_digits")
+    sizes = [
+        len(open_samples(loaded.values, split, tmp_path, is_training=split == "train")) for split in ("train", "val")
+    ]
+    assert sizes == [2, 1]
+
+
+def test_another_file_is_no_data_path(tmp_path):
+    (tmp_path / "a.json").write_text('{"shapes": [], "imagePath": "a.jpg"}')
     with pytest.raises(UserError, match=f"is a file; give the folder that holds it and the pictures: {tmp_path}"):
-        guess(str(tmp_path / "annotations" / "instances_train2017.json"))
+        guess(str(tmp_path / "a.json"))
+
+
+@pytest.mark.parametrize("kind", [Coco, Voc, Yolo])
+def test_holding_out_is_advised_only_where_there_is_a_training_set(tmp_path, kind):
+    if kind is Coco:
+        write_coco(tmp_path, [], file="annotations/instances_train.json")
+    elif kind is Voc:
+        write_voc(tmp_path, {"train": ["1"]})
+    else:
+        yolo(tmp_path)
+    for split, is_advised in (("val", True), ("test", False)):
+        with pytest.raises(UserError) as refused:
+            kind(str(tmp_path), split, tmp_path)
+        assert ("VAL_FRACTION" in str(refused.value)) == is_advised
 
 
 def test_two_kinds_of_annotations_are_both_named(tmp_path):

@@ -105,6 +105,13 @@ def test_lists_with_suffixes_paths_and_marks(tmp_path, cache):
     assert [dataset.describe(index)[-7:] for index in range(2)] == ["s/2.png", "a.b.png"] and len(dataset) == 2
 
 
+def test_paths_of_windows(tmp_path, cache):
+    write_voc(tmp_path, {"train": ["1"]})
+    write_xml(tmp_path / "Annotations" / "2.xml", an_object(), name="C:\\pictures\\1.png")
+    (tmp_path / "ImageSets" / "Main" / "train.txt").write_text("JPEGImages\\2.jpg\n")
+    assert Voc(str(tmp_path), "train", cache).describe(0).endswith("JPEGImages/1.png")
+
+
 def test_categories_follow_classes_txt_where_there_is_one(tmp_path, cache):
     write_voc(tmp_path, {"train": ["1"]})
     (tmp_path / "classes.txt").write_text("person\ndog\n")

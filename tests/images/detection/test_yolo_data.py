@@ -135,3 +135,27 @@ def test_a_changed_file_of_labels_is_noticed(tmp_path, cache):
     assert len(Yolo(str(tmp_path), "train", cache).annotations(0).ids) == 2
     (tmp_path / "labels" / "train" / "1.txt").write_text("0 0.5 0.5 0.1 0.1\n")
     assert len(Yolo(str(tmp_path), "train", cache).annotations(0).ids) == 1
+
+
+def test_paths_of_windows_and_yaml_files_of_any_name(tmp_path, cache):
+    write_yolo(tmp_path, names=None)
+    (tmp_path / "list.txt").write_text("".join(f".\\images\\train\\{stem}.png\n" for stem in LABELS))
+    for place in ("images\\train", ".\\images\\train", "list.txt"):
+        (tmp_path / "mine.yml").write_text(f"names: [a, b, c]\ntrain: {place}\n")
+        assert len(Yolo(str(tmp_path), "train", cache)) == 3
+    (tmp_path / "other.yaml").write_text("names: [a]\nval: images\n")
+    assert f"{tmp_path}/mine.yml, {tmp_path}/other.yaml all describe data" in refused(tmp_path, cache)
+    (tmp_path / "data.yaml").write_text("names: [a, b, c]\ntrain: images/train\n")
+    assert len(Yolo(str(tmp_path), "train", cache)) == 3
+
+
+@pytest.mark.parametrize("folder", ["", "images", "train"])
+def test_labels_beside_the_pictures(tmp_path, cache, folder):
+    root = tmp_path / "data"
+    write_yolo(root, folder or ".", names=None)
+    for file in (root / "labels").rglob("*.txt") if folder == "images" else ():
+        file.rename(root / "images" / file.name)
+    (root / folder / "classes.txt").write_text("a\nb\nc\n")
+    top = root / "images" if folder == "images" else root
+    dataset = Yolo(str(top), "train", cache)
+    assert len(dataset) == 3 and dataset.read(0)[1].labels.tolist() == [0, 2]

@@ -6,12 +6,12 @@ import hashlib
 import json
 import os
 from pathlib import Path
-from typing import Any, Iterator, List, NamedTuple, Optional, Sequence
+from typing import Any, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from ....contracts.dataset import require_split
 from ....errors import UserError
 from ....files import open_regular
-from ...data.box_layouts import SPLIT_WORDS, json_files, names_of, says
+from ...data.box_layouts import SPLIT_WORDS, is_coco, json_files, names_of, says
 from ...data.reading import existing_folder
 from ..json_stream import elements
 from .annotation_index import VERSION, ensure_annotation_index
@@ -67,8 +67,9 @@ class Coco(IndexedPictures):
             UserError: they are not found, or there are several; or the file is not as COCO describes it.
         """
         self.split = split
+        data_path, file = _folder_and_file(data_path)
         root = existing_folder(data_path, "coco", _LAYOUT)
-        files = find_files(root, split, annotations, pictures)
+        files = find_files(root, split, annotations or (file if split == "train" else None), pictures)
         self._file = files.annotations
         self._below = os.path.relpath(files.folder, root)
         key = _digest(files.annotations, turned)
@@ -93,7 +94,7 @@ class Coco(IndexedPictures):
     @staticmethod
     def has_validation(data_path: str) -> bool:
         """Whether a file's name says that it is for validation."""
-        return bool(_named_after(json_files(data_path), "val"))
+        return bool(_named_after(json_files(_folder_and_file(data_path)[0] or ""), "val"))
 
     def __getstate__(self) -> Any:
         return {**super().__getstate__(), "_stream": None}
@@ -122,6 +123,15 @@ class Coco(IndexedPictures):
         if not is_same:
             raise UserError(f"{self._file} has changed since this run began: start it again")
         return entry["segmentation"]
+
+
+def _folder_and_file(data_path: Optional[str]) -> Tuple[Optional[str], Optional[str]]:
+    """The folder of data, and the file of training annotations where it is that which ``-data_path`` names."""
+    path = data_path and os.path.abspath(os.path.expanduser(os.fspath(data_path)))
+    if not path or not os.path.isfile(path):
+        return data_path, None
+    folder = os.path.dirname(path)
+    return os.path.dirname(folder) if os.path.basename(folder).lower() == "annotations" else folder, path
 
 
 def find_files(root: str, split: str, annotations: Optional[str], pictures: Optional[str]) -> Files:
@@ -162,9 +172,13 @@ def _find_annotations(root: str, split: str) -> str:
             f"{root} has {len(preferred)} files of annotations for {split}: {names}; name one with "
             f"{_key(split, 'ANNOTATIONS')}"
         )
+    alone = [file for file in files if is_coco(file) and not any(_named_after([file], word) for word in SPLIT_WORDS)]
+    if split == "train" and len(alone) == 1:
+        return alone[0]
     if split not in SPLIT_WORDS:
         require_split(split, [name for name in SPLIT_WORDS if _named_after(files, name)], root)
-    divide = "" if split == "train" else ", or let DATA.VAL_FRACTION divide the training set"
+    helps = split == "val" and (_named_after(files, "train") or len(alone) == 1)
+    divide = ", or let DATA.VAL_FRACTION divide the training set" if helps else ""
     found = f"; there is {', '.join(os.path.relpath(file, root) for file in files[:4])}" if files else ""
     raise UserError(
         f"{root} has no file of {split} annotations{found}; name one with "
@@ -193,6 +207,7 @@ def _find_folder(root: str, split: str, file: str) -> str:
         for name in names_of(os.path.join(root, parent))
         if says(name, split) or name in words
     ]
+    folders += [os.path.join(root, "images", "default")]  # CVAT's subset where no other was named
     folders += [os.path.dirname(file), os.path.join(root, "images"), os.path.join(root, "JPEGImages"), root]
     folders = [folder for folder in dict.fromkeys(map(os.path.normpath, folders)) if os.path.isdir(folder)]
     hits = [sum(os.path.isfile(os.path.join(folder, name)) for name in names) for folder in folders]

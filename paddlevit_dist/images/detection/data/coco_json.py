@@ -15,6 +15,7 @@ from .annotation_index import PICTURE, About, Columns, Source, positions_of
 from .measuring import measure
 
 _TICK_BYTES = 1 << 22
+_SLACK = 0.01  # of shares: rounding
 
 
 def read_coco(file: str, folder: str, turned: bool) -> Source:
@@ -119,12 +120,26 @@ class _Reader(CocoReader):
         beyond = (
             (box[:, 0] < -1) | (box[:, 1] < -1) | (right > pictures["width"] + 1) | (bottom > pictures["height"] + 1)
         )
+        self._note_other_boxes(objects[is_box], pictures[is_box], bool((beyond & is_box).any()))
         self.note_all("object", "with a box outside the picture: not learnt", objects["id"][is_box & outside])
         self.note_all(
             "object",
             "with a box that reaches beyond the picture by more than a pixel: cut off for training",
             objects["id"][is_box & beyond & ~outside],
         )
+
+    def _note_other_boxes(self, objects: np.ndarray, pictures: np.ndarray, is_beyond: bool) -> None:
+        """Boxes that all look as other programs write them."""
+        if not len(objects):
+            return
+        first, second = objects["box"][:, :2], objects["box"][:, 2:]
+        sides = np.stack([pictures["width"], pictures["height"]], axis=1)
+        if (first + second).max() <= 1.0 + _SLACK and sides.min() > 2:
+            text = "with a box inside the first pixel, as all have: COCO's are in pixels, not shares of the picture"
+            self.note_all("object", text, objects["id"])
+        elif is_beyond and (second > first).all() and (second <= sides + 1).all():
+            text = "with a box that would fit as x0, y0, x1, y1, as all would: COCO's are x, y, width, height"
+            self.note_all("object", text, objects["id"])
 
 
 def file_name(entry: Dict[str, Any]) -> Optional[str]:

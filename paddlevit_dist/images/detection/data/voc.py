@@ -164,7 +164,8 @@ def _stems(root: str, split: str) -> List[Tuple[Part, str]]:
         return [(part, name[: -len(".xml")]) for part in of_folders for name in _xml_files(part)]
     known = [name[:-4] for part in parts if part.lists for name in names_in(part.lists) if name.endswith(".txt")]
     known = [name for name in known if "_" not in name] or [part.name for part in parts if not part.lists]
-    remark = "; DATA.VAL_FRACTION divides the training set" if split == "val" else ""
+    helps = split == "val" and "train" in known
+    remark = "; DATA.VAL_FRACTION divides the training set" if helps else ""
     remark += "; DATA.TRAIN_ANNOTATIONS and DATA.VAL_ANNOTATIONS name other lists, such as trainval" if known else ""
     require_split(split, [name for name in sorted(set(known)) if name != split], f"voc at {root}", remark)
     raise UserError(f"dataset voc at {root} has no split '{split}'")
@@ -185,7 +186,7 @@ def _listed(file: str) -> List[str]:
 
 def _stem(name: str) -> str:
     """What a list calls a picture, without folder and suffix, which some lists have."""
-    name = os.path.basename(name)
+    name = os.path.basename(name.replace("\\", "/"))
     return os.path.splitext(name)[0] if suffix_of(os.fsencode(name)) in readable_suffixes() else name
 
 
@@ -225,7 +226,7 @@ def _tree(file: str) -> Element:
 
 def _picture(stem: str, tree: Element, there: Dict[str, str]) -> str:
     """The file of a picture: that of the same name; else what its annotation says; else what VOC would have."""
-    named = os.path.basename((tree.findtext("filename") or "").strip())
+    named = os.path.basename((tree.findtext("filename") or "").strip().replace("\\", "/"))
     return there.get(stem) or there.get(os.path.splitext(named)[0]) or named or f"{stem}.jpg"
 
 

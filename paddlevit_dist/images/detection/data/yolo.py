@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Collection, Dict, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 from tqdm import tqdm
@@ -12,17 +12,18 @@ from tqdm import tqdm
 from ....contracts.dataset import require_split
 from ....errors import UserError
 from ....text_files import read_bytes, read_text, read_yaml
-from ...data.box_layouts import SPLIT_WORDS, YOLO_DESCRIPTIONS
+from ...data.box_layouts import SPLIT_WORDS, yolo_descriptions
 from ...data.image_dataset import read_class_names
 from ...data.reading import existing_folder
 from .annotation_index import PICTURE, VERSION, About, Columns, Source, ensure_annotation_index
 from .detection_dataset import count
 from .indexed_pictures import IndexedPictures
-from .layouts import names_in, numbers_of, pictures_in, stamp, sub_folders
+from .layouts import names_in, numbers_of, picture_names, pictures_in, stamp, sub_folders
 from .measuring import measure
 
 _LAYOUT = (
-    "with data.yaml (train, val and names), or with images/train, images/val, labels/train, labels/val and classes.txt"
+    "with data.yaml (train, val and names), or with images/train, images/val, labels/train, labels/val and "
+    "classes.txt, or with pictures, their .txt files and classes.txt"
 )
 _SLACK = 0.01  # shares may pass 0 and 1 by so much: rounding
 _LARGEST_LABELS = 1 << 24
@@ -97,23 +98,26 @@ class Yolo(IndexedPictures):
 
 
 def labels_of(picture: str) -> str:
-    """The file of a picture's labels: the last folder "images" of its path becomes "labels"."""
+    """The file of a picture's labels: the last folder "images" of its path becomes "labels"; where there is none, the
+    one beside it."""
     stem = os.path.splitext(picture)[0]
     before, found, behind = stem.rpartition(f"{os.sep}images{os.sep}")
-    return f"{before}{os.sep}labels{os.sep}{behind}.txt" if found else f"{stem}.txt"
+    named = f"{before}{os.sep}labels{os.sep}{behind}.txt"
+    return named if found and (os.path.isfile(named) or not os.path.isfile(f"{stem}.txt")) else f"{stem}.txt"
 
 
 def description_of(root: str) -> Optional[Described]:
     """What the data.yaml of a folder says; None: there is none.
 
     Raises:
-        UserError: it cannot be read, or lacks names.
+        UserError: it cannot be read, or lacks names; or there are several.
     """
-    file = next(
-        (path for path in (os.path.join(root, name) for name in YOLO_DESCRIPTIONS) if os.path.isfile(path)), None
-    )
-    if file is None:
+    files = yolo_descriptions(root)
+    if len(files) > 1:
+        raise UserError(f"{', '.join(files)} all describe data: keep one in the folder, or call it data.yaml")
+    if not files:
         return None
+    file = files[0]
     try:
         content = read_yaml(file)
     except (OSError, ValueError) as error:
@@ -127,13 +131,19 @@ def description_of(root: str) -> Optional[Described]:
     for split in ("train", "val", "test"):
         value = content.get(split)
         if value is not None:
-            places[split] = [str(one) for one in (value if isinstance(value, list) else [value])]
-    base = os.path.join(root, str(content.get("path") or ""))
+            places[split] = [_with_slashes(str(one)) for one in (value if isinstance(value, list) else [value])]
+    base = os.path.join(root, _with_slashes(str(content.get("path") or "")))
     return Described(file, {number: str(names[number]) for number in sorted(names)}, places, base)
 
 
+def _with_slashes(path: str) -> str:
+    """A path that was written on Windows."""
+    return path.replace("\\", "/")
+
+
 def _names_of(root: str) -> Dict[int, str]:
-    for folder in (root, os.path.join(root, "labels")):
+    splits = [os.path.join(root, word) for words in SPLIT_WORDS.values() for word in words]
+    for folder in (root, os.path.join(root, "labels"), *splits):
         names = read_class_names(folder)
         if names is not None:
             return dict(enumerate(names))
@@ -145,7 +155,7 @@ def _names_of(root: str) -> Dict[int, str]:
 def _pictures_of(root: str, split: str, described: Optional[Described]) -> List[str]:
     """The files of a split's pictures, sorted."""
     if described is not None and described.places:
-        require_split(split, tuple(described.places), described.file, "; DATA.VAL_FRACTION divides the training set")
+        require_split(split, tuple(described.places), described.file, _remark(split, described.places))
         found = [picture for place in described.places[split] for picture in _pictures_at(root, place, described)]
     else:
         found = [os.path.join(folder, name) for folder in _folders_of(root, split) for name in _below(folder)]
@@ -163,9 +173,17 @@ def _folders_of(root: str, split: str) -> List[str]:
                 return [folder]
     if split == "train" and os.path.isdir(images):
         return [images]  # one folder, which DATA.VAL_FRACTION may divide
+    if split == "train" and picture_names(root):  # with labels beside them, as labelImg writes them
+        return [root]
     known = [*sub_folders(images), *(name for name in sub_folders(root) if name not in ("images", "labels"))]
-    require_split(split, known, f"yolo at {root}", "; DATA.VAL_FRACTION divides the training set")
+    has_train = os.path.isdir(images) or bool(picture_names(root))
+    require_split(split, known, f"yolo at {root}", _remark(split, [*known, *(["train"] if has_train else [])]))
     raise UserError(f"{root} has no folder of {split} pictures; expected a folder {_LAYOUT}")
+
+
+def _remark(split: str, known: Collection[str]) -> str:
+    helps = split == "val" and any(word in known for word in SPLIT_WORDS["train"])
+    return "; DATA.VAL_FRACTION divides the training set" if helps else ""
 
 
 def _pictures_at(root: str, place: str, described: Described) -> List[str]:
@@ -182,7 +200,7 @@ def _pictures_at(root: str, place: str, described: Described) -> List[str]:
     except (OSError, ValueError) as error:
         raise UserError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
     folder = os.path.dirname(path)
-    return [os.path.normpath(os.path.join(folder, line)) for line in lines if line]
+    return [os.path.normpath(os.path.join(folder, _with_slashes(line))) for line in lines if line]
 
 
 def _below(folder: str) -> List[str]:

@@ -16,7 +16,7 @@ from paddle.nn import functional as F
 from ....contracts.model import Model
 from ....errors import UserError
 from ....models import create_model
-from ....transfers import constant, to_device
+from ....transfers import constant, read, to_device
 from ..detector import Criterion, Detector, Outputs, Targets
 from . import key_names
 from .boxes import inside, moved_boxes
@@ -228,7 +228,7 @@ class MaskRCNN(Detector):
         from ..run_lengths import encode
         from .pasting import paste
 
-        arrays = {name: value.numpy() for name, value in outputs.items()}
+        arrays = dict(zip(outputs, read(*outputs.values())))
         results = []
         for picture, number in enumerate(arrays["numbers"]):
             height, width = (int(side) for side in original_sizes[picture])

@@ -197,8 +197,8 @@ _TRAIN = (
         "TRAIN.OPTIMIZER.FUSED",
         True,
         "bool",
-        "CPU, from a million parameters: one compiled pass over all of them, with the bits of Paddle's own updates, "
-        "which False makes one by one",
+        "all parameters at once: on a CPU, from a million on, in one compiled pass with the bits of Paddle's own "
+        "updates; else AdamW and SGD by operations that take lists. False: one by one, as Paddle does",
     ),
 )
 

@@ -403,10 +403,11 @@ class Training:
             started = time.perf_counter()
             values, line = self._evaluate_weights(epoch)
             self.remaining.count_evaluation(time.perf_counter() - started)
-            self.record.event("evaluation", {"epoch": epoch, **self.evaluation_facts, **values})
-            self.observers.evaluated(epoch * self.updates_per_epoch, epoch, values)
             name, more_is_better = self.task.best_metric
             is_best = self.checkpointer.note_evaluation(epoch, name, values[name], more_is_better, line)
+            facts = {"epoch": epoch, **self.evaluation_facts, **values}
+            self.record.event("evaluation", {**facts, "best": name} if is_best else facts)
+            self.observers.evaluated(epoch * self.updates_per_epoch, epoch, values)
             self.record.say(f"epoch {epoch} evaluation: {line}{f' (best {name})' if is_best else ''}")
         return values, line
 

@@ -7,6 +7,7 @@ from typing import Any, Dict, List
 
 import paddle
 
+from ..checkpoint.torch_names import statistics_in
 from ..contracts.task import Task
 from ..parallel import world_size
 from ..registry import room_of
@@ -48,9 +49,12 @@ def describe_training(config: Any, task: Task, model: paddle.nn.Layer, sampler: 
     Args:
         sampler: a ``TrainingSampler``.
     """
-    parameters = sum(math.prod(p.shape) for p in model.parameters())
+    named = dict(model.named_parameters())
+    sizes = {name: math.prod(named[name].shape) for name in set(named).difference(statistics_in(named))}
+    fixed = sum(size for name, size in sizes.items() if named[name].stop_gradient)
     samples, updates, batch = len(sampler.dataset), sampler.updates_per_epoch, sampler.global_batch_size
-    said = f"training {parameters:,} parameters, {updates} update{'s' if updates > 1 else ''} per epoch"
+    trained = f"{sum(sizes.values()) - fixed:,} parameters" + (f" ({fixed:,} more are fixed)" if fixed else "")
+    said = f"training {trained}, {updates} update{'s' if updates > 1 else ''} per epoch"
     left_out = samples - updates * batch
     if sampler.repeats > 1:
         read = -(-updates * batch // sampler.repeats)

@@ -59,6 +59,17 @@ def test_every_quantity_has_a_curve_and_evaluations_stand_at_the_end_of_their_ep
     assert (evaluation_loss["x"], evaluation_loss["y"]) == ([10, 20], [1.5, 0.75])
 
 
+def test_what_never_changes_is_told_and_not_drawn(tmp_path):
+    folder = write_run(tmp_path / "run", [{**one, "accuracy": 25.0, "ups": 0.0} for one in training(20)])
+    content = write_page([folder], tmp_path / "page.html").read_text(encoding="utf-8")
+    names = captions(Page(content), content)
+    assert "Loss" in names and "accuracy" not in names and "ups" not in names
+    assert "Always the same: " in content and "accuracy 25" in content and "ups 0" not in content
+    two = [folder, write_run(tmp_path / "other", [{**one, "accuracy": 26.0} for one in training(20)])]
+    content = write_page(two, tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "accuracy" in captions(Page(content), content)  # the runs differ
+
+
 def test_foreign_text_is_shown_and_not_obeyed(tmp_path):
     events = [
         *training(4),

@@ -206,6 +206,10 @@ def _curves(runs: Sequence[Run]) -> Section:
     if not charts:
         return "curves", "Curves", ""
     content = f'<div class="charts">{"".join(charts[:_MOST_CURVES])}</div>'
+    constant = {name: _constant(name, series) for name in names if not name.endswith(_COUNTS)}
+    told = [f"{_TITLES.get(name, name)} {value:g}" for name, value in constant.items() if value]  # 0 says nothing
+    if told:
+        content += f'<p class="note">Always the same: {text(", ".join(told))}.</p>'
     if charts[_MOST_CURVES:]:
         content += (
             f"<details><summary>{len(charts) - _MOST_CURVES} more curves</summary>"
@@ -215,11 +219,15 @@ def _curves(runs: Sequence[Run]) -> Section:
 
 
 def _is_dull(name: str, series: Sequence[Any]) -> bool:
-    """Whether a curve would say nothing: numbers of samples, and what was always zero."""
-    if name.endswith(_COUNTS):
-        return True
-    values = [y for _, *kinds in series for points in kinds for _, y in points.get(name, ())]
-    return name == "skipped_updates" and not any(values)
+    """Whether a curve would say nothing: numbers of samples, and what never changes."""
+    return name.endswith(_COUNTS) or _constant(name, series) is not None
+
+
+def _constant(name: str, series: Sequence[Any]) -> Optional[float]:
+    """The value that a quantity has at all of several points; None: it changes, or has one point in each run."""
+    lines = [points.get(name, ()) for _, *kinds in series for points in kinds]
+    values = {y for points in lines for _, y in points}
+    return values.pop() if len(values) == 1 and any(len(points) > 1 for points in lines) else None
 
 
 def _order(name: str) -> Tuple[int, int]:

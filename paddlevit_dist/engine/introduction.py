@@ -11,6 +11,7 @@ from ..checkpoint.torch_names import statistics_in
 from ..contracts.task import Task
 from ..parallel import world_size
 from ..registry import room_of
+from ..transfers import is_on_gpu
 from .schedule import describe_rates
 
 
@@ -25,13 +26,16 @@ def _data(config: Any, task: Task, datasets: Dict[str, Any]) -> List[str]:
 
 def first_lines(config: Any, task: Task, datasets: Dict[str, Any]) -> List[str]:
     """The lines that introduce a run: data, model, devices and effective batch."""
-    return [*_data(config, task, datasets), f"model: {config.MODEL.NAME}", _devices(config)]
+    lines = [*_data(config, task, datasets), f"model: {config.MODEL.NAME}", _devices(config)]
+    if config.DETERMINISTIC and not is_on_gpu():
+        lines.append("DETERMINISTIC sets nothing on a CPU: there a run repeats with the same processes and threads")
+    return lines
 
 
 def _devices(config: Any) -> str:
     """Devices, the samples that they process at once, and the learning rates that follow."""
     size = world_size()
-    kind = "GPU" if paddle.get_device().startswith("gpu") else "CPU process"
+    kind = "GPU" if is_on_gpu() else "CPU process"
     devices = f"devices: {size} {kind}{'' if size == 1 else 's' if kind == 'GPU' else 'es'}"
     if config.EVAL:
         batch = config.DATA.BATCH_SIZE_EVAL or config.DATA.BATCH_SIZE

@@ -31,7 +31,8 @@ from ..parallel import (
     stops,
     world_size,
 )
-from . import about
+from ..transfers import is_on_gpu
+from . import about, repetition
 from .checkpointer import Checkpointer, Saving
 from .evidence import EvidenceFolder
 from .figures import BestFigures, FigureMaker
@@ -118,6 +119,7 @@ class Training:
         self.stops = Stops(self.checkpointer.agreement)
         self._update_saved = self.schedule.update  # the last one that a checkpoint holds, or that is not worth one
         self.updater = self._updater()
+        self._tells_repetition = config.DETERMINISTIC and is_on_gpu()
         self.passes = PassesTrial(config, task, model, self.precision, config.SEED)
         evaluations = sum(self._evaluates(epoch) for epoch in range(self.sampler.epoch, self.last_epoch + 1))
         self.remaining = RemainingTime(
@@ -285,6 +287,9 @@ class Training:
                 if chosen is not None:
                     self.record.say(chosen)
                 outputs = self.updater(group, step, learning_rate)
+                if self._tells_repetition:
+                    self.record.say(repetition.line_of(outputs[0]))
+                    self._tells_repetition = False
                 if self.updater.finite:
                     for terms in outputs:
                         meters.add(terms)

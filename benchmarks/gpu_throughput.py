@@ -13,8 +13,9 @@ For each number of GPUs and each precision four contenders take turns, of so man
 - timm: timm's model in a plain loop of torch, on one batch that is on the device, by PYTHON, which has both
 
 plain, trainer and timm drop nothing (dropout and stochastic depth are off), so that they compute the same. Keys at the
-end are those of a recipe, for all but timm. Plain computes in half precision as our trainer does (``Precision``), timm
-by ``torch.autocast``, which has one level: in O2 it is left out. TF32 is on, as Paddle has it, or off, for everybody;
+end are those of a recipe, for all but timm. Plain computes in half precision what our trainer does
+(``Precision.autocast``), with Paddle's scaler; timm what ``torch.autocast`` does, which has one level: in O2 it is left
+out. TF32 is on, as Paddle has it, or off, for everybody;
 torch's, which is off by default, is set to the same. On a CPU there is float32 alone.
 
 Contenders share the device's memory, where each holds its own, and its compute mode has to let several processes in

@@ -95,6 +95,7 @@ def plain_loop(values: Any, start: Callable[[], Turns], _: bool) -> None:
     model = paddle.DataParallel(inner) if world_size() > 1 else inner
     optimizer = paddle.optimizer.AdamW(1e-4, parameters=inner.parameters(), weight_decay=0.05)
     precision = Precision(values.AMP, values.AMP_DTYPE, values.AMP_LEVEL)
+    scaler = paddle.amp.GradScaler(enable=values.AMP and values.AMP_DTYPE == "float16")
     shape = (values.DATA.BATCH_SIZE, values.DATA.IMAGE_CHANNELS, values.DATA.IMAGE_SIZE, values.DATA.IMAGE_SIZE)
     images, labels = map(paddle.to_tensor, noise(shape, values.MODEL.NUM_CLASSES, rank()))
     turns = start()
@@ -102,8 +103,9 @@ def plain_loop(values: Any, start: Callable[[], Turns], _: bool) -> None:
         turns.update_begins()
         with precision.autocast():
             loss = paddle.nn.functional.cross_entropy(model(images), labels)
-        precision.backward(loss)
-        precision.step(optimizer)
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
         optimizer.clear_grad(set_to_zero=False)
 
 

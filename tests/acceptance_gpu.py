@@ -35,13 +35,14 @@ UPDATES = 5  # of each network of the zoo
 DIGITS = ("-cfg=configs/vit_digits.yaml", "-num_workers=2", "REPORT_FREQ", "1", "REPORT", "false")
 ROOMS = "POINTS.ROOMS.TRAIN 16 POINTS.ROOMS.VAL 4 POINTS.ROOMS.SPACING_M 0.15 DATA.VOXEL_SIZE_M 0.2".split()
 SHAPES = "DATA.SHAPES.TRAIN 64 DATA.SHAPES.VAL 16".split()
+CROPS = "VOLUMES.OVERLAP 0.1 VOLUMES.CROP_SIZE [24,32,32] VOLUMES.UNET_DEPTH 2".split()
 TASKS = {
     "digits": ["-cfg=configs/vit_digits.yaml"],
     "detr_shapes": ["-cfg=configs/detr_shapes.yaml", *SHAPES],
     "mask_rcnn_shapes": ["-cfg=configs/mask_rcnn_shapes.yaml", *SHAPES],
     "minkunet": ["-cfg=configs/minkunet14_synthetic_rooms.yaml", *ROOMS],
     "pointgroup": ["-cfg=configs/pointgroup_synthetic_rooms.yaml", *ROOMS, "POINTS.INSTANCES.PREPARE_EPOCHS", "0"],
-    "landmarks": ["-cfg=configs/landmark_unet3d.yaml", "-dataset=synthetic_landmarks", "VOLUMES.OVERLAP", "0"],
+    "landmarks": ["-cfg=configs/landmark_unet3d.yaml", "-dataset=synthetic_landmarks", *CROPS],
 }
 WITHOUT_WARM_UP = ("TRAIN.WARMUP_STEPS", "0", "TRAIN.WARMUP_EPOCHS", "0")
 # The recipe whose data a network of the zoo sees, by the beginning of its name; pictures of digits for all others.
@@ -109,8 +110,8 @@ def losses(output: Path) -> Dict[int, float]:
 
 
 def loss_in(event: Dict[str, Any]) -> float:
-    """The sum of what a family calls its loss, or the loss of its classes."""
-    names = ("loss", "class", "classes", "semantic")
+    """That of a classifier, or what a family calls the first of its losses."""
+    names = ("loss", "class", "classes", "semantic", "heatmap")
     return float(next(event[name] for name in names if name in event))
 
 

@@ -37,6 +37,43 @@ def test_a_small_run_on_a_cpu_measures_what_there_is_and_says_what_there_is_not(
     assert all(value > 0 for value in result.values())
 
 
+def test_ratios_are_of_the_same_round_and_goals_are_those_of_the_precision(capsys):
+    import gpu_throughput as program
+
+    cells = {
+        "plain": program.Cell([1.0, 3.0], 1000),
+        "trainer": program.Cell([2.0, 3.0], 1060),
+        "timm": program.Cell([0.97, 2.85], 900),
+    }
+    found = program.ratios_of(cells, "float32")
+    assert found["trainer/plain"] == (pytest.approx((0.75, 0.5, 1.0)), 0.97)
+    assert found["plain/timm"] == (pytest.approx((0.96, 0.95, 0.97)), 0.95)
+    assert found["memory trainer/plain"][0].median == 1.06
+    assert program.ratios_of(cells, "O1 float16")["plain/timm"][1] == 1.0
+    cells["recipe"] = program.Cell([], None, "out of memory")
+    program.show("a column", cells, 6, found)
+    said = capsys.readouterr().out
+    assert "plain    4.0 [2.0, 6.0]" in said and "recipe stops: out of memory" in said
+    assert "plain/timm 0.96 [0.95, 0.97], goal >= 0.95: kept" in said
+    assert "memory trainer/plain 1.06 [1.06, 1.06], goal <= 1.05: missed" in said
+    assert [program.counts_of(gpus) for gpus in (0, 1, 2, 6, 8)] == [[1], [1], [1, 2], [1, 2, 4, 6], [1, 2, 4, 8]]
+
+
+def test_every_precision_is_one_of_the_command_line():
+    import gpu_throughput_worker as worker
+
+    from paddlevit_dist import config
+
+    options = {"recipe": str(ROOT / "configs" / "vit_digits.yaml"), "batch": 4, "image_size": 28, "workers": 0}
+    options.update(classes=10, updates=2, keys=["TRAIN.GRAD_CLIP", "3.0"])
+    seen = {}
+    for name in worker.PRECISIONS:
+        values = config.load(worker.words_of(options, name)).values
+        assert values.TRAIN.GRAD_CLIP == 3.0
+        seen[name] = f"{values.AMP_LEVEL} {values.AMP_DTYPE}" if values.AMP else "float32"
+    assert all(name == told for name, told in seen.items())
+
+
 # ---- clocks --------------------------------------------------------------------------------------------------------
 
 

@@ -25,9 +25,10 @@ from ..loading.loader import Loader
 from ..loading.sampler import EvaluationSampler
 from ..observe.heartbeat import Heartbeat
 from ..observe.progress import Progress, write_line
-from ..parallel import LeftEarly, is_main, rank, world_size
+from ..parallel import LeftEarly, gpu, is_main, rank, world_size
 from ..parallel.devices import cpu_cores, default_workers
 from ..printing import one_line
+from . import gpu_memory
 from .precision import EvaluationPrecision
 from .prediction_journal import Counts, Entry, Journal, JournalWriter
 from .trained import Source, build_trained, open_source
@@ -134,6 +135,7 @@ def predict_share(
         batches = -(-len(left) // (batch_size * world_size()))  # of this rank
         num_workers = 0 if batches < 2 else min(batches, default_workers(world_size(), cpu_cores()))
     task, samples = adopt(task, Task), adopt(samples, InputSamples)
+    gpu.prepare(source.config.TRAIN.TF32, source.config.DETERMINISTIC, task.fixed_shapes)
     with Heartbeat(write_line, shown=is_main()).at("building the model"):
         model, report = build_trained(task, source)
     precision = EvaluationPrecision(source.config)
@@ -144,7 +146,8 @@ def predict_share(
     writer, attempts = task.output_writer(folder, samples), Attempts(task, samples, left)
     loader = attempts_loader(attempts, source.config, batch_size, num_workers)
     try:
-        with JournalWriter(folder, rank()) as journal, _Told(len(left)) as told, precision.forward_of(model):
+        memory, half = gpu_memory.explained(f"lower -batch_size ({batch_size})"), precision.forward_of(model)
+        with JournalWriter(folder, rank()) as journal, _Told(len(left)) as told, memory, half:
             for batch in loader:
                 entries = predict_batch(task, model, batch, writer.write)
                 journal.add(entries)

@@ -132,6 +132,13 @@ _TRAIN = (
         optional=True,
     ),
     Key(
+        "TRAIN.TF32",
+        True,
+        "bool",
+        "GPU: products and convolutions of float32 round their factors to TF32, 10 bits behind the point, on GPUs that "
+        "have it (from Ampere on); False: float32 throughout",
+    ),
+    Key(
         "TRAIN.BUCKET_MEGABYTES",
         25,
         "int",
@@ -226,6 +233,13 @@ _RUN = (
         Range(low=1, high=1000),
     ),
     Key("SEED", 0, "int", "seed of all random number generators", SEEDS),
+    Key(
+        "DETERMINISTIC",
+        False,
+        "bool",
+        "GPU: take kernels whose results repeat bit for bit where there are any, some of them slower; the log names "
+        "the operations that have none",
+    ),
     Key("EVAL", False, "bool", "evaluate only"),
     optional(
         "REPLAY",
@@ -278,7 +292,7 @@ _RUN = (
         False,
         "switch",
         "compile the model's passes with paddle.jit.to_static, in training and evaluation; auto: in training, where a "
-        "trial on the first batch gives the same bits in less time",
+        "trial on the first batch gives the same gradients in less time (CPU: all bits, GPU: up to rounding)",
         choices=(False, True, "auto"),
     ),
     Key("NGPUS", -1, "int", "devices (without a GPU: processes); -1: all visible ones", Range(low=1, also=(-1,))),
@@ -440,7 +454,7 @@ def _unused(given: Given) -> Iterator[Unused]:
 TABLE = Table(
     keys=(*_DATA, *_MODEL, *_TRAIN, *_RUN),
     training=(
-        "TRAIN.",
+        *(key.name for key in _TRAIN if key.name != "TRAIN.TF32"),
         *("MODEL.MINIMUM_LOADED", "MODEL.PRETRAINED_REQUIRED", "DATA.GLOBAL_BATCH_SIZE"),
         *("SAVE_FREQ", "SAVE_EVERY_UPDATES", "SAVE_EVERY_MINUTES", "SAVE_IN_BACKGROUND", "KEEP_EPOCHS", "KEEP_UPDATES"),
         "STOP_AFTER_SECONDS",

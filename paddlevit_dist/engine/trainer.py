@@ -24,10 +24,11 @@ from ..observe.heartbeat import Heartbeat
 from ..observe.observer import FAILED, FINISHED, STOPPED, Observers, RunFacts, make_observers
 from ..observe.progress import Progress
 from ..observe.record import RunRecord
-from ..parallel import LeftEarly, is_main, rank, set_batch_norm_momentum, tuning, world_size
+from ..parallel import LeftEarly, gpu, is_main, rank, set_batch_norm_momentum, tuning, world_size
 from ..parallel.devices import cpu_cores, default_workers
 from ..printing import without_credentials
-from . import about
+from ..transfers import is_on_gpu
+from . import about, gpu_memory
 from .figures import FigureMaker, RecordKeeper
 from .introduction import first_lines
 from .passes import compile_model
@@ -69,6 +70,7 @@ class Trainer:
         self.folder = Path(config.SAVE) / "checkpoints"
         for line in [*first_lines(config, task, datasets), *dict.fromkeys(notices)]:
             self.record.say(line)
+        gpu.prepare(config.TRAIN.TF32, config.DETERMINISTIC, task.fixed_shapes)
         paddle.seed(config.SEED)  # initial weights: the same on all ranks and for any number of them
         self.heartbeat = Heartbeat(self.record.say, shown=self.record.writes)
         with self.heartbeat.at("building the model"):
@@ -100,7 +102,7 @@ class Trainer:
         """Write configuration and run record: only once the run is sure to continue, so as not to replace another's."""
         tuned = None
         if self.record.writes and self.config.CPU_TUNING:
-            tuned = tuning.check_product()
+            tuned = gpu.check_product() if is_on_gpu() else tuning.check_product()
             tuning.check_copies()
         facts = {
             "processes": world_size(),
@@ -108,6 +110,7 @@ class Trainer:
             "seed": self.config.SEED,
             "effective_batch": effective_batch_size(self.config, world_size()),
             "product_check": tuned,
+            "gpu": gpu.settings(),
         }
         self.record.start(dump_yaml(self.config), facts, self.config.EVAL)
 
@@ -188,7 +191,8 @@ class Trainer:
 
         self.heartbeat.at(f"in the {label}")
         try:
-            with self.evaluation_precision.forward_of(self.model):
+            memory = gpu_memory.explained(gpu_memory.of_evaluation(self.config))
+            with memory, self.evaluation_precision.forward_of(self.model):
                 values, line = evaluate(
                     self.task, self.model, self.val_loader, count, writer=writer, epoch=epoch, keeper=keeper
                 )
@@ -200,7 +204,8 @@ class Trainer:
 
     def train(self) -> Dict[str, float]:
         """Train to NUM_EPOCHS (or STOP_AFTER_EPOCH) and return the last evaluation's values, equal on every rank."""
-        with self.heartbeat.at("preparing the training"):
+        explained = gpu_memory.explained(gpu_memory.of_training(self.config))
+        with self.heartbeat.at("preparing the training"), explained:
             training = self.training()
             with self._until_the_end():
                 return training.run()

@@ -31,7 +31,8 @@ from ..parallel import (
     stops,
     world_size,
 )
-from . import about
+from ..transfers import is_on_gpu
+from . import about, repetition
 from .checkpointer import Checkpointer, Saving
 from .evidence import EvidenceFolder
 from .figures import BestFigures, FigureMaker
@@ -118,6 +119,7 @@ class Training:
         self.stops = Stops(self.checkpointer.agreement)
         self._update_saved = self.schedule.update  # the last one that a checkpoint holds, or that is not worth one
         self.updater = self._updater()
+        self._tells_repetition = config.DETERMINISTIC and is_on_gpu()
         self.passes = PassesTrial(config, task, model, self.precision, config.SEED)
         evaluations = sum(self._evaluates(epoch) for epoch in range(self.sampler.epoch, self.last_epoch + 1))
         self.remaining = RemainingTime(
@@ -285,6 +287,9 @@ class Training:
                 if chosen is not None:
                     self.record.say(chosen)
                 outputs = self.updater(group, step, learning_rate)
+                if self._tells_repetition:
+                    self.record.say(repetition.line_of(outputs[0]))
+                    self._tells_repetition = False
                 if self.updater.finite:
                     for terms in outputs:
                         meters.add(terms)
@@ -403,10 +408,11 @@ class Training:
             started = time.perf_counter()
             values, line = self._evaluate_weights(epoch)
             self.remaining.count_evaluation(time.perf_counter() - started)
-            self.record.event("evaluation", {"epoch": epoch, **self.evaluation_facts, **values})
-            self.observers.evaluated(epoch * self.updates_per_epoch, epoch, values)
             name, more_is_better = self.task.best_metric
             is_best = self.checkpointer.note_evaluation(epoch, name, values[name], more_is_better, line)
+            facts = {"epoch": epoch, **self.evaluation_facts, **values}
+            self.record.event("evaluation", {**facts, "best": name} if is_best else facts)
+            self.observers.evaluated(epoch * self.updates_per_epoch, epoch, values)
             self.record.say(f"epoch {epoch} evaluation: {line}{f' (best {name})' if is_best else ''}")
         return values, line
 

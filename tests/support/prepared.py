@@ -63,14 +63,15 @@ class Copy:
         return told
 
 
-_running: List[Server] = []
+_running: List[Optional[Server]] = []  # None: there can be none
 
 
 def start(command: List[str], folder: str, environment: Dict[str, str]) -> Optional[Copy]:
     """The command in a copy of the server, or None where only a start of its own will do.
 
     That is a command that is not Python with a script or ``-m``, or one whose environment differs from the server's:
-    much of it is read at the start of Python, when Paddle is loaded, or by the C library.
+    much of it is read at the start of Python, when Paddle is loaded, or by the C library. With paddlepaddle-gpu 2.6.2,
+    which starts a thread when it is loaded, it is every command.
     """
     if command[0] != sys.executable or not (command[1] == "-m" or command[1].endswith(".py")):
         return None
@@ -79,10 +80,11 @@ def start(command: List[str], folder: str, environment: Dict[str, str]) -> Optio
         if _TESTS not in environment.get("PYTHONPATH", "").split(os.pathsep):
             return None  # a command whose path is its own came first: a server would not find this module
         _running.append(_start_server(environment))
-    return Copy(_running[0], command, folder) if environment == _running[0].environment else None
+    server = _running[0]
+    return Copy(server, command, folder) if server is not None and environment == server.environment else None
 
 
-def _start_server(environment: Dict[str, str]) -> Server:
+def _start_server(environment: Dict[str, str]) -> Optional[Server]:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         process = subprocess.Popen(
@@ -94,12 +96,13 @@ def _start_server(environment: Dict[str, str]) -> Server:
         )
     atexit.register(process.wait)
     atexit.register(ours.close)  # runs first, and ends the server
-    return Server(ours, environment)
+    return Server(ours, environment) if ours.recv(1) else None
 
 
 def serve(requests: socket.socket) -> List[str]:
     """Fork for each request; returns its command in the copy that is to run it."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel forgets the attendants
+    requests.send(b"1")  # it is ready
     while True:
         message, handles, _, _ = socket.recv_fds(requests, 1 << 20, 3)
         if not message:
@@ -184,5 +187,6 @@ if __name__ == "__main__":
 
     gc.collect()
     gc.freeze()  # else each copy walks through all of it when it ends, for half a second
-    assert _has_one_thread(), "a process with threads cannot be copied"
+    if not _has_one_thread():  # which a copy would lack
+        sys.exit()
     run(serve(socket.socket(fileno=int(sys.argv[1]))))

@@ -54,8 +54,10 @@ def too_low(processes: int, workers: int) -> Optional[str]:
             f"the memory limit of this shell, {memory >> 10} KiB (ulimit -v), is too low: Paddle needs at least "
             f"{_LEAST_ADDRESS_SPACE >> 10} in each process; raise it (`ulimit -v unlimited`)"
         )
-    # As counted in runs of 1, 2 and 4 processes: loaders of training and evaluation have four each per process.
-    needed = (12 if processes == 1 else 28 + 4 * processes) + 8 * workers
+    # Counted every 20 ms in runs of 1 to 3 processes with up to 4 loader processes each: 57 for 2 with 2, where 87 were
+    # seen for moments. Half of what was counted is added, and some that a task's own files take.
+    counted = (12 if processes == 1 else 32 + 4 * processes) + 8 * workers
+    needed = counted + counted // 2 + 10
     if files is not None and files < needed:
         return (
             f"the limit of open files, {files} (ulimit -n), is too low: {processes} process(es) with {workers} loader "

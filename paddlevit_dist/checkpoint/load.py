@@ -12,6 +12,7 @@ import paddle
 
 from ..contracts.user_models import contract_of
 from ..errors import UserError
+from .store import is_of_a_run
 from .torch_names import from_torch_names, statistics_in, with_norms_named_as
 from .weights import Weights, given_weights, read_weights
 
@@ -196,6 +197,8 @@ def _in_our_names_and_layout(model: paddle.nn.Layer, weights: Weights) -> Tuple[
         in_paddle_layout = as_paddle > as_torch
     if not in_paddle_layout:
         state = {**state, **{name: state[name].T for name in linear}}
+    if owner == "timm" and is_of_a_run(weights.name):
+        return state, "a checkpoint of this package"
     return state, f"{owner} names, Linear weights {'(in, out)' if in_paddle_layout else '(out, in)'}"
 
 

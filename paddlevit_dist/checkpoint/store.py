@@ -324,6 +324,11 @@ def averaged_weights(directory: Path) -> Optional[Path]:
     return path if path.is_file() else None
 
 
+def is_of_a_run(source: str) -> bool:
+    """Whether ``source`` is a checkpoint that a run of this package wrote, its directory or a file in it."""
+    return (_directory(source) / STATE).is_file()
+
+
 def read_about(source: str) -> Optional[Dict[str, Any]]:
     """What the checkpoint at ``source``, its directory or a file in it, says about its weights.
 
@@ -334,7 +339,7 @@ def read_about(source: str) -> Optional[Dict[str, Any]]:
         UserError: its ``about.yaml`` is damaged.
     """
     directory = _directory(source)
-    if not (directory / STATE).is_file():
+    if not is_of_a_run(source):
         return None
     if not (directory / ABOUT).exists():
         return {}

@@ -49,11 +49,14 @@ class Check(NamedTuple):
     Attributes:
         function: of a module; gets the ``Checkup``.
         needs: names of checks without whose success this one cannot be made.
+        starts_processes: it starts those of a training, which find memory and devices as a training finds them: the
+            process that has made the checks before has ended.
     """
 
     name: str
     function: Callable[["Checkup"], Finding]
     needs: Tuple[str, ...] = ()
+    starts_processes: bool = False
 
 
 @dataclass
@@ -101,6 +104,8 @@ class Workshop:
 
     def carry_out(self, number: int) -> Finding:
         """What comes of check ``number``."""
+        if self._checks[number].starts_processes and self._process is not None:
+            self._end()
         if self._process is None:
             self._start()
         with contextlib.suppress(EOFError, ConnectionError):

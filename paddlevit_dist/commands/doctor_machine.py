@@ -15,7 +15,7 @@ from typing import Any, Dict, List, Optional, Tuple
 from .. import limits
 from ..errors import UserError
 from ..files import why_not_written
-from ..parallel import devices, tuning
+from ..parallel import devices, gpu, tuning
 from .doctor_checks import FAILURE, OK, WARNING, Check, Checkup, Finding, seconds_since
 
 GIB, MIB = 1 << 30, 1 << 20
@@ -103,7 +103,7 @@ def processor(checkup: Checkup) -> Finding:
 
 
 def gpus(checkup: Checkup) -> Finding:
-    """Each GPU: its name and memory, and the same product."""
+    """Each GPU: its name and memory, and the same product in the precision of TRAIN.TF32."""
     import paddle
 
     driver, usable = devices.expected_gpus(), devices.count_gpus()
@@ -113,21 +113,25 @@ def gpus(checkup: Checkup) -> Finding:
             return Finding(OK, "none: training on the CPU", facts={"gpus": []})
         if not paddle.is_compiled_with_cuda():
             mend = "install Paddle's GPU build (README), or go on with the CPU"
-            return Finding(WARNING, f"{driver} device file(s), but this is Paddle's CPU build", mend, {"gpus": []})
+            return Finding(WARNING, f"{driver} GPU(s), but this is Paddle's CPU build", mend, {"gpus": []})
         mend = "look at `nvidia-smi`, at the libraries of CUDA, and at CUDA_VISIBLE_DEVICES"
-        text = f"{driver} device file(s), none usable by Paddle; CUDA_VISIBLE_DEVICES={visible}"
+        text = f"{driver} GPU(s), none usable by Paddle; CUDA_VISIBLE_DEVICES={visible}"
         return Finding(FAILURE, text, mend, {"gpus": []})
     found: List[Dict[str, Any]] = []
     try:
         for number in range(usable):
             paddle.set_device(f"gpu:{number}")
             properties = paddle.device.cuda.get_device_properties(number)
-            product = tuning.check_product(2048)
+            gpu.prepare(checkup.config.TRAIN.TF32, checkup.config.DETERMINISTIC, fixed_shapes=False)
+            product = {**gpu.check_product(2048), "tf32": gpu.rounds_to_tf32()}
             memory = round(properties.total_memory / GIB, 1)
             found.append({"name": paddle.device.cuda.get_device_name(number), "memory_gib": memory, **product})
     finally:
         paddle.set_device("cpu")
-    told = "; ".join(f"{gpu['name']} {gpu['memory_gib']} GiB, {gpu['gigaflops']:.0f} GFLOP/s" for gpu in found)
+    told = "; ".join(
+        f"{one['name']} {one['memory_gib']} GiB, {one['gigaflops']:.0f} GFLOP/s{' in TF32' if one['tf32'] else ''}"
+        for one in found
+    )
     return Finding(OK, f"{usable} usable (CUDA_VISIBLE_DEVICES={visible}): {told}", facts={"gpus": found})
 
 
@@ -283,5 +287,5 @@ CHECKS = (
     Check("open files", open_files),
     Check("cores", cores),
     Check("output", output_folder),
-    Check("processes", exchange),
+    Check("processes", exchange, starts_processes=True),
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import math
 import shutil
 import time
@@ -125,22 +124,11 @@ def overfitting(checkup: Checkup) -> Finding:
     return Finding(OK, what, facts=facts)
 
 
-def _forget_trial(checkup: Checkup) -> None:
-    """Its memory on the device is that of the step."""
-    checkup.kept.pop("trial", None)
-    gc.collect()
-    if checkup.uses_gpu:
-        import paddle
-
-        paddle.device.cuda.empty_cache()
-
-
 def step(checkup: Checkup) -> Finding:
     """An update on all devices with the batch of the configuration: time and memory."""
     from ..engine.checkup import device_step, read_step
     from ..parallel.launch import launch_workers
 
-    _forget_trial(checkup)
     folder = checkup.folder / "step"
     folder.mkdir(exist_ok=True)
     values = {
@@ -222,6 +210,6 @@ CHECKS = (
     Check(FIRST_LOSS, first_loss, (MODEL,)),
     Check("one batch", overfitting, (FIRST_LOSS,)),
     Check("checkpoint", checkpoint, (FIRST_LOSS,)),
-    Check(STEP, step, (MODEL,)),
+    Check(STEP, step, (MODEL,), starts_processes=True),
     Check("loading", loading, (STEP, SAMPLES)),
 )

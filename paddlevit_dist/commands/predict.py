@@ -181,9 +181,11 @@ def worker(
     num_workers: Optional[int],
 ) -> None:
     """What each process runs after joining the group."""
-    from ..engine.predictor import predict_share
+    from ..engine.gpu_memory import explained
+    from ..engine.predictor import predict_share, usual_batch_size
     from ..parallel import barrier, broadcast_object
 
     left = broadcast_object(left)  # only the main process of several machines knows
-    predict_share(task, source, samples, left, folder, batch_size=batch_size, num_workers=num_workers)
+    with explained(f"lower -batch_size ({batch_size or usual_batch_size(source.config)})"):
+        predict_share(task, source, samples, left, folder, batch_size=batch_size, num_workers=num_workers)
     barrier()

@@ -80,11 +80,20 @@ def _left_out(datasets: Dict[str, Any]) -> List[Any]:
     return [dataset.left_out for dataset in datasets.values() if dataset.left_out is not None]
 
 
+def _note_deep(datasets: Dict[str, Any]) -> None:
+    from ..images.data.opening import note_deep
+
+    for dataset in datasets.values():
+        for line in note_deep(len(dataset), dataset.encoded, dataset.describe):
+            print(one_line(f"note: {line}"))
+
+
 def _check_images(options: Namespace, datasets: Dict[str, Any]) -> int:
     from ..images.data.quarantine import write_quarantine
     from ..images.prepare.check import check_pictures
 
     left_out = _left_out(datasets)
+    _note_deep(datasets)
     found = check_pictures(datasets, options.workers)
     if options.quarantine:
         write_quarantine(Path(options.quarantine), found)
@@ -119,6 +128,7 @@ def _prepare_images(options: Namespace, datasets: Dict[str, Any]) -> int:
                 f"{place.summary()}; make them readable here or move them away, as {place.example}, or leave such "
                 "pictures with --on_bad_sample=skip"
             )
+    _note_deep(datasets)
     settings = Settings(options.shorter_side, options.quality, options.shard_size, skip_bad, options.store)
     preparation = prepare_shards(datasets, os.path.abspath(options.input), output, settings, options.workers)
     size = sum(file.stat().st_size for file in output.glob("*.tar"))

@@ -62,10 +62,11 @@ def run(run: Any) -> None:
             place.mkdir()
             config = _of_way(run, way).values
             these = plan._replace(processes=way.processes)
-            launch_workers(run_way, (config, task, train, str(place)), these, config.WATCHDOG_SECONDS)
+            launch_workers(run_way, (config, task, train, str(place)), these, config.WATCHDOG_SECONDS, apart=True)
             results[way.name] = read_way(place)
             if way.processes == way.accumulated:  # the one that others are compared with
-                launch_workers(run_way, (config, task, train, str(place), True), plan._replace(processes=1))
+                rounded = (config, task, train, str(place), True)
+                launch_workers(run_way, rounded, plan._replace(processes=1), apart=True)
                 results[_ROUNDED] = read_way(place)
         if not _compare(results, ways):
             raise SystemExit(1)

@@ -129,16 +129,18 @@ def worker(
     config: Any, task: Any, datasets: Dict[str, Any], notices: List[str], observers: Optional[Dict[str, Any]] = None
 ) -> None:
     """What each process runs after joining the group; ``observers`` as the parent has registered them."""
+    from ..engine import gpu_memory
     from ..engine.trainer import Trainer
 
     for name, target in (observers or {}).items():
         register_observer(name, target)
 
-    trainer = Trainer(config, task, datasets, notices)
-    if config.EVAL:
-        trainer.evaluate_only()
-    else:
-        trainer.train()
+    with gpu_memory.explained(gpu_memory.of_evaluation(config) if config.EVAL else gpu_memory.of_training(config)):
+        trainer = Trainer(config, task, datasets, notices)
+        if config.EVAL:
+            trainer.evaluate_only()
+        else:
+            trainer.train()
 
 
 def _require_limits(config: Any) -> None:

@@ -18,6 +18,8 @@ from . import checks, command_line, files, own_imports, recipes
 from .key import COLUMNS, COMMAND_LINE, Given, Mismatch, Setting, show
 from .table import default_config, keys, keys_of, leaves, put, tables_of
 
+_FITTED = "follows from other keys"  # the source of a value that nobody set and that is not the default
+
 
 @dataclass(frozen=True)
 class Configuration:
@@ -25,7 +27,7 @@ class Configuration:
 
     Args:
         values: the frozen tree, for example ``values.DATA.BATCH_SIZE``.
-        sources: dotted key -> "default", the file, or "command line".
+        sources: dotted key -> "default", the file, "command line", or what the value follows from.
         notices: lines for the log.
         show: whether -show_config was given.
         argv: the command line that was read.
@@ -39,13 +41,14 @@ class Configuration:
     argv: list[str]
     recipe_epochs: int
 
-    def changed(self, name: str, value: Any, notice: str | None) -> Configuration:
+    def changed(self, name: str, value: Any, notice: str | None, source: str = _FITTED) -> Configuration:
         """The same with another value of one key, and a notice that says why, if that has to be told."""
         values = self.values.clone()
         values.defrost()
         put(values, name, value)
         values.freeze()
-        return dataclasses.replace(self, values=values, notices=[*self.notices, *([notice] if notice else [])])
+        notices = [*self.notices, *([notice] if notice else [])]
+        return dataclasses.replace(self, values=values, sources={**self.sources, name: source}, notices=notices)
 
     def describe(self) -> str:
         """The tree as YAML, with the source of each value in a column of comments."""
@@ -109,6 +112,7 @@ def _load(
     if example is not None and _reads_no_path(known, values):
         known, guessed = _with_guessed_dataset(known, values)
         renamed += guessed
+    chosen = dict(leaves(values))
     for table in tables_of(values):
         renamed += table.complete(values, known, settings)
     given = Given(values, known)
@@ -118,6 +122,7 @@ def _load(
     values.freeze()
 
     sources = {name: known[name].source if name in known else "default" for name in keys()}
+    sources.update((name, _FITTED) for name, value in leaves(values) if value != chosen[name])
     return Configuration(values, sources, notices, command.show, command.argv, recipe_epochs)
 
 

@@ -155,6 +155,8 @@ class Task:
     image_size_key = "DATA.IMAGE_SIZE"
     #: whether its models are functions of tensors that ``paddle.jit.to_static`` can trace
     compiles = False
+    #: whether its batches, but for the last of an epoch, have one shape: then cuDNN may look for its fastest algorithms
+    fixed_shapes = False
 
     def __init__(self, config: Any) -> None:
         self.config = config

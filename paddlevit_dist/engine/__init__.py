@@ -8,6 +8,7 @@
 - ``trained``: weights without the data they were trained on; ``predictor``, ``prediction_journal``: predictions, and
   what is kept of them while they go on
 - ``selftest``: the same updates with other numbers of processes
-- ``optimizer``, ``schedule``, ``precision``, ``model_ema``; ``settings``: their keys
+- ``optimizer``, ``schedule``, ``precision``, ``loss_scale``, ``model_ema``; ``settings``: their keys
+- ``one_pass``, ``memory_loops``, ``multi_tensor``: an update of all parameters at once
 - ``introduction``, ``remaining``: the first lines of a run, and the time left
 """

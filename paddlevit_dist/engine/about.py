@@ -22,7 +22,8 @@ from ..text_files import parse_yaml, read_yaml
 _NEUTRAL = frozenset(
     """
     SAVE_FREQ SAVE_EVERY_UPDATES SAVE_EVERY_MINUTES SAVE_IN_BACKGROUND KEEP_EPOCHS KEEP_UPDATES STOP_AFTER_SECONDS
-    VALIDATE_FREQ REPORT_FREQ REPORT LOG_TO SAVE_PREDICTIONS CPU_TUNING TO_STATIC NGPUS DATA.BATCH_SIZE
+    VALIDATE_FREQ REPORT_FREQ REPORT EVAL_AMP LOG_TO SAVE_PREDICTIONS CPU_TUNING TO_STATIC DETERMINISTIC NGPUS
+    DATA.BATCH_SIZE
     DATA.BATCH_SIZE_EVAL
     DATA.DATA_PATH DATA.CACHE_FOLDER DATA.NUM_WORKERS DATA.PREFETCH DATA.LOADER_TIMEOUT_SECONDS DATA.ON_BAD_SAMPLE
     DATA.MAX_PIXELS VOLUMES.MAX_VOXELS
@@ -134,10 +135,22 @@ def require_same_classes(source: str, config: Any, task: Task, samples: Any) -> 
     """
     said = differing_classes(source, task, samples)
     if said is None:
-        return []
+        return _unknown_classes(source, task, samples)
     if not config.ALLOW_CHANGES:
         raise UserError(f"{source} was trained on other classes: {said}; use the same names, or add -allow_changes")
     return [f"note: {source} was trained on other classes: {said}"]
+
+
+def _unknown_classes(source: str, task: Task, samples: Any) -> List[str]:
+    """The line about weights that have as many classes as the data, and do not name them."""
+    data = (checkpoints.read_about(source) or {}).get("data") or {}
+    ours = task.about_data(samples).get("classes")
+    if not ours or _known(data.values(), "classes"):
+        return []
+    return [
+        f"note: classes unknown: {source} does not name its {len(ours):,} classes; the score takes them for those of "
+        f"the data in their order ({shown(', '.join(map(str, ours)))})"
+    ]
 
 
 def differing_classes(source: str, task: Task, samples: Any) -> Optional[str]:

@@ -63,7 +63,7 @@ def with_fitting_batch(run: Any, processes: int, samples: Optional[int] = None) 
     total = own * processes * accumulated
     why = f", since there are only {samples:,} training samples" if fitting < wanted else ""
     notice = f"DATA.GLOBAL_BATCH_SIZE {wanted}: an update takes {total}{why}" if total != wanted else None
-    return run.changed("DATA.BATCH_SIZE", own, notice)
+    return run.changed("DATA.BATCH_SIZE", own, notice, "DATA.GLOBAL_BATCH_SIZE")
 
 
 def with_fitting_epochs(run: Any, processes: int, samples: int, sample_name: str, earlier: Optional[int] = None) -> Any:
@@ -87,7 +87,7 @@ def with_fitting_epochs(run: Any, processes: int, samples: int, sample_name: str
     said = (
         f"{samples:,} training {sample_name}: {epochs} epochs, {updates:,} updates ({reason}); -epochs=N sets another"
     )
-    return run.changed("TRAIN.NUM_EPOCHS", epochs, said)
+    return run.changed("TRAIN.NUM_EPOCHS", epochs, said, "TRAIN.NUM_SAMPLES")
 
 
 def epochs_for(samples: int, wanted: int, limits: Sequence[int]) -> int:

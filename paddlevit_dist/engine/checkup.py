@@ -19,6 +19,7 @@ from ..contracts.task import Step, Task, Term
 from ..loading.loader import Loader
 from ..observe.memory import memory_mib
 from ..parallel import all_gather, is_main
+from . import gpu_memory
 from .selftest import silent_training
 from .steps import accumulation_groups
 
@@ -66,7 +67,8 @@ class Trial:
         training = self._training
         step = Step(1, training.schedule.update, training.schedule.total_updates)
         group = [dict(batch) for batch in self._group]  # a step takes some entries out
-        (terms,) = training.updater(group, step, self._config.TRAIN.BASE_LR)
+        with gpu_memory.explained(gpu_memory.of_training(self._config)):
+            (terms,) = training.updater(group, step, self._config.TRAIN.BASE_LR)
         training.sampler.count_update()
         training.schedule.count_update()
         means = {name: _mean(term) for name, term in terms.items()}
@@ -146,7 +148,9 @@ def device_step(config: Any, task: Task, samples: Any, folder: str) -> None:
     seconds: List[float] = []
     while len(seconds) < 2:
         started = time.perf_counter()
-        training.updater([dict(batch) for batch in group], Step(1, len(seconds), 100), training.schedule.learning_rate)
+        step, rate = Step(1, len(seconds), 100), training.schedule.learning_rate
+        with gpu_memory.explained(gpu_memory.of_training(config)):
+            training.updater([dict(batch) for batch in group], step, rate)
         norm = training.updater.gradient_norm
         seconds.append(time.perf_counter() - started)
         if max(all_gather(seconds[-1])) > _SLOW_SECONDS:

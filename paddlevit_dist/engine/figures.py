@@ -24,6 +24,7 @@ from ..observe.progress import Progress
 from ..observe.record import RunRecord
 from ..observe.report import PAGE, store, write_page
 from ..parallel import LeftEarly, all_gather, is_main, stops
+from .precision import EvaluationPrecision
 
 Kept = List[Tuple[int, Any]]  # index of a sample and its record
 
@@ -143,6 +144,7 @@ class FigureMaker:
         self.record = record
         self.loader = loader
         self.at = at
+        self.precision = EvaluationPrecision(config)
 
     def keeper(self) -> Optional[RecordKeeper]:
         """What keeps the records of an evaluation of which figures are to be made; None where none are."""
@@ -176,12 +178,17 @@ class FigureMaker:
     def _write(self, model: paddle.nn.Layer, kept: Kept, about: Dict[str, Any]) -> None:
         was_training = model.training
         model.eval()
-        with paddle.no_grad():
+        with paddle.no_grad(), self.precision.forward_of(model):
             figures: Sequence[Figure] = self.task.figures(self.samples, kept, model)
         if was_training:
             model.train()
         name = store.EVALUATION if self.config.EVAL else store.TRAINING
-        facts = {"task": self.config.TASK, "data": self.config.DATA.DATASET, "samples": len(self.samples)}
+        facts = {
+            "task": self.config.TASK,
+            "data": self.config.DATA.DATASET,
+            "samples": len(self.samples),
+            **self.precision.facts,
+        }
         for line in store.save(Path(self.config.SAVE, name), figures, {**facts, "time": time.time(), **about}):
             self.record.say(f"note: {line}")
 
@@ -276,7 +283,8 @@ class BestFigures:
             record.say(f"the report shows the best weights, of epoch {best['epoch']}: evaluating them once more")
             keeper = maker.keeper()
             if keeper is not None:
-                keeper.evaluate(self.model, maker.loader, maker.at)
+                with maker.precision.forward_of(self.model):
+                    keeper.evaluate(self.model, maker.loader, maker.at)
             maker.write(self.model, keeper, self._about(best))
 
     def _about(self, best: Dict[str, Any]) -> Dict[str, Any]:

@@ -7,9 +7,11 @@ from typing import Any, Dict, List
 
 import paddle
 
+from ..checkpoint.torch_names import statistics_in
 from ..contracts.task import Task
 from ..parallel import world_size
 from ..registry import room_of
+from ..transfers import is_on_gpu
 from .schedule import describe_rates
 
 
@@ -24,13 +26,16 @@ def _data(config: Any, task: Task, datasets: Dict[str, Any]) -> List[str]:
 
 def first_lines(config: Any, task: Task, datasets: Dict[str, Any]) -> List[str]:
     """The lines that introduce a run: data, model, devices and effective batch."""
-    return [*_data(config, task, datasets), f"model: {config.MODEL.NAME}", _devices(config)]
+    lines = [*_data(config, task, datasets), f"model: {config.MODEL.NAME}", _devices(config)]
+    if config.DETERMINISTIC and not is_on_gpu():
+        lines.append("DETERMINISTIC sets nothing on a CPU: there a run repeats with the same processes and threads")
+    return lines
 
 
 def _devices(config: Any) -> str:
     """Devices, the samples that they process at once, and the learning rates that follow."""
     size = world_size()
-    kind = "GPU" if paddle.get_device().startswith("gpu") else "CPU process"
+    kind = "GPU" if is_on_gpu() else "CPU process"
     devices = f"devices: {size} {kind}{'' if size == 1 else 's' if kind == 'GPU' else 'es'}"
     if config.EVAL:
         batch = config.DATA.BATCH_SIZE_EVAL or config.DATA.BATCH_SIZE
@@ -44,9 +49,12 @@ def describe_training(config: Any, task: Task, model: paddle.nn.Layer, sampler: 
     Args:
         sampler: a ``TrainingSampler``.
     """
-    parameters = sum(math.prod(p.shape) for p in model.parameters())
+    named = dict(model.named_parameters())
+    sizes = {name: math.prod(named[name].shape) for name in set(named).difference(statistics_in(named))}
+    fixed = sum(size for name, size in sizes.items() if named[name].stop_gradient)
     samples, updates, batch = len(sampler.dataset), sampler.updates_per_epoch, sampler.global_batch_size
-    said = f"training {parameters:,} parameters, {updates} update{'s' if updates > 1 else ''} per epoch"
+    trained = f"{sum(sizes.values()) - fixed:,} parameters" + (f" ({fixed:,} more are fixed)" if fixed else "")
+    said = f"training {trained}, {updates} update{'s' if updates > 1 else ''} per epoch"
     left_out = samples - updates * batch
     if sampler.repeats > 1:
         read = -(-updates * batch // sampler.repeats)

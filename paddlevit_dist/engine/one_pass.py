@@ -314,7 +314,8 @@ def _by_lists(update: multi_tensor.Update, trial: Callable[[Maker], bool]) -> Fo
     try:
         return (maker, "") if trial(maker) else (None, "gives other results here")
     except Exception as error:  # whatever Paddle raises for a kernel that is missing or takes something else
-        return None, f"fails here: {type(error).__name__}: {str(error).strip().splitlines()[-1:]}"
+        lines = str(error).strip().splitlines() or [""]
+        return None, f"fails here: {type(error).__name__}: {lines[-1]}"
 
 
 def _agrees(kind: Any, options: Dict[str, Any], columns: Sequence[str], make: Maker) -> bool:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, ContextManager, Dict, Optional
+from typing import Any, ContextManager, Dict, Iterator, Optional
 
 import paddle
 
 from .. import autocast
 from ..errors import UserError
+from ..transfers import is_on_gpu
 from .loss_scale import LossScale
 
 _LEAST_CAPABILITY = {"float16": 7, "bfloat16": 8}  # major number, below which Paddle's auto_cast does nothing
@@ -34,7 +35,7 @@ class Precision:
         self, requested: bool, dtype: str = "float16", level: str = "O1", on_gpu: Optional[bool] = None
     ) -> None:
         if on_gpu is None:
-            on_gpu = paddle.get_device().startswith("gpu")
+            on_gpu = is_on_gpu()
             if requested and on_gpu:
                 _check_capability(dtype)
         self.enabled = requested and on_gpu
@@ -79,6 +80,51 @@ class Precision:
             self.scaler.load_state_dict(state)
 
 
+class EvaluationPrecision(Precision):
+    """What evaluations and predictions are computed in: float32, or with EVAL_AMP half precision on a GPU.
+
+    Args:
+        config: of the run.
+
+    Attributes:
+        facts: for the record of an evaluation; empty for float32.
+    """
+
+    def __init__(self, config: Any, on_gpu: Optional[bool] = None) -> None:
+        super().__init__(config.EVAL_AMP, config.AMP_DTYPE, config.AMP_LEVEL, on_gpu)
+        self.facts = {"precision": f"{config.AMP_DTYPE}, level {config.AMP_LEVEL}"} if self.enabled else {}
+        if self.enabled:
+            self.notice = f"evaluation in {self.facts['precision']}"
+        elif config.EVAL_AMP:
+            self.notice = "EVAL_AMP: this device has no half-precision kernels, evaluation is in float32"
+
+    def told(self, line: str) -> str:
+        """The line of an evaluation's numbers, with what they were computed in if that is not float32."""
+        return f"{line} ({self.facts['precision']})" if self.enabled else line
+
+    @contextlib.contextmanager
+    def forward_of(self, model: paddle.nn.Layer) -> Iterator[None]:
+        """Inside the block the model's forward passes are computed in this precision. What a task makes of their
+        results is not: metrics, and boxes and masks at the size of their pictures."""
+        if not self.enabled:
+            yield
+            return
+        forward, is_own = model.forward, "forward" in vars(model)  # a compiled one is the model's own
+
+        def in_half(*inputs: Any, **options: Any) -> Any:
+            with self.autocast():
+                return forward(*inputs, **options)
+
+        model.forward = in_half
+        try:
+            yield
+        finally:
+            if is_own:
+                model.forward = forward
+            else:
+                del model.forward
+
+
 def _check_capability(dtype: str) -> None:
     """Paddle's own ``is_float16_supported`` is true of GPUs on which ``auto_cast`` warns and computes in float32."""
     found, least = paddle.device.cuda.get_device_capability(), _LEAST_CAPABILITY[dtype]
@@ -86,7 +132,7 @@ def _check_capability(dtype: str) -> None:
         others = [f"AMP_DTYPE {other}" for other, needed in _LEAST_CAPABILITY.items() if needed <= found[0]]
         raise UserError(
             f"AMP_DTYPE {dtype}: needs a GPU of compute capability {least}.0 or higher, this one has "
-            f"{found[0]}.{found[1]}: {' or '.join(['leave out -amp', *others])}"
+            f"{found[0]}.{found[1]}: {' or '.join(['leave out -amp and EVAL_AMP', *others])}"
         )
 
 

@@ -25,9 +25,10 @@ from ..loading.loader import Loader
 from ..loading.sampler import EvaluationSampler
 from ..observe.heartbeat import Heartbeat
 from ..observe.progress import Progress, write_line
-from ..parallel import LeftEarly, is_main, rank, world_size
+from ..parallel import LeftEarly, gpu, is_main, rank, world_size
 from ..parallel.devices import cpu_cores, default_workers
 from ..printing import one_line
+from .precision import EvaluationPrecision
 from .prediction_journal import Counts, Entry, Journal, JournalWriter
 from .trained import Source, build_trained, open_source
 
@@ -133,14 +134,18 @@ def predict_share(
         batches = -(-len(left) // (batch_size * world_size()))  # of this rank
         num_workers = 0 if batches < 2 else min(batches, default_workers(world_size(), cpu_cores()))
     task, samples = adopt(task, Task), adopt(samples, InputSamples)
+    gpu.prepare(source.config.TRAIN.TF32, source.config.DETERMINISTIC, task.fixed_shapes)
     with Heartbeat(write_line, shown=is_main()).at("building the model"):
         model, report = build_trained(task, source)
+    precision = EvaluationPrecision(source.config)
     if is_main():
         write_line(f"weights {source.weights}: {report.summary()}")
+        for line in filter(None, [precision.notice]):
+            write_line(line)
     writer, attempts = task.output_writer(folder, samples), Attempts(task, samples, left)
     loader = attempts_loader(attempts, source.config, batch_size, num_workers)
     try:
-        with JournalWriter(folder, rank()) as journal, _Told(len(left)) as told:
+        with JournalWriter(folder, rank()) as journal, _Told(len(left)) as told, precision.forward_of(model):
             for batch in loader:
                 entries = predict_batch(task, model, batch, writer.write)
                 journal.add(entries)
@@ -231,6 +236,7 @@ class Predictor:
         self._batch_size = batch_size or usual_batch_size(self._source.config)
         self._num_workers = num_workers
         self.model, self.load_report = build_trained(self._task, self._source)
+        self._precision = EvaluationPrecision(self._source.config)
         self.class_names = self._source.learned.class_names
         self.unreadable: List[Tuple[str, str]] = []
 
@@ -258,7 +264,9 @@ class Predictor:
             return
         attempts = Attempts(self._task, samples, np.arange(len(samples)))
         for batch in attempts_loader(attempts, self._source.config, self._batch_size, self._num_workers):
-            yield from predict_batch(self._task, self.model, batch, lambda index, prediction: {})
+            with self._precision.forward_of(self.model):
+                entries = predict_batch(self._task, self.model, batch, lambda index, prediction: {})
+            yield from entries
 
 
 def _as_text(given: Any) -> Any:

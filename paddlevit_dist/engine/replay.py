@@ -17,7 +17,8 @@ from ..errors import UserError
 from ..loading.loader import Loader
 from ..loading.sampler import SampleKey
 from ..observe.progress import write_line
-from ..parallel import all_gather, all_reduce_sum, convert_batch_norm, is_main, rank, world_size
+from ..parallel import all_gather, all_reduce_sum, convert_batch_norm, gpu, is_main, rank, world_size
+from . import gpu_memory
 from .evidence import Skipped
 from .layer_watch import Finding, LayerWatch, first_operation
 from .one_pass import Gradients
@@ -73,6 +74,7 @@ class Replay:
         self.samples = adopt(samples, Samples)
         self.skipped = skipped
         self.seed = skipped.seed
+        gpu.prepare(config.TRAIN.TF32, config.DETERMINISTIC, task.fixed_shapes)
         paddle.seed(self.seed)
         self.model = task.build_model()
         freeze(self.model, config.TRAIN.FREEZE)
@@ -210,7 +212,8 @@ def _place(found: Found) -> str:
 
 def replay(config: Any, task: Task, samples: Any, skipped: Skipped, weights: str) -> None:
     """What each process of -replay runs."""
-    lines = Replay(config, task, samples, skipped, weights).run()
+    with gpu_memory.explained("use the batch, the processes and the GPUs that the run had"):
+        lines = Replay(config, task, samples, skipped, weights).run()
     if is_main():
         for line in lines:
             write_line(line)

@@ -10,7 +10,7 @@ from ..checkpoint.load import load_weights
 from ..checkpoint.weights import evaluated_weights
 from ..contracts.task import Task
 from ..errors import UserError
-from ..observe.history import supersede
+from ..observe.history import FOUND_LATER, supersede
 from ..observe.record import RunRecord
 from ..parallel import broadcast_object, is_main
 from . import about
@@ -170,7 +170,7 @@ class Resumption:
         is_newest = start.directory is None or checkpoints.is_newest(start.directory)
         is_cut_off = history.last_epoch > epoch or start.evaluation_due
         if is_cut_off and not history.was_told and is_newest:
-            values = {"epoch": epoch, "reason": "found when resuming", "lost_updates": history.lost_updates}
+            values = {"epoch": epoch, "reason": FOUND_LATER, "lost_updates": history.lost_updates}
             self.record.event("interruption", values)
             self.record.say(
                 f"the previous run ended without a message in epoch {history.last_epoch}: what it did after "

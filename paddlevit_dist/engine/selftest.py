@@ -27,12 +27,14 @@ from ..observe.heartbeat import Heartbeat
 from ..observe.record import RunRecord
 from ..parallel import (
     all_gather,
+    gpu,
     has_batch_norm,
     is_main,
     running_statistics,
     set_batch_norm_momentum,
     world_size,
 )
+from . import gpu_memory
 from .steps import Updater, accumulation_groups
 from .training import Training
 
@@ -128,7 +130,9 @@ def run_way(config: Any, task: Task, samples: Any, folder: str, rounds_otherwise
     model.train()
     with contextlib.closing(training.loader.epochs(1, -(-UPDATES // per_epoch))) as batches:
         for update, group in enumerate(accumulation_groups(batches, config.TRAIN.ACCUM_ITER, UPDATES)):
-            terms = updater(group, Step(1 + update // per_epoch, update, UPDATES), config.TRAIN.BASE_LR)
+            step = Step(1 + update // per_epoch, update, UPDATES)
+            with gpu_memory.explained(gpu_memory.of_training(config)):
+                terms = updater(group, step, config.TRAIN.BASE_LR)
             values.update(_losses(terms, update + 1))
             if update == 0:
                 values.update(gradients)
@@ -154,6 +158,7 @@ def _change_last_bits(model: paddle.nn.Layer) -> None:
 def silent_training(config: Any, task: Task, samples: Samples, folder: Path) -> Training:
     """A training that tells nothing, and writes nothing unless it is told to."""
     record = RunRecord(folder, writes=False)
+    gpu.prepare(config.TRAIN.TF32, config.DETERMINISTIC, task.fixed_shapes)
     paddle.seed(config.SEED)
     model = task.build_model()
     if config.TRAIN.BATCH_NORM_MOMENTUM is not None:

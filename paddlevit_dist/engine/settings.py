@@ -132,6 +132,13 @@ _TRAIN = (
         optional=True,
     ),
     Key(
+        "TRAIN.TF32",
+        True,
+        "bool",
+        "GPU: products and convolutions of float32 round their factors to TF32, 10 bits behind the point, on GPUs that "
+        "have it (from Ampere on); False: float32 throughout",
+    ),
+    Key(
         "TRAIN.BUCKET_MEGABYTES",
         25,
         "int",
@@ -197,8 +204,8 @@ _TRAIN = (
         "TRAIN.OPTIMIZER.FUSED",
         True,
         "bool",
-        "CPU, from a million parameters: one compiled pass over all of them, with the bits of Paddle's own updates, "
-        "which False makes one by one",
+        "all parameters at once: on a CPU, from a million on, in one compiled pass with the bits of Paddle's own "
+        "updates; else AdamW and SGD by operations that take lists. False: one by one, as Paddle does",
     ),
 )
 
@@ -226,6 +233,13 @@ _RUN = (
         Range(low=1, high=1000),
     ),
     Key("SEED", 0, "int", "seed of all random number generators", SEEDS),
+    Key(
+        "DETERMINISTIC",
+        False,
+        "bool",
+        "GPU: take kernels whose results repeat bit for bit where there are any, some of them slower; the log names "
+        "the operations that have none",
+    ),
     Key("EVAL", False, "bool", "evaluate only"),
     optional(
         "REPLAY",
@@ -253,7 +267,19 @@ _RUN = (
     ),
     Key("SAVE_PREDICTIONS", False, "bool", "with EVAL: write what the model predicts to SAVE/predictions"),
     Key("AMP", False, "bool", "mixed precision in training, on GPUs; weights and checkpoints stay float32"),
-    Key("AMP_DTYPE", "float16", "text", "half precision that AMP computes in", choices=("float16", "bfloat16")),
+    Key(
+        "EVAL_AMP",
+        False,
+        "bool",
+        "mixed precision in evaluation and prediction, on GPUs; it gives other numbers, and stands beside them",
+    ),
+    Key(
+        "AMP_DTYPE",
+        "float16",
+        "text",
+        "half precision that AMP and EVAL_AMP compute in",
+        choices=("float16", "bfloat16"),
+    ),
     Key(
         "AMP_LEVEL",
         "O1",
@@ -266,7 +292,7 @@ _RUN = (
         False,
         "switch",
         "compile the model's passes with paddle.jit.to_static, in training and evaluation; auto: in training, where a "
-        "trial on the first batch gives the same bits in less time",
+        "trial on the first batch gives the same gradients in less time (CPU: all bits, GPU: up to rounding)",
         choices=(False, True, "auto"),
     ),
     Key("NGPUS", -1, "int", "devices (without a GPU: processes); -1: all visible ones", Range(low=1, also=(-1,))),
@@ -421,19 +447,19 @@ def _unused(given: Given) -> Iterator[Unused]:
         yield Unused(("TRAIN.WARMUP_START_LR",), steps, "there is no warm-up: {}")
     if not train.MODEL_EMA:
         yield Unused(("TRAIN.MODEL_EMA_DECAY",), "TRAIN.MODEL_EMA", "it is for the averaged weights, and {}")
-    if not values.AMP:
+    if not (values.AMP or values.EVAL_AMP):
         yield Unused(("AMP_DTYPE", "AMP_LEVEL"), "AMP", "it is for mixed precision, and {}")
 
 
 TABLE = Table(
     keys=(*_DATA, *_MODEL, *_TRAIN, *_RUN),
     training=(
-        "TRAIN.",
+        *(key.name for key in _TRAIN if key.name != "TRAIN.TF32"),
         *("MODEL.MINIMUM_LOADED", "MODEL.PRETRAINED_REQUIRED", "DATA.GLOBAL_BATCH_SIZE"),
         *("SAVE_FREQ", "SAVE_EVERY_UPDATES", "SAVE_EVERY_MINUTES", "SAVE_IN_BACKGROUND", "KEEP_EPOCHS", "KEEP_UPDATES"),
         "STOP_AFTER_SECONDS",
         *("VALIDATE_FREQ", "REPORT_FREQ", "LOG_TO", "PROFILE"),
-        *("AMP", "AMP_DTYPE", "AMP_LEVEL"),
+        "AMP",
     ),
     complete=_complete,
     check=_check,

@@ -212,7 +212,7 @@ def evaluate(
     epoch: Optional[int] = None,
     keeper: Any = None,
 ) -> Tuple[Dict[str, float], str]:
-    """Evaluate the inner model (not its data-parallel wrapper) in float32. Every rank must call this.
+    """Evaluate the inner model (not its data-parallel wrapper). Every rank must call this.
 
     Ranks may have different numbers of batches: nothing is communicated before all have finished.
 

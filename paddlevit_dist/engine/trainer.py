@@ -24,13 +24,15 @@ from ..observe.heartbeat import Heartbeat
 from ..observe.observer import FAILED, FINISHED, STOPPED, Observers, RunFacts, make_observers
 from ..observe.progress import Progress
 from ..observe.record import RunRecord
-from ..parallel import LeftEarly, is_main, rank, set_batch_norm_momentum, tuning, world_size
+from ..parallel import LeftEarly, gpu, is_main, rank, set_batch_norm_momentum, tuning, world_size
 from ..parallel.devices import cpu_cores, default_workers
 from ..printing import without_credentials
-from . import about
+from ..transfers import is_on_gpu
+from . import about, gpu_memory
 from .figures import FigureMaker, RecordKeeper
 from .introduction import first_lines
 from .passes import compile_model
+from .precision import EvaluationPrecision
 from .samples_check import require_not_trained_on
 from .schedule import effective_batch_size
 from .steps import evaluate
@@ -60,12 +62,15 @@ class Trainer:
         self.task = adopt(task, Task)
         self.datasets = {split: adopt(samples, Samples) for split, samples in datasets.items()}
         notices = [*notices, *task.notices, *(line for samples in datasets.values() for line in samples.notices)]
+        self.evaluation_precision = EvaluationPrecision(config)
+        notices.extend(filter(None, [self.evaluation_precision.notice]))
         self.record = RunRecord(Path(config.SAVE), is_main())
         named = make_observers(() if config.EVAL else config.LOG_TO) if is_main() else []
         self.observers = Observers([*named, *observers] if is_main() else [], self.record.say)
         self.folder = Path(config.SAVE) / "checkpoints"
         for line in [*first_lines(config, task, datasets), *dict.fromkeys(notices)]:
             self.record.say(line)
+        gpu.prepare(config.TRAIN.TF32, config.DETERMINISTIC, task.fixed_shapes)
         paddle.seed(config.SEED)  # initial weights: the same on all ranks and for any number of them
         self.heartbeat = Heartbeat(self.record.say, shown=self.record.writes)
         with self.heartbeat.at("building the model"):
@@ -97,7 +102,7 @@ class Trainer:
         """Write configuration and run record: only once the run is sure to continue, so as not to replace another's."""
         tuned = None
         if self.record.writes and self.config.CPU_TUNING:
-            tuned = tuning.check_product()
+            tuned = gpu.check_product() if is_on_gpu() else tuning.check_product()
             tuning.check_copies()
         facts = {
             "processes": world_size(),
@@ -105,6 +110,7 @@ class Trainer:
             "seed": self.config.SEED,
             "effective_batch": effective_batch_size(self.config, world_size()),
             "product_check": tuned,
+            "gpu": gpu.settings(),
         }
         self.record.start(dump_yaml(self.config), facts, self.config.EVAL)
 
@@ -148,6 +154,7 @@ class Trainer:
         if not labelled:
             values, line = {}, self._without_score()
         facts = {"weights": without_credentials(str(source)), "split": self.config.DATA.SPLIT}
+        facts.update(self.evaluation_precision.facts)
         self.record.event("evaluation", {**facts, **values})
         self.observers.evaluated(0, 0, values)
         self.figures.write(self.model, keeper, {"of": facts["weights"], "split": facts["split"]})
@@ -184,7 +191,12 @@ class Trainer:
 
         self.heartbeat.at(f"in the {label}")
         try:
-            return evaluate(self.task, self.model, self.val_loader, count, writer=writer, epoch=epoch, keeper=keeper)
+            memory = gpu_memory.explained(gpu_memory.of_evaluation(self.config))
+            with memory, self.evaluation_precision.forward_of(self.model):
+                values, line = evaluate(
+                    self.task, self.model, self.val_loader, count, writer=writer, epoch=epoch, keeper=keeper
+                )
+            return values, self.evaluation_precision.told(line)
         finally:
             bar.close()
 

@@ -31,7 +31,8 @@ from ..parallel import (
     stops,
     world_size,
 )
-from . import about
+from ..transfers import is_on_gpu
+from . import about, repetition
 from .checkpointer import Checkpointer, Saving
 from .evidence import EvidenceFolder
 from .figures import BestFigures, FigureMaker
@@ -40,7 +41,7 @@ from .introduction import describe_training
 from .model_ema import ModelEma
 from .optimizer import OptimizerState, build_optimizer, freeze
 from .passes import PassesTrial, compile_model
-from .precision import Precision
+from .precision import EvaluationPrecision, Precision
 from .profile import Profile
 from .remaining import Pace, RemainingTime
 from .reports import Reports, require_finite
@@ -103,6 +104,7 @@ class Training:
         self.loader = make_loader(datasets["train"], self.sampler, CountingCollate(task))
         self.schedule = self._schedule()
         self.precision = Precision(config.AMP, config.AMP_DTYPE, config.AMP_LEVEL)
+        self.evaluation_facts = EvaluationPrecision(config).facts
         self._prepare_model()
         groups = task.parameter_groups(model)
         decays = train.WEIGHT_DECAY, train.LAYER_DECAY
@@ -117,6 +119,7 @@ class Training:
         self.stops = Stops(self.checkpointer.agreement)
         self._update_saved = self.schedule.update  # the last one that a checkpoint holds, or that is not worth one
         self.updater = self._updater()
+        self._tells_repetition = config.DETERMINISTIC and is_on_gpu()
         self.passes = PassesTrial(config, task, model, self.precision, config.SEED)
         evaluations = sum(self._evaluates(epoch) for epoch in range(self.sampler.epoch, self.last_epoch + 1))
         self.remaining = RemainingTime(
@@ -284,6 +287,9 @@ class Training:
                 if chosen is not None:
                     self.record.say(chosen)
                 outputs = self.updater(group, step, learning_rate)
+                if self._tells_repetition:
+                    self.record.say(repetition.line_of(outputs[0]))
+                    self._tells_repetition = False
                 if self.updater.finite:
                     for terms in outputs:
                         meters.add(terms)
@@ -402,10 +408,11 @@ class Training:
             started = time.perf_counter()
             values, line = self._evaluate_weights(epoch)
             self.remaining.count_evaluation(time.perf_counter() - started)
-            self.record.event("evaluation", {"epoch": epoch, **values})
-            self.observers.evaluated(epoch * self.updates_per_epoch, epoch, values)
             name, more_is_better = self.task.best_metric
             is_best = self.checkpointer.note_evaluation(epoch, name, values[name], more_is_better, line)
+            facts = {"epoch": epoch, **self.evaluation_facts, **values}
+            self.record.event("evaluation", {**facts, "best": name} if is_best else facts)
+            self.observers.evaluated(epoch * self.updates_per_epoch, epoch, values)
             self.record.say(f"epoch {epoch} evaluation: {line}{f' (best {name})' if is_best else ''}")
         return values, line
 
@@ -416,7 +423,7 @@ class Training:
         self._require_finite_evaluation(values, epoch, f"in the evaluation of epoch {epoch}")
         if self.ema is None:
             return values, line
-        self.record.event("evaluation_without_average", {"epoch": epoch, **values})
+        self.record.event("evaluation_without_average", {"epoch": epoch, **self.evaluation_facts, **values})
         self.record.say(f"epoch {epoch} evaluation without averaging: {line}")
         with self.ema.in_place():
             self._share_statistics()

@@ -12,6 +12,7 @@ from ..text_files import parse_json
 from .record import RunRecord
 
 METRICS = "metrics.jsonl"
+FOUND_LATER = "found when resuming"  # the reason of an interruption that its run has not told
 _REPEATED = ("training", "epoch", "evaluation", "evaluation_without_average")
 
 

@@ -292,6 +292,12 @@ def own(folder: Path, say: Callable[[str], None], is_evaluation: bool, holds: bo
         lock.release()
 
 
+def is_running(folder: Path) -> Optional[bool]:
+    """Whether a run holds an output folder; None where its process cannot be seen from here."""
+    holder = _read(folder / FILE)
+    return False if holder is None else holder.lives(Holder.of_this_process(""))
+
+
 def _remove_half_written(folder: Path, lock: OutputLock) -> None:
     """Remove what killed runs left, inside the folder and outside."""
     half = [path for place in (folder, folder / "predictions") for path in place.glob("*.tmp")]

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import ctypes
 import glob
+import itertools
 import os
 from pathlib import Path
 from typing import List, NamedTuple, Optional, Tuple
 
 from ..errors import UserError
+
+_WSL_DEVICE = "/dev/dxg"  # of WSL 2: one for all GPUs, whoever made them
+_DRIVER = "libcuda.so.1"
 
 
 class ProcessPlan(NamedTuple):
@@ -107,7 +112,11 @@ def is_launched() -> bool:
 
 
 def count_gpus() -> int:
-    """Number of GPUs usable by Paddle under CUDA_VISIBLE_DEVICES; 0 on a CPU build. Does not touch any device."""
+    """Number of GPUs usable by Paddle under CUDA_VISIBLE_DEVICES; 0 on a CPU build.
+
+    Makes no context on any device: CUDA's runtime counts without one, as seen on an H200, and Paddle's places are
+    numbers. ``paddle.set_device`` would make one, from CUDA 12 on.
+    """
     import paddle
 
     if not paddle.is_compiled_with_cuda():
@@ -116,15 +125,35 @@ def count_gpus() -> int:
 
 
 def expected_gpus() -> int:
-    """The likely number of GPUs, judging only by the environment and the driver's device files, without Paddle.
+    """The likely number of visible GPUs, judging only by the environment and the driver, without Paddle.
 
-    Only what must be set before Paddle is imported relies on it: the thread count, and copies in place of views.
+    What must be set before Paddle is imported relies on it: the thread count, and copies in place of views.
     """
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     present = len(glob.glob("/dev/nvidia[0-9]*"))
-    if visible is None or not present:
+    if not present:
+        return _counted_by_driver() if os.path.exists(_WSL_DEVICE) else 0
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is None:
         return present
-    return min(present, len([device for device in visible.split(",") if device.strip() not in ("", "-1")]))
+    # CUDA reads numbers, UUIDs and names of MIG instances up to the first that means none of this machine.
+    named = itertools.takewhile(lambda name: _is_device(name.strip(), present), visible.split(","))
+    return min(present, len(list(named)))
+
+
+def _counted_by_driver() -> int:
+    """How many GPUs the driver shows this process, which it counts without a context; 0 where there is none."""
+    try:
+        driver = ctypes.CDLL(_DRIVER)
+    except OSError:
+        return 0
+    number = ctypes.c_int(0)
+    if driver.cuInit(0) != 0 or driver.cuDeviceGetCount(ctypes.byref(number)) != 0:
+        return 0
+    return number.value
+
+
+def _is_device(name: str, present: int) -> bool:
+    return int(name) < present if name.isdecimal() else name.startswith(("GPU-", "MIG-"))
 
 
 def expected_processes(requested: int) -> int:

@@ -45,6 +45,7 @@ def launch_workers(
     arguments: Tuple[Any, ...],
     plan: ProcessPlan,
     watchdog_seconds: Optional[float] = None,
+    apart: bool = False,
 ) -> None:
     """Run ``worker(*arguments)`` in every process of the plan and return when all of them have finished.
 
@@ -53,6 +54,8 @@ def launch_workers(
         arguments: small, picklable values; each worker gets a copy.
         plan: from ``plan_processes``. One process, or one that paddle.distributed.launch has started, runs in place.
         watchdog_seconds: one of several processes that stands still for this long ends the run; None: never.
+        apart: a single process is a child of this one, too, which so touches no device: one that has computed on a GPU
+            holds memory there as long as it lives, and in exclusive-process mode no other can use that GPU.
     Raises:
         UserError: a worker raised one.
         WorkerFailure: a worker raised something else, left early or was killed.
@@ -60,7 +63,7 @@ def launch_workers(
         KeyboardInterrupt: the user asked to stop before there was anything to save; all workers have ended.
     """
     with signals.installed():
-        if plan.launched or plan.processes == 1:
+        if plan.launched or (plan.processes == 1 and not apart):
             _run_in_place(worker, arguments, plan, watchdog_seconds)
         else:
             _run_workers(worker, arguments, plan, watchdog_seconds)

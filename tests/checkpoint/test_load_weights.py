@@ -327,6 +327,13 @@ def test_a_checkpoint_directory_means_the_weights_in_it(saved):
         read_state(folder)
 
 
+def test_a_checkpoint_of_a_run_is_called_its_own(saved):
+    _, folder = saved
+    assert load_weights(small_vit(seed=2), folder / "vit_small.v2").origin.startswith("timm names")
+    (folder / "state.json").write_text("{}")  # as beside a run's weights
+    assert load_weights(small_vit(seed=2), folder / "vit_small.v2").origin == "a checkpoint of this package"
+
+
 def test_a_saved_file_loads_into_a_model_and_gives_its_logits(saved):
     source, folder = saved
     model = small_vit(seed=2)

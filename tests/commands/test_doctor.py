@@ -5,17 +5,22 @@ from __future__ import annotations
 import json
 import os
 import sys
+from types import SimpleNamespace
 
+import paddle
 import pytest
 from PIL import Image
-from support.failing_checks import CHECKS
+from support.failing_checks import CHECKS, WITH_A_TRAINING
 from support.processes import ROOT, run_command
 from support.runs import PLAIN, TINY
 
 from paddlevit_dist import config, register_dataset
+from paddlevit_dist.commands import doctor_machine
 from paddlevit_dist.commands.doctor_checks import Check, Checkup, Finding, Workshop, carried_out, temporary_in
 from paddlevit_dist.commands.doctor_data import CHECKS as DATA_CHECKS
+from paddlevit_dist.commands.doctor_machine import CHECKS as MACHINE_CHECKS
 from paddlevit_dist.commands.doctor_machine import driver_problem, memory_of_machine, output_folder
+from paddlevit_dist.commands.doctor_training import CHECKS as TRAINING_CHECKS
 from paddlevit_dist.commands.doctor_training import loading
 
 
@@ -29,6 +34,32 @@ def test_a_crash_is_one_line_and_the_checks_after_it_are_made(tmp_path, monkeypa
     assert found["counts"].text == "0 before this one" and found["again"].text == "3 before this one"
     assert found["crash"].status == "failure" and "ended with SIGSEGV" in found["crash"].text
     assert found["fails"].status == "failure" and found["fails"].text == "KeyError: 'a bug'"
+
+
+def test_processes_are_started_by_one_that_has_computed_nothing(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / "tests"))
+    with Workshop(Checkup(None, tmp_path, 1, True), WITH_A_TRAINING, tmp_path / "log") as workshop:
+        first, second, third = (workshop.carry_out(number).text for number in range(3))
+        assert first == second != third
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(first), 0)
+    starting = {check.name for check in (*MACHINE_CHECKS, *TRAINING_CHECKS) if check.starts_processes}
+    assert starting == {"processes", "a step"}
+
+
+def test_gpus_are_tried_in_their_own_precision_and_given_back(tmp_path, monkeypatch):
+    devices_set = []
+    monkeypatch.setattr(doctor_machine.devices, "count_gpus", lambda: 2)
+    monkeypatch.setattr(paddle, "set_device", devices_set.append)
+    monkeypatch.setattr(doctor_machine.gpu, "prepare", lambda *_, **__: None)
+    monkeypatch.setattr(doctor_machine.gpu, "rounds_to_tf32", lambda: True)
+    monkeypatch.setattr(doctor_machine.gpu, "check_product", lambda size: {"gigaflops": 1.0, "relative_error": 3e-4})
+    monkeypatch.setattr(paddle.device.cuda, "get_device_properties", lambda number: SimpleNamespace(total_memory=2**30))
+    monkeypatch.setattr(paddle.device.cuda, "get_device_name", lambda number: f"GPU {number}")
+    values = config.load([PLAIN, "-dataset=digits"]).values
+    found = doctor_machine.gpus(Checkup(values, tmp_path, 2, True))
+    assert found.status == "ok" and "GPU 1 1.0 GiB, 1 GFLOP/s in TF32" in found.text
+    assert devices_set == ["gpu:0", "gpu:1", "cpu"]
 
 
 class Pictures:

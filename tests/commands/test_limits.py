@@ -24,11 +24,12 @@ def in_shell(setup: str, *words: str) -> list:
     "setup, words, expected",
     [
         ("ulimit -v 1000000", [], ["memory limit", "1000000 KiB (ulimit -v)", "ulimit -v unlimited"]),
-        ("ulimit -n 32", ["-ngpus=2"], ["open files, 32 (ulimit -n)", "2 process(es)", "need 36", "ulimit -n 1024"]),
-        ("ulimit -n 16", ["-num_workers=2"], ["open files, 16 (ulimit -n)", "2 loader process(es)", "need 28"]),
+        ("ulimit -n 32", ["-ngpus=2"], ["open files, 32 (ulimit -n)", "2 process(es)", "need 70", "ulimit -n 1024"]),
+        ("ulimit -n 16", ["-num_workers=2"], ["open files, 16 (ulimit -n)", "2 loader process(es)", "need 52"]),
+        ("ulimit -n 86", ["-ngpus=2", "-num_workers=2"], ["open files, 86 (ulimit -n)", "need 94"]),  # 87 were seen
         ("export HOME=/proc", [], ["Paddle cannot create its folder /proc/.cache", "set HOME"]),
     ],
-    ids=["memory", "files of processes", "files of loaders", "home"],
+    ids=["memory", "files of processes", "files of loaders", "files of both", "home"],
 )
 def test_too_low_a_limit_is_named_at_the_start(setup, words, expected, tmp_path):
     arguments = [f"-output={tmp_path / 'output'}", *[word for word in DIGITS if "num_workers" not in word]]

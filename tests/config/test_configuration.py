@@ -13,6 +13,7 @@ import yaml
 
 import paddlevit_dist.config
 from paddlevit_dist.config import dump_yaml, load
+from paddlevit_dist.engine.by_size import with_fitting_batch, with_fitting_epochs
 
 ROOT = Path(paddlevit_dist.config.__file__).parents[2]
 
@@ -78,6 +79,24 @@ def test_the_description_is_yaml_with_the_source_behind_each_value(load_text):
     assert len({line.index("# ") for line in (lines["BASE_LR"], lines["SEED"], lines["EVAL"])}) == 1 and columns
     assert yaml.safe_load(text) == yaml.safe_load(dump_yaml(configuration.values))
     assert "BASE:" not in text
+
+
+def test_a_value_that_follows_from_others_is_not_called_the_default(load_text):
+    """32 pictures an update are not the default of 256, and nobody has written them."""
+    text = "DATA: {GLOBAL_BATCH_SIZE: 32}\nTRAIN: {NUM_SAMPLES: 3000, EPOCH_LIMITS: [2, 50]}"
+    configuration = load_text(text, "-image_size=32")
+
+    def told(described):
+        lines = (" ".join(line.split()) for line in described.describe().splitlines())
+        return {line.split(":")[0]: line.partition("# ")[2] for line in lines if "# " in line}
+
+    sources = told(configuration)
+    assert sources["BATCH_SIZE"] == sources["NUM_EPOCHS"] == "follows from other keys"
+    assert sources["GLOBAL_BATCH_SIZE"] == "x.yaml" and sources["BATCH_SIZE_EVAL"] == "default"
+    assert told(with_fitting_batch(configuration, 2))["BATCH_SIZE"] == "DATA.GLOBAL_BATCH_SIZE"
+    fitted = with_fitting_epochs(configuration, 2, 300, "images")
+    assert (fitted.values.TRAIN.NUM_EPOCHS, told(fitted)["NUM_EPOCHS"]) == (10, "TRAIN.NUM_SAMPLES")
+    assert told(load_text(text, "-batch_size=8"))["BATCH_SIZE"] == "command line"
 
 
 def test_the_description_keeps_to_a_hundred_columns(write, tmp_path):

@@ -132,3 +132,10 @@ def test_classes_are_compared_by_name_where_both_have_names_else_by_number(check
         require_same_classes(source, CONFIG, Counted(here), None)
     (note,) = require_same_classes(source, SimpleNamespace(ALLOW_CHANGES=True), Counted(here), None)
     assert said in note
+
+
+@pytest.mark.parametrize("source", ["weights.pth", "checkpoint of another program"])
+def test_weights_that_do_not_name_their_classes_are_told_beside_the_score(tmp_path, source):
+    (note,) = require_same_classes(str(tmp_path / source), CONFIG, Counted({"classes": ["ant", "bee"]}), None)
+    assert "classes unknown: " in note and "does not name its 2 classes" in note and "(ant, bee)" in note
+    assert require_same_classes(str(tmp_path / source), CONFIG, Counted({"number of classes": 2}), None) == []

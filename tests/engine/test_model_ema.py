@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import paddle
 import pytest
+from support.waits import counted_waits
 
 from paddlevit_dist.engine.model_ema import ModelEma
 
@@ -79,3 +80,58 @@ def test_an_average_of_another_model_is_refused():
         averaged.load_state_dict(
             {k: np.zeros(7) if k == "norm.bias" else v.numpy() for k, v in averaged.state_dict().items()}
         )
+
+
+def test_exchanging_and_averaging_make_the_host_wait_for_no_gpu():
+    _, averaged, _ = trained()
+    with counted_waits() as waits:
+        averaged.update()
+        with averaged.in_place():
+            averaged.state_dict()
+    assert len(waits) == 0, waits
+
+
+class Replacing(paddle.nn.Layer):
+    """A model of somebody else's: a buffer that is another tensor after each step, and one of float64."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = self.create_parameter([3, 2])
+        self.register_buffer("seen", paddle.zeros([2]))
+        self.register_buffer("exact", paddle.zeros([2], dtype="float64"))
+        self.register_buffer("passing", paddle.zeros([2]), persistable=False)
+
+
+class Renaming(Replacing):
+    """With a state that is made of copies."""
+
+    def state_dict(self, *arguments, **options):
+        return {name: tensor * 1 for name, tensor in super().state_dict(*arguments, **options).items()}
+
+
+@pytest.mark.parametrize("kind", [Replacing, Renaming])
+def test_buffers_that_are_replaced_are_averaged_and_kept_in_the_order_of_the_state(kind):
+    model = kind()
+    averaged = ModelEma(model, DECAY)
+    for _ in range(3):
+        model.seen = model.seen + 1
+        model.exact = model.exact + 1
+        averaged.update()
+    averages = averaged.state_dict()
+    assert list(averages) == ["weight", "seen", "exact"]
+    expected = sum((1 - DECAY) * DECAY ** (3 - step) * step for step in (1, 2, 3))
+    np.testing.assert_allclose(averages["seen"].numpy(), expected, rtol=1e-6)
+    np.testing.assert_allclose(averages["exact"].numpy(), expected, rtol=1e-12)
+    np.testing.assert_allclose(averages["weight"].numpy(), model.weight.numpy(), rtol=1e-6)
+    assert averages["exact"].dtype == paddle.float64
+
+
+def test_a_model_without_float32_is_copied():
+    model = paddle.nn.Layer()
+    model.register_buffer("steps", paddle.zeros([1], dtype="int64"))
+    averaged = ModelEma(model, DECAY)
+    model.steps.add_(paddle.ones([1], dtype="int64"))
+    averaged.update()
+    saved = {name: tensor.numpy() for name, tensor in averaged.state_dict().items()}
+    averaged.load_state_dict(saved)
+    assert saved["steps"].tolist() == averaged.state_dict()["steps"].tolist() == [1]

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import inspect
-from typing import Tuple
+import json
+import re
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Tuple
 
 import paddle
 import pytest
+from PIL import Image
+from support import small_runs
 
-from paddlevit_dist import config
-from paddlevit_dist.engine.precision import Precision
+from paddlevit_dist import Predictor, config
+from paddlevit_dist.engine import precision as precision_module
+from paddlevit_dist.engine.precision import EvaluationPrecision, Precision
 from paddlevit_dist.errors import UserError
 
 
@@ -26,7 +33,7 @@ def test_on_a_gpu_the_keys_choose_cast_and_scaler(dtype, level, scales):
 
 def on_a_gpu(monkeypatch, capability: Tuple[int, int]) -> None:
     """Let this process believe that it computes on a GPU."""
-    monkeypatch.setattr(paddle, "get_device", lambda: "gpu:0")
+    monkeypatch.setattr(precision_module, "is_on_gpu", lambda: True)
     monkeypatch.setattr(paddle.device.cuda, "get_device_capability", lambda *_: capability)
     monkeypatch.setattr(paddle.version, "cuda", lambda: "11.8")
 
@@ -66,3 +73,64 @@ def test_without_amp_nothing_is_said():
 def test_unknown_values_are_refused_by_name(key, value):
     with pytest.raises(UserError, match=f"{key} is .*{value}"):
         config.load([key, value])
+
+
+@pytest.fixture
+def autocasts(monkeypatch) -> List[Dict[str, Any]]:
+    """The autocasts that are open, of a process that believes that it computes on a GPU."""
+    opened: List[Dict[str, Any]] = []
+
+    @contextlib.contextmanager
+    def auto_cast(**options: Any) -> Iterator[None]:
+        opened.append(options)
+        yield
+        opened.pop()
+
+    on_a_gpu(monkeypatch, (8, 0))
+    monkeypatch.setattr(paddle.amp, "auto_cast", auto_cast)
+    return opened
+
+
+def test_evaluation_in_half_precision_says_so_and_training_and_prediction_agree(tmp_path, monkeypatch, autocasts):
+    output, seen = str(tmp_path / "run"), set()
+    arguments = ["EVAL_AMP", "true", "AMP_DTYPE", "bfloat16", "TRAIN.NUM_EPOCHS", "1", "-batch_size=32"]
+    trainer = small_runs.build(output, *arguments, train_size=32, val_size=16)
+    network, plain = type(trainer.model), type(trainer.model).forward
+
+    def forward(model: Any, images: paddle.Tensor) -> Any:
+        seen.add((model.training, bool(autocasts) and autocasts[-1].get("dtype")))
+        return plain(model, images)
+
+    monkeypatch.setattr(network, "forward", forward)
+    trainer.train()
+    assert seen == {(True, False), (False, "bfloat16")} and "forward" not in vars(trainer.model)
+
+    seen.clear()
+    evaluated = str(tmp_path / "evaluation")
+    small_runs.build(evaluated, *arguments, "-eval", f"-pretrained={output}", val_size=16).evaluate_only()
+    assert Predictor(output)(Image.new("L", (16, 16)))
+    assert seen == {(False, "bfloat16")} and not autocasts
+    for folder in (output, evaluated):
+        events = [json.loads(line) for line in Path(folder, "metrics.jsonl").read_text().splitlines()]
+        assert [event["precision"] for event in events if event["kind"] == "evaluation"] == ["bfloat16, level O1"]
+        log = Path(folder, "log.txt").read_text()
+        assert "evaluation in bfloat16, level O1" in log
+        assert re.search(r"top-1 [\d.]+ top-5 [\d.]+ loss [\d.]+ \(bfloat16, level O1\)", log)
+
+
+def test_without_a_gpu_or_the_key_an_evaluation_is_in_float32_and_its_line_as_ever():
+    for words, notice in (([], ""), (["EVAL_AMP", "true"], "EVAL_AMP: this device has no half-precision kernels")):
+        precision = EvaluationPrecision(config.load(words).values)
+        assert precision.notice.startswith(notice) and bool(precision.notice) == bool(notice)
+        assert precision.told("top-1 9.00") == "top-1 9.00" and precision.facts == {}
+        model = paddle.nn.Linear(1, 1)
+        with precision.forward_of(model):
+            assert "forward" not in vars(model)
+
+
+def test_a_compiled_forward_pass_is_the_models_own_again_after_an_evaluation(autocasts):
+    model = paddle.nn.Linear(1, 1)
+    model.forward = compiled = lambda x: (x, len(autocasts))
+    with EvaluationPrecision(config.load(["EVAL_AMP", "true"]).values).forward_of(model):
+        assert model(3) == (3, 1)
+    assert model.forward is compiled

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from types import SimpleNamespace
 from typing import Any, List, Tuple
 
 import numpy as np
@@ -10,7 +11,7 @@ import paddle
 import pytest
 
 from paddlevit_dist import create_model
-from paddlevit_dist.images.models.attention import attention
+from paddlevit_dist.images.models.attention import _is_fused, attention
 
 SMALL = {"num_classes": 3, "image_size": 32}
 MODELS = {  # how many of the model's attentions there are, and how many can be fused
@@ -72,3 +73,23 @@ def test_without_a_gpu_attention_stays_the_plain_product(precision):
     with paddle.no_grad(), precision():
         model(paddle.to_tensor(PICTURES))
     assert len(seen) == MODELS["vit"][1]
+
+
+@pytest.mark.parametrize(
+    "capability, head_dim, dtype, fused",
+    [
+        ((8, 0), 64, paddle.float16, True),
+        ((9, 0), 192, paddle.bfloat16, True),
+        ((7, 5), 64, paddle.float16, False),
+        ((8, 6), 256, paddle.float16, False),  # only some GPUs have the backward pass
+        ((8, 0), 60, paddle.float16, False),
+        ((8, 0), 64, paddle.float32, False),
+    ],
+)
+def test_a_gpu_fuses_half_precision_of_heads_that_it_can_also_train(monkeypatch, capability, head_dim, dtype, fused):
+    monkeypatch.setattr(paddle.device.cuda, "get_device_capability", lambda: capability)
+    layer = SimpleNamespace(head_dim=head_dim, query_key=paddle.nn.Layer())
+    on_a_gpu = SimpleNamespace(is_gpu_place=lambda: True)
+    assert _is_fused(layer, SimpleNamespace(dtype=dtype, place=on_a_gpu)) == fused
+    layer.query_key.register_forward_post_hook(lambda *_: None)
+    assert not _is_fused(layer, SimpleNamespace(dtype=dtype, place=on_a_gpu))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 import shutil
 import tarfile
 import threading
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from paddlevit_dist.commands import prepare
 from paddlevit_dist.errors import UserError
 from paddlevit_dist.images.data import inspection as identical
 from paddlevit_dist.images.data import opening
@@ -19,6 +21,7 @@ from paddlevit_dist.images.data.class_folders import ClassFolders
 from paddlevit_dist.images.data.digits import Digits
 from paddlevit_dist.images.data.held_out import hold_out
 from paddlevit_dist.images.data.imagenet import ImageNet2012
+from paddlevit_dist.images.data.inputs import picture_inputs
 from paddlevit_dist.images.data.inspection import Inspection, classes_without_pictures
 from paddlevit_dist.images.data.reading import Reading
 from paddlevit_dist.images.data.tar import TarImages
@@ -177,6 +180,20 @@ def test_pictures_of_more_than_eight_bits_are_counted(root):
     assert line.startswith(
         "1 of the 13 opened pictures of train is stored with more than 8 bits a pixel, of which levels"
     )
+
+
+def test_a_prediction_and_a_preparation_note_them_too(root, tmp_path, capsys):
+    deep = root / "train" / "ant" / "deep.png"
+    Image.fromarray(np.full((6, 8), 40_000, np.uint16)).save(deep)
+    said = f"stored with more than 8 bits a pixel, .* as {deep}"
+    inputs = picture_inputs([str(root / "train")], tmp_path, lambda picture, _: picture, "RGB", Reading())
+    (line,) = [line for line in inputs.notices if "8 bits" in line]
+    assert re.match(f"1 of 13 pictures is {said}", line)
+    for words in ([str(root)], [str(root), str(tmp_path / "out"), "--workers=1"]):
+        prepare.run_images(words)
+        assert re.search(f"note: 1 of 13 pictures is {said}", capsys.readouterr().out)
+    deep.unlink()
+    assert not picture_inputs([str(root / "train")], tmp_path, None, "RGB", Reading()).notices
 
 
 @pytest.mark.parametrize("dataset_of", [folders, lists, tars])

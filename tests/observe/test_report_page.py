@@ -11,7 +11,10 @@ from support.processes import ROOT, run_command
 from support.report_runs import HOSTILE, Page, event, one_of_each, training, write_run
 
 from paddlevit_dist.errors import UserError
+from paddlevit_dist.observe.lock import own
 from paddlevit_dist.observe.report import curves, write_last_page, write_page
+from paddlevit_dist.observe.report.page import render
+from paddlevit_dist.observe.report.runs import read_runs
 
 
 def page_of(*folders, target=None) -> Page:
@@ -54,6 +57,17 @@ def test_every_quantity_has_a_curve_and_evaluations_stand_at_the_end_of_their_ep
     assert (training_loss["name"], evaluation_loss["name"]) == ("training", "evaluation")
     assert training_loss["x"] == list(range(1, 21)) and training_loss["y"][3] == 0.5
     assert (evaluation_loss["x"], evaluation_loss["y"]) == ([10, 20], [1.5, 0.75])
+
+
+def test_what_never_changes_is_told_and_not_drawn(tmp_path):
+    folder = write_run(tmp_path / "run", [{**one, "accuracy": 25.0, "ups": 0.0} for one in training(20)])
+    content = write_page([folder], tmp_path / "page.html").read_text(encoding="utf-8")
+    names = captions(Page(content), content)
+    assert "Loss" in names and "accuracy" not in names and "ups" not in names
+    assert "Always the same: " in content and "accuracy 25" in content and "ups 0" not in content
+    two = [folder, write_run(tmp_path / "other", [{**one, "accuracy": 26.0} for one in training(20)])]
+    content = write_page(two, tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "accuracy" in captions(Page(content), content)  # the runs differ
 
 
 def test_foreign_text_is_shown_and_not_obeyed(tmp_path):
@@ -154,9 +168,55 @@ def test_a_damaged_run_is_shown_as_far_as_it_can_be(tmp_path, damage):
 
 def test_a_run_that_goes_on_says_where_it_is(tmp_path):
     events = training(20)[:14]
-    assert "in epoch 2 of 2" in page_of(write_run(tmp_path / "run", events)).text
+    with own(write_run(tmp_path / "run", events), print, is_evaluation=False):
+        assert "in epoch 2 of 2; last entry" in page_of(tmp_path / "run").text
+    assert "killed in epoch 2 of 2" in page_of(tmp_path / "run").text
+    config = "TRAIN: {NUM_EPOCHS: 30, STOP_AFTER_EPOCH: 2}\n"
+    assert "stopped after epoch 2 of 30" in page_of(write_run(tmp_path / "stopped", config=config)).text
     assert "complete, 2 epochs" in page_of(write_run(tmp_path / "done")).text
     assert "holds no figures" in page_of(tmp_path / "done").text
+
+
+def timed(kind, seconds, **values):
+    return {**event(kind, **values), "time": 1_700_000_000.0 + seconds}
+
+
+def summary(folder):
+    """The row about the only run: state, best evaluation and time."""
+    cells = re.findall(r"<td[^>]*>(.*?)</td>", render(read_runs([folder])).partition("Summary")[2])
+    return cells[0], cells[3], cells[4]
+
+
+def test_a_summary_tells_the_best_and_the_time_of_the_training_whatever_was_evaluated_later(tmp_path):
+    events = [
+        timed("training", 10, epoch=1, update=1, loss=1.0),
+        timed("evaluation", 60, epoch=1, loss=0.9, best="top-1", **{"top-1": 81.0}),
+        timed("evaluation", 95, epoch=2, loss=0.8, **{"top-1": 70.0}),
+        timed("evaluation", 571, loss=0.7, **{"top-1": 12.0}),  # of anybody's weights
+    ]
+    folder = write_run(tmp_path / "run", events)
+    (folder / "eval_load_report.json").write_text(json.dumps({"source": "elsewhere", "loaded": []}))
+    started = "2023-11-15 06:13:20 +0800"  # in Shanghai
+    (folder / "run.json").write_text(json.dumps({"started": started}))
+    assert summary(folder) == ("complete, 2 epochs", "top-1 81, epoch 1", "1 min 35 s")
+    assert "elsewhere" not in page_of(folder).text
+    del events[1]["best"]  # of a version that did not note it
+    assert summary(write_run(tmp_path / "old", events))[1] == "loss 0.8, top-1 70 (the last)"
+
+
+def test_the_time_of_a_training_is_that_of_its_sessions(tmp_path):
+    events = [
+        timed("training", 10, epoch=1, update=1, loss=1.0),
+        timed("training", 50, epoch=1, update=5, loss=1.0),
+        timed("interruption", 7_000, epoch=0, reason="found when resuming"),
+        timed("resume", 7_000, epoch=0, update=0),
+        timed("training", 7_030, epoch=1, update=5, loss=1.0),
+        timed("interruption", 7_040, epoch=1, reason="asked to stop (SIGINT)"),
+    ]
+    folder = write_run(tmp_path / "run", events)
+    (folder / "run.json").write_text(json.dumps({"started": "2023-11-15 00:09:55 +0000"}))  # 5 s before it resumed
+    state, _, seconds = summary(folder)
+    assert (state, seconds) == ("interrupted after epoch 1 of 2: asked to stop (SIGINT)", "1 min 25 s")
 
 
 def test_a_folder_that_is_no_run_is_refused_in_one_line(tmp_path):

@@ -20,4 +20,9 @@ def _fails(checkup):
     raise KeyError("a bug")
 
 
+def _keeps(checkup):
+    return Finding("ok", f"{checkup.keep('process', os.getpid)}")
+
+
 CHECKS = [Check("counts", _counts), Check("crash", _crashes), Check("fails", _fails), Check("again", _counts)]
+WITH_A_TRAINING = [Check("first", _keeps), Check("second", _keeps), Check("step", _keeps, starts_processes=True)]

@@ -25,7 +25,8 @@ def training(updates: int, scale: float = 1.0) -> List[Dict[str, Any]]:
     events = []
     for update in range(1, updates + 1):
         epoch = 1 if update <= updates // 2 else 2
-        values = {"loss": scale * 2.0 / update, "learning_rate": 1e-3, "gradient_norm": 1.0, "memory_mib": 512.5}
+        values = {"loss": scale * 2.0 / update, "learning_rate": 1e-3 / update, "gradient_norm": 1.0 + 1.0 / update}
+        values["memory_mib"] = 512.5 + update
         speed = {"samples_per_second": 100.0, "data_wait_fraction": 0.125, "skipped_updates": 0}
         events.append(event("training", epoch=epoch, update=update, **values, **speed))
         if update in (updates // 2, updates):

@@ -106,6 +106,7 @@ class Classification(Task):
     draws_samples = True
     makes_figures = True
     compiles = True
+    fixed_shapes = True
     counts_per_sample = {"loss": 1, "distillation": 1}
     of_each_rank = {
         **dict.fromkeys(("TRAIN.MIXUP_ALPHA", "TRAIN.CUTMIX_ALPHA", "TRAIN.RANDOM_ERASE_PROB"), 0.0),

@@ -22,6 +22,7 @@ from ...files import atomic_file, is_folder, map_array
 from ...loading.path_index import PathIndex, ensure_path_index, make_batch
 from .formats import HEAD_BYTES, hint_of, is_hidden, picture_kind, readable_suffixes, suffix_of
 from .left_out import LeftOut, head_of
+from .opening import note_deep
 from .reading import Reading, UnreadablePicture, converted, decode_image, read_file
 from .tar_members import TarFile
 
@@ -245,6 +246,7 @@ class PictureInputs(InputSamples):
         self._archives, self._transform, self._mode, self._reading = listing.archives, transform, mode, reading
         self._locations: Optional[np.ndarray] = None
         self._files: OrderedDict = OrderedDict()
+        self.notices = [*self.notices, *note_deep(len(self.names), self._encoded, self.names.__getitem__)]
 
     def __getstate__(self) -> Any:
         return {**self.__dict__, "_locations": None, "_files": OrderedDict()}
@@ -266,10 +268,11 @@ class PictureInputs(InputSamples):
         Raises:
             UnreadablePicture: it cannot be decoded.
         """
-        name = self.names[index]
-        archive = self._index.label(index)
-        encoded = read_file(name) if archive == _NO_ARCHIVE else self._member(name, archive, index)
-        return decode_image(encoded, name, self._mode, self._reading)
+        return decode_image(self._encoded(index), self.names[index], self._mode, self._reading)
+
+    def _encoded(self, index: int) -> bytes:
+        name, archive = self.names[index], self._index.label(index)
+        return read_file(name) if archive == _NO_ARCHIVE else self._member(name, archive, index)
 
     def _member(self, name: str, archive: int, index: int) -> bytes:
         if self._locations is None:

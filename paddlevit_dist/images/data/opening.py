@@ -20,13 +20,18 @@ from tqdm import tqdm
 from ...errors import UserError
 from ...parallel.devices import cpu_cores
 from .formats import readable_formats
-from .reading import UnreadablePicture, examine_image
+from .reading import UnreadablePicture, examine_image, open_image
 
 ALL_UP_TO = 5_000  # larger splits are sampled
 SAMPLE = 2_000
 WITHOUT_LIMIT = 500  # this many are opened however long it takes
 SECONDS = 20.0
 _MOST_THREADS = 16
+_HEADERS, _HEADER_SECONDS = 500, 5.0  # of pictures that are looked at before a prediction or a preparation
+_DEEP = (
+    "stored with more than 8 bits a pixel, of which levels above 255 become white: scale them beforehand if they use"
+)
+_DEEP += " more"
 _NAMED = 3  # unreadable images in a message
 _T = TypeVar("_T")
 
@@ -125,13 +130,38 @@ def findings(opened: Opened, dataset: Any) -> List[str]:
             f"{_count(turned, opened)} to be turned by the EXIF orientation, which DATA.EXIF_ROTATE false ignores: "
             f"{dataset.describe(turned[0])}"
         )
-    deep = [look.index for look in looks if look.mode.startswith(("I", "F"))]
+    deep = [look.index for look in looks if _is_deep(look.mode)]
     if deep:
-        lines.append(
-            f"{_count(deep, opened)} stored with more than 8 bits a pixel, of which levels above 255 become white: "
-            f"scale them beforehand if they use more, as {dataset.describe(deep[0])}"
-        )
+        lines.append(f"{_count(deep, opened)} {_DEEP}, as {dataset.describe(deep[0])}")
     return lines
+
+
+def note_deep(total: int, encoded: Callable[[int], bytes], describe: Callable[[int], str]) -> List[str]:
+    """A line about pictures with more than 8 bits a pixel, by the headers of as many as time allows.
+
+    Args:
+        total: number of pictures.
+        encoded, describe: file and name of a picture by its index.
+    """
+    looked, deep = 0, []
+    end = time.monotonic() + _HEADER_SECONDS
+    for index in np.random.default_rng(0).permutation(total)[:_HEADERS].tolist():
+        if time.monotonic() > end:
+            break
+        looked += 1
+        try:
+            with open_image(encoded(index), describe(index)) as image:
+                deep += [index] if _is_deep(image.mode) else []
+        except UnreadablePicture:  # told by whoever decodes it
+            continue
+    if not deep:
+        return []
+    are = "is" if len(deep) == 1 else "are"
+    return [f"{len(deep):,} of {looked:,} pictures {are} {_DEEP}, as {describe(min(deep))}"]
+
+
+def _is_deep(mode: str) -> bool:
+    return mode.startswith(("I", "F"))
 
 
 def _count(indices: List[int], opened: Opened) -> str:

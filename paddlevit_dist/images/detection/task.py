@@ -182,7 +182,7 @@ class Detection(Task):
 
     def about_input(self) -> Dict[str, Any]:
         data = self.config.DATA
-        names = ["EVAL_SHORTEST_SIDE", "EVAL_LONGEST_SIDE", "IMAGENET_MEAN", "IMAGENET_STD"]
+        names = ["EVAL_SHORTEST_SIDE", "EVAL_LONGEST_SIDE", "EVAL_RESIZE", "IMAGENET_MEAN", "IMAGENET_STD"]
         names += [] if data.EXIF_ROTATE is None else ["EXIF_ROTATE"]  # None: as each split's boxes were drawn
         shown = {f"DATA.{name}": data[name] for name in names}
         return {**shown, "interpolation": "bilinear", "MODEL.MASK_PADDING": self.config.MODEL.MASK_PADDING}
@@ -227,7 +227,7 @@ class Detection(Task):
             scale = np.array([image.shape[2] / picture.size[0], image.shape[1] / picture.size[1]] * 2)
             boxes = corners_of(annotations.boxes) * scale
             labels = np.where(annotations.is_crowd, -1, annotations.labels)
-            pixels = np.ascontiguousarray(image.transpose(1, 2, 0))
+            pixels = np.ascontiguousarray(np.rint(image.transpose(1, 2, 0)).astype(np.uint8))
             caption = f"{image.shape[2]} x {image.shape[1]}, {len(boxes)} annotated"
             drawn.append((in_cell(pixels, boxes, labels, self.class_names), caption))
         return drawn
@@ -303,7 +303,7 @@ class Detection(Task):
     def normalise(
         self, images: paddle.Tensor, sizes: np.ndarray, on_device: Optional[paddle.Tensor] = None
     ) -> paddle.Tensor:
-        """uint8 pixels (N, 3, H, W) -> float32; exactly zero where padded.
+        """Pixels (N, 3, H, W) -> float32; exactly zero where padded.
 
         Args:
             sizes: int64 (N, 2), height and width of each picture without padding.

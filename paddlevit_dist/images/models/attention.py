@@ -13,7 +13,7 @@ from ...autocast import like_products
 
 Weights = Callable[[paddle.Tensor], paddle.Tensor]  # of attention weights, (batch, heads, tokens, tokens attended to)
 
-_LARGEST_HEAD, _MULTIPLE = 256, 8  # channels of a head that flash attention takes
+_LARGEST_HEAD, _MULTIPLE = 192, 8  # channels of a head that flash attention takes; above, only some GPUs train
 _LEAST_CAPABILITY = 8  # of the GPU: Ampere; Paddle 2.6 fails on older ones
 
 _required: List[bool] = []  # one entry for each open ``attention``

@@ -111,7 +111,7 @@ def _summary(runs: Sequence[Run]) -> Section:
                 device + (f", {one_line(processor)}" if processor else ""),
             ]
         )
-    columns = ["run", "state", "model", "data", "last evaluation", "time", "device"]
+    columns = ["run", "state", "model", "data", "best evaluation", "time", "device"]
     notices = "".join(
         f"<li>{text(f'{run.name}: ' if len(runs) > 1 else '')}{text(notice)}</li>"
         for run in runs
@@ -134,15 +134,15 @@ def _missing(run: Run) -> List[str]:
 
 def _state(run: Run) -> str:
     last = run.last or {}
-    if last.get("kind") == "interruption":
-        return one_line(f"interrupted: {last.get('reason', '')}")
-    if not run.training:
+    if not run.training and last.get("kind") != "interruption":
         return "evaluated" if run.evaluations else "nothing recorded yet"
     epochs, epoch = run.settings.get("TRAIN.NUM_EPOCHS", "?"), last.get("epoch", "?")
-    if last.get("kind") == "evaluation" and str(epoch) == epochs:
-        return f"complete, {epochs} epochs"
-    if last.get("kind") == "evaluation" and "epoch" not in last:
-        return "evaluated after its training"
+    if last.get("kind") == "interruption":
+        return one_line(f"interrupted after epoch {epoch} of {epochs}: {last.get('reason', '')}")
+    if last.get("kind") == "evaluation" and str(epoch) in (epochs, run.settings.get("TRAIN.STOP_AFTER_EPOCH")):
+        return f"complete, {epochs} epochs" if str(epoch) == epochs else f"stopped after epoch {epoch} of {epochs}"
+    if run.is_running is False:
+        return one_line(f"killed in epoch {epoch} of {epochs}: it ended without a message")
     said = time.strftime("%Y-%m-%d %H:%M", time.localtime(last["time"])) if _is_time(last.get("time")) else "?"
     return one_line(f"in epoch {epoch} of {epochs}; last entry {said}")
 
@@ -152,22 +152,20 @@ def _is_time(value: Any) -> bool:
 
 
 def _best(run: Run) -> Optional[str]:
+    """The best evaluation; where none is known, what the last has found, which is then told."""
+    if run.best is not None and run.training:
+        return one_line(f"{run.best['name']} {run.best['value']:.4g}, epoch {run.best['epoch']}")
     values = {name: points[-1][1] for name, points in run.evaluation.items()}
     if not values and run.evaluations:
         values = dict(measured(run.evaluations[-1]))
     shown = [f"{name} {value:.4g}" for name, value in values.items() if not name.endswith(_COUNTS)][:3]
-    return ", ".join(shown) or None
+    return (", ".join(shown) + (" (the last)" if run.training else "")) if shown else None
 
 
 def _duration(run: Run) -> Optional[str]:
-    started, last = str(run.facts.get("started", "")), (run.last or {}).get("time")
-    try:
-        began = time.mktime(time.strptime(started[:19], "%Y-%m-%d %H:%M:%S"))
-    except ValueError:
+    if run.seconds is None:
         return None
-    if not _is_time(last) or last < began:
-        return None
-    minutes, seconds = divmod(int(last - began), 60)
+    minutes, seconds = divmod(round(run.seconds), 60)
     return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min {seconds} s"
 
 
@@ -208,6 +206,10 @@ def _curves(runs: Sequence[Run]) -> Section:
     if not charts:
         return "curves", "Curves", ""
     content = f'<div class="charts">{"".join(charts[:_MOST_CURVES])}</div>'
+    constant = {name: _constant(name, series) for name in names if not name.endswith(_COUNTS)}
+    told = [f"{_TITLES.get(name, name)} {value:g}" for name, value in constant.items() if value]  # 0 says nothing
+    if told:
+        content += f'<p class="note">Always the same: {text(", ".join(told))}.</p>'
     if charts[_MOST_CURVES:]:
         content += (
             f"<details><summary>{len(charts) - _MOST_CURVES} more curves</summary>"
@@ -217,11 +219,15 @@ def _curves(runs: Sequence[Run]) -> Section:
 
 
 def _is_dull(name: str, series: Sequence[Any]) -> bool:
-    """Whether a curve would say nothing: numbers of samples, and what was always zero."""
-    if name.endswith(_COUNTS):
-        return True
-    values = [y for _, *kinds in series for points in kinds for _, y in points.get(name, ())]
-    return name == "skipped_updates" and not any(values)
+    """Whether a curve would say nothing: numbers of samples, and what never changes."""
+    return name.endswith(_COUNTS) or _constant(name, series) is not None
+
+
+def _constant(name: str, series: Sequence[Any]) -> Optional[float]:
+    """The value that a quantity has at all of several points; None: it changes, or has one point in each run."""
+    lines = [points.get(name, ()) for _, *kinds in series for points in kinds]
+    values = {y for points in lines for _, y in points}
+    return values.pop() if len(values) == 1 and any(len(points) > 1 for points in lines) else None
 
 
 def _order(name: str) -> Tuple[int, int]:
@@ -284,7 +290,8 @@ def _weights(runs: Sequence[Run]) -> Section:
         if rows:
             columns = ["parameter", "what became of it", "shape in the file", "shape in the model"]
             parts.append(figures.table("Not simply copied", columns, rows))
-    return "weights", "Weights it started from", "".join(parts)
+    title = "Weights it started from" if any(run.training for run in runs) else "Weights it evaluated"
+    return "weights", title, "".join(parts)
 
 
 def _environment(runs: Sequence[Run]) -> Section:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import math
 import os
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from ...errors import UserError
 from ...printing import one_line
 from ...text_files import read_json, read_yaml
-from ..history import METRICS
+from ..history import FOUND_LATER, METRICS
+from ..lock import is_running
 from . import store
 
 _SIGNS_OF_A_RUN = (METRICS, "config.yaml", "run.json", "eval_run.json", "eval_config.yaml")
@@ -27,11 +29,15 @@ class Run(NamedTuple):
     name: what it is called in the report, unlike any other in it.
     settings: values of ``config.yaml`` by full key, as text; those of an evaluation where nothing was trained.
     facts: ``run.json``.
-    load_report: of the weights that it started from, or evaluated; None: there is none.
+    load_report: of the weights that its training started from, or of those that it evaluated where nothing was
+        trained; None: there is none.
     training, evaluation: points (update, value) by name.
     evaluations: of given weights, without an epoch: their events.
     events: what happened to it, in order: interruptions, resumptions, superseded evaluations, unreadable lines.
-    last: the last event of any kind; None: there is none.
+    last: the last event of its training; None: there is none.
+    best: "name", "value" and "epoch" of the best evaluation of its training; None: unknown.
+    seconds: that it has trained, all its sessions together, or evaluated where nothing was trained; None: unknown.
+    is_running: whether a process holds its folder; None: that cannot be seen from here.
     figures: by what they are called.
     notices: what is missing or damaged, and what to do about it.
     """
@@ -46,6 +52,9 @@ class Run(NamedTuple):
     evaluations: List[Dict[str, Any]]
     events: List[Dict[str, Any]]
     last: Optional[Dict[str, Any]]
+    best: Optional[Dict[str, Any]]
+    seconds: Optional[float]
+    is_running: Optional[bool]
     figures: Dict[str, store.Stored]
     notices: List[str]
 
@@ -93,7 +102,9 @@ def read_run(folder: Path, name: str) -> Run:
         metrics.add(event)
     settings = _optional(folder, ("config.yaml", "eval_config.yaml"), read_yaml, notices)
     facts = _optional(folder, ("run.json", "eval_run.json"), read_json, notices)
-    load_report = _optional(folder, ("load_report.json", "eval_load_report.json"), read_json, notices)
+    trained = metrics.last is not None or (folder / "config.yaml").exists()
+    report_of = ("load_report.json",) if trained else ("eval_load_report.json",)
+    load_report = _optional(folder, report_of, read_json, notices)
     figures = {}
     for title, file in (("Training", store.TRAINING), ("Evaluation", store.EVALUATION)):
         if (folder / file).exists():
@@ -114,9 +125,20 @@ def read_run(folder: Path, name: str) -> Run:
         metrics.evaluations,
         metrics.events,
         metrics.last,
+        metrics.best,
+        metrics.seconds(_started(facts)),
+        is_running(folder),
         figures,
         notices,
     )
+
+
+def _started(facts: Any) -> Optional[float]:
+    """When the last session of a run began, in seconds since 1970."""
+    try:
+        return datetime.strptime(facts["started"], "%Y-%m-%d %H:%M:%S %z").timestamp()
+    except (LookupError, TypeError, ValueError):
+        return None
 
 
 def _optional(folder: Path, names: Sequence[str], read: Any, notices: List[str]) -> Any:
@@ -180,13 +202,16 @@ class _Metrics:
         self.events: List[Dict[str, Any]] = []
         self.left_out = 0
         self.last: Optional[Dict[str, Any]] = None
+        self.best: Optional[Dict[str, Any]] = None
         self._of_epochs: List[Dict[str, Any]] = []
+        self._sessions: List[List[float]] = []  # first and last time of each, from one start to the next
         self._last_updates: Dict[int, int] = {}  # of each epoch
 
     def add(self, event: Dict[str, Any]) -> None:
         kind = event["kind"]
-        if kind != "unreadable":
+        if kind != "unreadable" and not (kind == "evaluation" and "epoch" not in event):  # a later one, of its weights
             self.last = event
+            self._count_time(event)
         if event.get("superseded"):
             if kind == "evaluation":
                 self._happened(event)
@@ -200,6 +225,9 @@ class _Metrics:
                     self.training.setdefault(name, []).append((update, value))
         elif kind == "evaluation" and is_number(event.get("epoch")):
             self._of_epochs.append(event)
+            name = event.get("best")
+            if isinstance(name, str) and is_number(event.get(name)):
+                self.best = {"name": name, "value": event[name], "epoch": event["epoch"]}
         elif kind == "evaluation":
             self.evaluations.append(event)
         elif kind not in ("epoch", "evaluation_without_average"):
@@ -210,6 +238,30 @@ class _Metrics:
             self.events.append(event)
         else:
             self.left_out += 1
+
+    def _count_time(self, event: Dict[str, Any]) -> None:
+        now = event.get("time")
+        if not is_number(now) or event.get("reason") == FOUND_LATER:
+            return
+        if event["kind"] == "resume" or not self._sessions:
+            self._sessions.append([now, now])
+        self._sessions[-1][1] = max(now, self._sessions[-1][1])
+
+    def seconds(self, started: Optional[float]) -> Optional[float]:
+        """That the run has trained, or evaluated where nothing was trained.
+
+        Args:
+            started: when its last session began, somewhat before its first event.
+        """
+        sessions = [list(session) for session in self._sessions]
+        if not sessions and self.evaluations and is_number(self.evaluations[-1].get("time")):
+            sessions = [[self.evaluations[-1]["time"]] * 2]
+        if not sessions or (started is None and len(sessions) == 1 and not self._sessions):
+            return None
+        before = sessions[-2][1] if len(sessions) > 1 else 0.0
+        if started is not None and before <= started <= sessions[-1][0]:
+            sessions[-1][0] = started
+        return sum(last - first for first, last in sessions)
 
     def evaluated(self) -> Dict[str, Points]:
         """Evaluations at the last update of their epochs, as far as these are known."""

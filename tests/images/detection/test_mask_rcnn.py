@@ -16,6 +16,7 @@ from paddlevit_dist.images.detection.coco_categories import COCO_CATEGORIES
 from paddlevit_dist.images.detection.mask_rcnn import key_names
 from paddlevit_dist.images.detection.mask_rcnn.network import FasterRCNN, MaskRCNN
 from paddlevit_dist.images.detection.run_lengths import decode
+from paddlevit_dist.images.models.resnet import FrozenBatchNorm
 from paddlevit_dist.models import create_model
 
 
@@ -246,6 +247,24 @@ def test_published_weights_have_a_place_for_each_name():
     with paddle.LazyGuard():
         plain = set(create_model("faster_rcnn_resnet50_fpn", 90).state_dict())
     assert plain == {name for name in ours if ".mask_" not in name}
+
+
+@pytest.mark.parametrize("outputs, epsilon", [(91, 0.0), (4, 1e-5)])
+def test_fixed_batch_norms_of_published_weights_compute_without_epsilon(outputs, epsilon):
+    rng = np.random.default_rng(0)
+    mean, variance, weight, bias = (rng.uniform(low, 2.0, 64).astype("float32") for low in (-2, 1e-6, -2, -2))
+    variance[0] = 3e-6
+    state = {"running_mean": mean, "running_var": variance, "weight": weight, "bias": bias}
+    state = {f"backbone.body.bn1.{name}": value for name, value in state.items()}
+    state["roi_heads.box_predictor.cls_score.bias"] = np.zeros(outputs, "float32")
+    ours = key_names.MASK_RCNN["torchvision"](state)
+    norm = FrozenBatchNorm(64)
+    for name, value in norm.state_dict().items():
+        value.set_value(ours[f"backbone.body.bn1.{name}"])
+    x = rng.standard_normal((2, 64, 3, 3)).astype("float32")
+    columns = [values.astype(float).reshape(1, -1, 1, 1) for values in (mean, variance, weight, bias)]
+    expected = (x - columns[0]) / np.sqrt(columns[1] + epsilon) * columns[2] + columns[3]
+    np.testing.assert_allclose(norm(paddle.to_tensor(x)).numpy(), expected, rtol=2e-5, atol=1e-5)
 
 
 def test_heads_for_cocos_ids_become_heads_for_its_80_categories():

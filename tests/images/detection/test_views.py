@@ -3,12 +3,28 @@
 from __future__ import annotations
 
 import numpy as np
+import paddle
 import pytest
 from PIL import Image
 
+from paddlevit_dist.config import load
+from paddlevit_dist.images.detection.data.samples import collate
 from paddlevit_dist.images.detection.data.synthetic_shapes import SyntheticShapes
-from paddlevit_dist.images.detection.data.transforms import EvaluationTransform, TrainingTransform
-from paddlevit_dist.images.detection.data.views import crop, fitted_size, flip, resize, whole_view
+from paddlevit_dist.images.detection.data.transforms import (
+    EvaluationTransform,
+    TrainingTransform,
+    evaluation_transform,
+)
+from paddlevit_dist.images.detection.data.views import (
+    crop,
+    fitted_size,
+    fitted_size_of_torchvision,
+    flip,
+    resize,
+    resize_as_torchvision,
+    whole_view,
+)
+from paddlevit_dist.images.detection.prediction import AsEvaluated
 from paddlevit_dist.images.detection.run_lengths import decode
 
 SHAPES = SyntheticShapes(None, "train", None, sides=(30, 90), per_picture=(1, 5))
@@ -125,3 +141,36 @@ def test_an_evaluation_changes_the_size_only():
     result = EvaluationTransform(60, 1000)(view, np.random.default_rng(0))
     assert min(result.size) == 60 and len(result.boxes) == len(view.boxes)
     assert np.allclose(result.boxes / result.picture.size[0], view.boxes / view.picture.size[0], atol=0.02)
+
+
+@pytest.mark.parametrize("size", [(9, 14), (20, 31), (47, 53), (20, 14), (2, 2)])
+def test_resizing_as_torchvision_is_interpolation_between_the_four_nearest_pixels(size):
+    pixels = np.random.default_rng(0).integers(0, 256, (20, 31, 3), dtype=np.uint8)
+    view = whole_view(Image.fromarray(pixels), np.array([[2.0, 3.0, 10.0, 8.0]]), np.zeros(1, int))
+    resized = resize_as_torchvision(view, size)
+    stacked = paddle.to_tensor(pixels.transpose(2, 0, 1)[None].astype("float32"))
+    expected = paddle.nn.functional.interpolate(stacked, size, mode="bilinear", align_corners=False)  # as torch's
+    assert resized.picture.dtype == np.float32 and resized.size == size
+    assert np.abs(resized.picture.transpose(2, 0, 1) - expected.numpy()[0]).max() < 1e-3
+    assert np.array_equal(resized.boxes, resize(view, size).boxes)
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [((480, 640), (800, 1066)), ((427, 1280), (444, 1333)), ((375, 500), (800, 1066)), ((10, 5000), (2, 1333))],
+)
+def test_sides_are_rounded_as_torchvision_does(size, expected):
+    for turned in (1, -1):
+        assert fitted_size_of_torchvision(size[::turned], 800, 1333) == expected[::turned]
+    assert EvaluationTransform(800, 1333, "torchvision").resized(size) == expected
+    assert fitted_size((427, 1280), 800, 1333) == (445, 1333)  # as DETR's authors round
+
+
+def test_levels_between_whole_ones_reach_the_batch():
+    config = load(["TASK", "detection", "-cfg=mask_rcnn_resnet50_fpn_coco", "DATA.EVAL_SHORTEST_SIDE", "30"]).values
+    transform = evaluation_transform(config.DATA)
+    pixels = np.random.default_rng(0).integers(0, 256, (20, 31, 3), dtype=np.uint8)
+    samples = [AsEvaluated(transform)(Image.fromarray(one), None) for one in (pixels, pixels[:15])]
+    images = collate(samples)["images"]
+    assert images.dtype == np.float32 and images.shape == (2, 3, 30, 62) and (images[0, :, :, 46:] == 0).all()
+    assert (images % 1 != 0).any()

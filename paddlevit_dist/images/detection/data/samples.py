@@ -22,7 +22,7 @@ class DetectionSample(NamedTuple):
     Attributes:
         index: of the sample.
         is_training: what is annotated comes with it.
-        image: uint8 (3, height, width).
+        image: uint8 (3, height, width); float32 where levels are not whole (``DATA.EVAL_RESIZE torchvision``).
         original_size: height and width of the stored picture.
         boxes: float32 (n, 4), x0, y0, x1, y1 in pixels of ``image``.
         labels: int64 (n,).
@@ -170,7 +170,7 @@ def collate_evaluation(samples: Sequence[DetectionSample]) -> Dict[str, np.ndarr
 
 def _padded(samples: Sequence[DetectionSample]) -> Dict[str, np.ndarray]:
     sizes = np.array([sample.image.shape[1:] for sample in samples], dtype=np.int64)
-    images = np.zeros((len(samples), 3, *sizes.max(axis=0)), np.uint8)
+    images = np.zeros((len(samples), 3, *sizes.max(axis=0)), samples[0].image.dtype)
     for row, sample in enumerate(samples):
         height, width = sample.image.shape[1:]
         images[row, :, :height, :width] = sample.image

@@ -9,6 +9,7 @@ from ....errors import UserError
 from .shape_names import CATEGORIES, SMALLEST_SIDE
 
 PIXELS, EDGES = "pixels", "edges"
+PILLOW, TORCHVISION = "pillow", "torchvision"
 _LARGE = Range(low=1, high=65_535)  # no picture format that is common has longer sides
 
 _TRANSFORMS = (
@@ -34,6 +35,14 @@ _TRANSFORMS = (
     Key("DATA.COLOR_JITTER", 0.0, "float", "training: range of brightness, contrast and saturation", AT_LEAST_0),
     Key("DATA.EVAL_SHORTEST_SIDE", 800, "int", "evaluation and prediction: the shorter side in pixels", _LARGE),
     Key("DATA.EVAL_LONGEST_SIDE", 1333, "int", "evaluation and prediction: most pixels of the longer side", _LARGE),
+    Key(
+        "DATA.EVAL_RESIZE",
+        PILLOW,
+        "text",
+        "evaluation and prediction: resize with Pillow's filter, to whole levels; or as torchvision's detectors do, "
+        "whose weights then find the same boxes",
+        choices=(PILLOW, TORCHVISION),
+    ),
     Key(
         "DATA.GROUP_BY_SHAPE",
         0,

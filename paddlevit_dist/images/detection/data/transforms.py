@@ -13,23 +13,31 @@ from typing import Any, Tuple
 import numpy as np
 
 from ...transforms.policies import ColorJitter, as_pillow
-from .views import Size, View, crop, fitted_size, flip, resize
+from .settings import PILLOW, TORCHVISION
+from .views import Size, View, crop, fitted_size, fitted_size_of_torchvision, flip, resize, resize_as_torchvision
 
 
 @dataclass(frozen=True)
 class EvaluationTransform:
-    """Resize so that the shorter side is ``shortest``, or less where the longer one would pass ``longest``."""
+    """Resize so that the shorter side is ``shortest``, or less where the longer one would pass ``longest``.
+
+    Attributes:
+        how: ``PILLOW``, or ``TORCHVISION``: with its rounding and its interpolation.
+    """
 
     shortest: int = 800
     longest: int = 1333
+    how: str = PILLOW
 
     def __call__(self, view: View, generator: np.random.Generator) -> View:
         """The resized view; nothing is random."""
-        return resize(view, self.resized(view.size))
+        resized = resize_as_torchvision if self.how == TORCHVISION else resize
+        return resized(view, self.resized(view.size))
 
     def resized(self, size: Size) -> Size:
         """Height and width after the resize of a picture of ``size``."""
-        return fitted_size(size, self.shortest, self.longest)
+        fitted = fitted_size_of_torchvision if self.how == TORCHVISION else fitted_size
+        return fitted(size, self.shortest, self.longest)
 
 
 @dataclass(frozen=True)
@@ -94,7 +102,7 @@ def training_transform(data: Any) -> TrainingTransform:
 
 def evaluation_transform(data: Any) -> EvaluationTransform:
     """What the keys below DATA describe."""
-    return EvaluationTransform(data.EVAL_SHORTEST_SIDE, data.EVAL_LONGEST_SIDE)
+    return EvaluationTransform(data.EVAL_SHORTEST_SIDE, data.EVAL_LONGEST_SIDE, data.EVAL_RESIZE)
 
 
 def _one_of(values: Tuple[int, ...], generator: np.random.Generator) -> int:

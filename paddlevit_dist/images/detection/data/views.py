@@ -6,7 +6,7 @@ and columns apart, so any number of steps is one choice of rows and one of colum
 
 from __future__ import annotations
 
-from typing import NamedTuple, Tuple
+from typing import Any, NamedTuple, Tuple
 
 import numpy as np
 from PIL import Image
@@ -18,14 +18,14 @@ class View(NamedTuple):
     """Part of a picture, and the n objects seen in it.
 
     Attributes:
-        picture: of Pillow, mode "RGB".
+        picture: of Pillow, mode "RGB"; after ``resize_as_torchvision`` float32 (height, width, 3), levels 0 to 255.
         boxes: float64 (n, 4), x0, y0, x1, y1 in its pixels; none is empty.
         objects: int64 (n,), which of the stored picture's annotations each is.
         rows: int64 (height,), the row of the stored picture that each row of a mask comes from.
         columns: int64 (width,), the same for columns.
     """
 
-    picture: Image.Image
+    picture: Any
     boxes: np.ndarray
     objects: np.ndarray
     rows: np.ndarray
@@ -34,7 +34,7 @@ class View(NamedTuple):
     @property
     def size(self) -> Size:
         """Height and width."""
-        return self.picture.size[1], self.picture.size[0]
+        return len(self.rows), len(self.columns)
 
     def mask(self, stored: np.ndarray) -> np.ndarray:
         """The mask of an object in this view, from that in the stored picture: (height, width) of any type."""
@@ -66,10 +66,33 @@ def resize(view: View, size: Size) -> View:
     torch does."""
     if size == view.size:
         return view
+    return _scaled(view, size, view.picture.resize(size[::-1], Image.Resampling.BILINEAR))
+
+
+def resize_as_torchvision(view: View, size: Size) -> View:
+    """Scaled as torchvision's detectors scale their input: between the four nearest pixels, however small the result,
+    and without rounding to whole levels."""
+    pixels = np.asarray(view.picture, np.float32)
+    for axis, side in enumerate(size):
+        pixels = _between_two(pixels, axis, side)
+    return _scaled(view, size, pixels)
+
+
+def _between_two(pixels: np.ndarray, axis: int, side: int) -> np.ndarray:
+    """One axis of float32 pixels resized linearly; centres of pixels lie at halves."""
+    before = pixels.shape[axis]
+    places = np.maximum((np.arange(side) + 0.5) * (before / side) - 0.5, 0)
+    first = np.minimum(places.astype(np.int64), before - 1)
+    share = (places - first).astype(np.float32).reshape([-1 if axis == own else 1 for own in range(pixels.ndim)])
+    second = np.minimum(first + 1, before - 1)
+    return pixels.take(first, axis) * (1 - share) + pixels.take(second, axis) * share
+
+
+def _scaled(view: View, size: Size, picture: Any) -> View:
     (height, width), (new_height, new_width) = view.size, size
     scale = np.array([new_width / width, new_height / height] * 2)
     return View(
-        view.picture.resize((new_width, new_height), Image.Resampling.BILINEAR),
+        picture,
         view.boxes * scale,
         view.objects,
         view.rows[np.arange(new_height) * height // new_height],
@@ -111,3 +134,9 @@ def fitted_size(size: Size, shortest: int, longest: int) -> Size:
     if long > 1.01 * longest:
         long = longest
     return (long, shortest) if width < height else (shortest, long)
+
+
+def fitted_size_of_torchvision(size: Size, shortest: int, longest: int) -> Size:
+    """The same as torchvision's detectors have it (GeneralizedRCNNTransform): one scale, both sides rounded down."""
+    scale = min(shortest / min(size), longest / max(size))
+    return max(int(size[0] * scale), 1), max(int(size[1] * scale), 1)

@@ -23,8 +23,17 @@ _TORCHVISION = (
 _STATISTICS = ((r"\.running_mean$", "._mean"), (r"\.running_var$", "._variance"))
 
 
+_EPSILON = 1e-5  # that our fixed batch norms add to the variance
+_OUTPUTS = "roi_heads.box_predictor.cls_score.bias"
+
+
 def _from_torchvision(state: Mapping[str, Any]) -> Dict[str, Any]:
-    return renamed(renamed(without(state, ("num_batches_tracked",)), _TORCHVISION), _STATISTICS)
+    ours = renamed(renamed(without(state, ("num_batches_tracked",)), _TORCHVISION), _STATISTICS)
+    if _OUTPUTS in ours and len(ours[_OUTPUTS]) == _COCO_OUTPUTS:
+        # torchvision gives the fixed batch norms of its published detectors (COCO_V1) an epsilon of 0 when it loads
+        # them; a variance that is smaller by ours means the same, wherever these weights go from here.
+        ours.update({name: ours[name] - _EPSILON for name in ours if name.endswith("._variance")})
+    return ours
 
 
 def _of_the_backbone(owner: KeyMap) -> KeyMap:

@@ -1,0 +1,106 @@
+"""A GPU whose memory runs out: one line with the figures of the run, and what helps."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from typing import Any, Iterator, Optional
+
+import paddle
+
+from ..errors import UserError
+from ..parallel import rank
+from ..transfers import is_on_gpu
+
+# Of Paddle's allocators, 2.6 and 3.x; "GPU Virtual Memory" in one of them.
+_ALLOCATION = re.compile(
+    r"Out of memory error on GPU.*? (?P<gpu>\d+)\.\s+Cannot allocate (?P<asked>\S+) memory on GPU.*?, "
+    r"(?P<used>\S+) memory has\s+been allocated and\s+available memory is only (?P<free>[\d.]+\w+)",
+    re.DOTALL,
+)
+# Of CUDA and of its libraries, which take memory besides Paddle's: a handle, a workspace, a communicator.
+_OF_LIBRARIES = re.compile(
+    r"cudaErrorMemoryAllocation|(?:CUBLAS|CUDNN|CUSOLVER|CUSPARSE|CUFFT)_STATUS_ALLOC_FAILED|CUFFT_ALLOC_FAILED"
+    r"|CUDA error\(2\)|Cuda failure (?:2 )?'out of memory'|Not enough available GPU memory"
+)
+_SIZE = re.compile(r"([\d.]+)([kMGT]?)B")
+_POWERS = {"": 0, "k": 10, "M": 20, "G": 30, "T": 40}
+_GIB = 1 << 30
+_OF_OTHERS = 2 * _GIB  # a context and the libraries take up to one
+
+
+@contextlib.contextmanager
+def explained(advice: str) -> Iterator[None]:
+    """Context that computes; memory that runs out on a GPU is told in a line.
+
+    Args:
+        advice: what this run can do about it.
+    Raises:
+        UserError: it did.
+    """
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, UserError):
+            raise
+        said = out_of_memory(f"{type(error).__name__}: {error}")
+        if said is None:
+            raise
+        raise UserError(f"{said}; {advice}") from error
+
+
+def out_of_memory(text: str) -> Optional[str]:
+    """What an exception's text says of memory that has run out on a GPU; None if it is of something else."""
+    found = _ALLOCATION.search(text)
+    if found is not None:
+        asked, used, free = (_bytes(found[name]) for name in ("asked", "used", "free"))
+        own = _own_bytes()
+        of_others = ""
+        if own is not None and used - own > _OF_OTHERS:
+            of_others = f", {_size(used - own)} of them not by this process (see nvidia-smi)"
+        return (
+            f"out of memory on GPU {found['gpu']} (rank {rank()}): {_size(asked)} were asked for, {_size(used)} are in "
+            f"use{of_others} and {_size(free)} free"
+        )
+    named = _OF_LIBRARIES.search(text)
+    if named is None:
+        return None
+    own = _own_bytes()
+    holds = "" if own is None else f", of which this process holds {_size(own)}"
+    device = paddle.get_device().partition(":")[2] or "0"
+    return f"out of memory on GPU {device} (rank {rank()}): a library of CUDA got none ({named[0]}){holds}"
+
+
+def of_training(config: Any) -> str:
+    """What makes an update need less memory, where it is not in use yet."""
+    train = config.TRAIN
+    parts = []
+    if config.DATA.BATCH_SIZE > 1:
+        parts.append(
+            f"lower DATA.BATCH_SIZE ({config.DATA.BATCH_SIZE}) and raise TRAIN.ACCUM_ITER ({train.ACCUM_ITER}) by the "
+            "same factor, which keeps the effective batch"
+        )
+    if not train.RECOMPUTE and config.TO_STATIC is not True:
+        parts.append("set TRAIN.RECOMPUTE True")
+    if not config.AMP:
+        parts.append("use -amp")
+    return ", or ".join(parts) or "a smaller model or input, or a larger GPU, is left"
+
+
+def of_evaluation(config: Any) -> str:
+    """The same for an evaluation."""
+    return f"lower DATA.BATCH_SIZE_EVAL ({config.DATA.BATCH_SIZE_EVAL or config.DATA.BATCH_SIZE})"
+
+
+def _own_bytes() -> Optional[int]:
+    """What this process has taken from its GPU, in bytes; None without one."""
+    return paddle.device.cuda.memory_reserved() if is_on_gpu() else None
+
+
+def _bytes(text: str) -> float:
+    found = _SIZE.match(text)
+    return float(found[1]) * 2 ** _POWERS[found[2]] if found is not None else 0.0
+
+
+def _size(number: float) -> str:
+    return f"{number / _GIB:.2f} GiB" if number >= _GIB / 10 else f"{number / (1 << 20):.1f} MiB"

@@ -1,0 +1,176 @@
+"""What a process on a GPU is told, seen on a CPU: precision, algorithms, and which product is right."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+
+import numpy as np
+import paddle
+import pytest
+
+from paddlevit_dist.parallel import devices, gpu, tuning
+
+
+def rounded(tensor: paddle.Tensor, kept_bits: int) -> paddle.Tensor:
+    """The float32 with this many of its 23 stored bits of mantissa, to the nearest."""
+    bits = tensor.numpy().view(np.uint32).astype(np.uint64)
+    dropped = 23 - kept_bits
+    bits = (bits + (1 << (dropped - 1))) >> dropped << dropped
+    return paddle.to_tensor(bits.astype(np.uint32).view(np.float32))
+
+
+@pytest.fixture()
+def product_of(monkeypatch):
+    """Lets ``paddle.matmul`` round its factors to so many bits of mantissa."""
+    exact = paddle.matmul
+    return lambda kept: monkeypatch.setattr(paddle, "matmul", lambda a, b: exact(rounded(a, kept), rounded(b, kept)))
+
+
+def test_a_product_in_tf32_is_right_for_a_gpu_and_wrong_for_a_cpu(monkeypatch, product_of):
+    product_of(10)
+    with pytest.raises(RuntimeError, match=r"off by [23]\.\de-04 on cpu .*CPU_TUNING"):
+        tuning.check_product()
+    monkeypatch.setattr(gpu, "rounds_to_tf32", lambda: False)
+    with pytest.raises(RuntimeError, match="off by"):
+        gpu.check_product()
+    monkeypatch.setattr(gpu, "rounds_to_tf32", lambda: True)
+    assert gpu.check_product()["relative_error"] == pytest.approx(2.9e-4, rel=0.2)
+    product_of(7)  # of bfloat16
+    with pytest.raises(RuntimeError, match="off by"):
+        gpu.check_product()
+
+
+def test_the_product_of_the_cpu_is_computed_there_wherever_a_run_computes(monkeypatch):
+    places = []
+    exact = paddle.matmul
+
+    def noted(a, b):
+        places.extend([a.place, b.place])
+        return exact(a, b)
+
+    monkeypatch.setattr(paddle, "matmul", noted)
+    monkeypatch.setattr(paddle, "get_device", lambda: "gpu:0")
+    tuning.check_product(size=64)
+    assert places and all(place.is_cpu_place() for place in places)
+
+
+SEARCH = "FLAGS_cudnn_exhaustive_search"
+FLAGS = (SEARCH, "FLAGS_cudnn_deterministic", "FLAGS_embedding_deterministic")
+
+
+@pytest.fixture()
+def as_before(monkeypatch):
+    """Afterwards the process has the flags, switches and variables that it has now."""
+    core = paddle.base.core
+    flags = paddle.get_flags([name for name in FLAGS if name in core.globals()])
+    switches = core.get_cublas_switch(), core.get_cudnn_switch()
+    for name in ("NVIDIA_TF32_OVERRIDE", "CUBLAS_WORKSPACE_CONFIG", SEARCH):
+        monkeypatch.setenv(name, "")  # so that it is put back
+        del os.environ[name]
+    yield
+    paddle.set_flags(flags)
+    core.set_cublas_switch(switches[0])
+    core.set_cudnn_switch(switches[1])
+
+
+def in_force() -> dict:
+    """Of the flags, those that this build of Paddle has."""
+    return paddle.get_flags([name for name in FLAGS if name in paddle.base.core.globals()])
+
+
+def expected(*values) -> dict:
+    return {name: value for name, value in zip(FLAGS, values) if name in paddle.base.core.globals()}
+
+
+def test_tf32_is_set_either_way_and_a_cpu_is_left_alone(as_before):
+    core = paddle.base.core
+    for allowed in (True, False, True):
+        gpu.prepare(allowed, deterministic=False, fixed_shapes=False, on_gpu=True)
+        assert (core.get_cublas_switch(), core.get_cudnn_switch()) == (allowed, allowed)
+        assert os.environ.pop("NVIDIA_TF32_OVERRIDE", None) == (None if allowed else "0")
+    gpu.prepare(False, deterministic=True, fixed_shapes=True, on_gpu=False)
+    assert core.get_cublas_switch() and "NVIDIA_TF32_OVERRIDE" not in os.environ
+    assert in_force() == expected(False, False, 0)
+
+
+@pytest.mark.parametrize(
+    "capability, override, rounds", [((9, 0), None, True), ((7, 5), None, False), ((9, 0), "0", False)]
+)
+def test_tf32_needs_a_gpu_that_has_it_and_nobody_who_forbids_it(as_before, monkeypatch, capability, override, rounds):
+    monkeypatch.setattr(paddle.device.cuda, "get_device_capability", lambda: capability)
+    gpu.prepare(True, deterministic=False, fixed_shapes=False, on_gpu=True)
+    if override:
+        monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", override)
+    assert gpu.rounds_to_tf32() is rounds
+
+
+def test_algorithms_are_looked_for_where_shapes_are_few_unless_runs_are_to_repeat(as_before, monkeypatch):
+    gpu.prepare(True, deterministic=False, fixed_shapes=True, on_gpu=True)
+    assert in_force() == expected(True, False, 0) and "CUBLAS_WORKSPACE_CONFIG" not in os.environ
+    gpu.prepare(True, deterministic=False, fixed_shapes=False, on_gpu=True)
+    assert in_force() == expected(False, False, 0)
+    monkeypatch.setenv(SEARCH, "0")
+    gpu.prepare(True, deterministic=False, fixed_shapes=True, on_gpu=True)
+    assert in_force() == expected(False, False, 0)
+    gpu.prepare(True, deterministic=True, fixed_shapes=True, on_gpu=True)
+    assert in_force() == expected(False, True, 1) and os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
+
+
+def test_what_is_in_force_is_recorded(as_before, monkeypatch):
+    assert gpu.settings() is None
+    monkeypatch.setattr(gpu, "is_on_gpu", lambda: True)
+    monkeypatch.setattr(paddle.device.cuda, "get_device_capability", lambda: (8, 6))
+    gpu.prepare(True, deterministic=True, fixed_shapes=True)
+    recorded = gpu.settings()
+    assert recorded["tf32"] is True and recorded["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
+    assert {name: recorded[name] for name in in_force()} == expected(False, True, 1)
+
+
+@pytest.mark.parametrize(
+    "visible, number",
+    [
+        (None, 4),
+        ("", 0),
+        ("-1", 0),
+        ("2,0", 2),
+        ("0,-1,1", 1),
+        ("1, 7", 1),
+        ("GPU-8932f937,GPU-01fa", 2),
+        ("MIG-GPU-8932f937/1/0", 1),
+        ("NoDevFiles", 0),
+    ],
+)
+def test_visible_gpus_are_counted_as_cuda_counts_them(monkeypatch, visible, number):
+    monkeypatch.setattr(devices.glob, "glob", lambda pattern: [f"/dev/nvidia{n}" for n in range(4)])
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert devices.expected_gpus() == number
+
+
+class Driver:
+    """CUDA's, with two GPUs; anything else that is asked of it fails."""
+
+    def __init__(self, result: int) -> None:
+        self.result = result
+
+    def cuInit(self, flags):  # noqa: N802
+        return self.result
+
+    def cuDeviceGetCount(self, number):  # noqa: N802
+        ctypes.cast(number, ctypes.POINTER(ctypes.c_int))[0] = 2
+        return 0
+
+
+@pytest.mark.parametrize("has_device, driver, number", [(True, 0, 2), (True, 100, 0), (True, None, 0), (False, 0, 0)])
+def test_gpus_of_windows_subsystem_are_counted_by_their_driver(monkeypatch, has_device, driver, number):
+    def load(name):
+        if driver is None:
+            raise OSError("no such library")
+        return Driver(driver)
+
+    monkeypatch.setattr(devices.glob, "glob", lambda pattern: [])
+    monkeypatch.setattr(devices.os.path, "exists", lambda path: has_device and path == "/dev/dxg")
+    monkeypatch.setattr(devices.ctypes, "CDLL", load)
+    assert devices.expected_gpus() == number

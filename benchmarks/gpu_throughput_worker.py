@@ -120,9 +120,10 @@ def plain_loop(values: Any, start: Callable[[], Turns], _: bool) -> None:
     paddle.seed(0)
     task = make_task(values)
     loss_of_model = classification_loss if values.TASK == "classification" else loss_of_task
-    inner = task.build_model()  # before samples, which may have to know it
+    samples = samples_of(values, task)["train"]  # which may say how many classes the model has
+    inner = task.build_model()
     inner.train()
-    with_loss = loss_of_model(values, task)
+    with_loss = loss_of_model(values, task, samples)
     model = paddle.DataParallel(inner) if world_size() > 1 else inner
     learning = [parameter for parameter in inner.parameters() if not parameter.stop_gradient]
     optimizer = paddle.optimizer.AdamW(1e-4, parameters=learning, weight_decay=0.05)
@@ -139,7 +140,7 @@ def plain_loop(values: Any, start: Callable[[], Turns], _: bool) -> None:
         optimizer.clear_grad(set_to_zero=False)
 
 
-def classification_loss(values: Any, task: Any) -> Callable[[Any], Any]:
+def classification_loss(values: Any, task: Any, samples: Any) -> Callable[[Any], Any]:
     """Cross-entropy of a model on noise."""
     import paddle
 
@@ -150,7 +151,7 @@ def classification_loss(values: Any, task: Any) -> Callable[[Any], Any]:
     return lambda model: paddle.nn.functional.cross_entropy(model(images), labels)
 
 
-def loss_of_task(values: Any, task: Any) -> Callable[[Any], Any]:
+def loss_of_task(values: Any, task: Any, samples: Any) -> Callable[[Any], Any]:
     """A task's own losses on its first samples, by the counts of this process."""
     import numpy as np
     import paddle
@@ -158,7 +159,7 @@ def loss_of_task(values: Any, task: Any) -> Callable[[Any], Any]:
     from paddlevit_dist.contracts.task import Step
     from paddlevit_dist.engine.steps import loss_of
 
-    samples, generator = samples_of(values, task)["train"], np.random.default_rng(0)
+    generator = np.random.default_rng(0)
     chosen = [samples.sample(index, generator) for index in range(values.DATA.BATCH_SIZE)]
     arrays = task.collate(chosen)
     counts = {name: max(1.0, float(count)) for name, count in task.counts(arrays).items()}

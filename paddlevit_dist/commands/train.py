@@ -37,7 +37,7 @@ def run(arguments: List[str]) -> None:
 
     from ..observe.lock import own
     from ..observe.progress import write_line
-    from ..observe.record import make_folder
+    from ..observe.record import output_folder
     from ..parallel import plan_processes
 
     plan = plan_processes(run.values.NGPUS)
@@ -45,8 +45,7 @@ def run(arguments: List[str]) -> None:
     if run.show:
         _show(run, plan)
         return
-    folder = make_folder(run.values.SAVE)
-    with own(folder, write_line, run.values.EVAL, holds=plan.is_main):
+    with output_folder(run.values.SAVE) as folder, own(folder, write_line, run.values.EVAL, holds=plan.is_main):
         _carry_out(run, plan, folder)
 
 

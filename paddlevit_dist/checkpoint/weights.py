@@ -9,14 +9,14 @@ import re
 import sys
 import zipfile
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
 
 import numpy as np
 
 from ..errors import UserError
 from ..text_files import read_json
 from .content import intact
-from .download import is_address
+from .download import Copy, is_address, silent
 from .names import AVERAGED, MODEL
 from .published import address_of, local_weights, similar_names
 from .refusal import RefusedError, reading
@@ -147,14 +147,7 @@ def read_weights(source: Union[str, os.PathLike], part: Optional[str] = None, sh
     Raises:
         UserError: nothing there, another format, damaged, refused, or without arrays.
     """
-    notices: Tuple[str, ...] = ()
-    copy = local_weights(source, sha256)
-    if copy is not None:
-        file, notices = copy
-    else:
-        if sha256 is not None:
-            raise UserError(f"sha256 was given for {source}: it is only checked for http(s):// and file:// addresses")
-        file = find_weights_file(source)
+    file, notices = local_file(source, sha256)
     if file.name.endswith(INDEX_ENDING):
         parts = [_read_file(shard, part) for shard in shards_of(file)]
         state = {name: value for shard in parts for name, value in shard.state.items()}
@@ -194,6 +187,22 @@ def _read_file(file: Path, part: Optional[str]) -> Weights:
 def _weights(content: Any, name: str, in_paddle_layout: bool, part: Optional[str]) -> Weights:
     state, notices = _unwrapped(content, name, part)
     return Weights(name, _arrays(state, name), in_paddle_layout, notices)
+
+
+def local_file(
+    source: Union[str, os.PathLike], sha256: Optional[str] = None, say: Callable[[str], None] = silent
+) -> Copy:
+    """The file on this machine that ``source`` means, as ``read_weights`` takes it: what every command reads.
+
+    Args:
+        say: gets a line when something is fetched.
+    Raises:
+        UserError: there is none, or it cannot be fetched.
+    """
+    copy = local_weights(source, sha256, say)
+    if copy is None and sha256 is not None:
+        raise UserError(f"sha256 was given for {source}: it is only checked for http(s):// and file:// addresses")
+    return copy or Copy(find_weights_file(source), ())
 
 
 def find_weights_file(path: Union[str, os.PathLike]) -> Path:

@@ -204,13 +204,10 @@ def _require_settings(source: str) -> None:
     Raises:
         UserError: there are no weights, or nothing says how they were trained.
     """
-    from ..checkpoint.download import is_address
-    from ..checkpoint.weights import evaluated_weights, find_weights_file
+    from ..checkpoint.weights import evaluated_weights, local_file
     from ..engine.trained import about_of, settings_beside
 
-    if is_address(source):
-        return
-    file = find_weights_file(Path(evaluated_weights(source)))
+    file = local_file(evaluated_weights(source)).path
     if settings_beside(about_of(file), file) is None:
         raise UserError(f"export: no config.yaml of a run beside {source}: name the model with -model=NAME")
 

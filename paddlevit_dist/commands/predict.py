@@ -29,21 +29,26 @@ def run(words: List[str]) -> None:
     tuning.restart_with_environment(requested, True)
     stale = devices.drop_stale_variables()
 
+    from ..engine.prediction_journal import ABOUT
     from ..engine.trained import open_source
     from ..observe.lock import own
     from ..observe.progress import write_line
-    from ..observe.record import make_folder
+    from ..observe.record import output_folder
     from ..parallel import plan_processes
 
     names = _names_in(options.class_names)
     source = open_source(
-        options.source, "predict", recipe=options.cfg, class_names=names, least_score=options.least_score
+        options.source,
+        "predict",
+        recipe=options.cfg,
+        class_names=names,
+        least_score=options.least_score,
+        say=write_line,
     )
     plan = plan_processes(requested)
     for line in [*plan.notices, *stale] if plan.is_main else ():
         write_line(line)
-    folder = make_folder(options.output)
-    with own(folder, write_line, is_evaluation=True, holds=plan.is_main):
+    with output_folder(options.output, (ABOUT,)) as folder, own(folder, write_line, True, holds=plan.is_main):
         _predict(options, source, plan, folder)
 
 
@@ -150,6 +155,9 @@ def _keep(journal: Any, samples: Any) -> None:
     from ..observe.progress import write_line
 
     with contextlib.suppress(UserError, OSError):  # how the prediction ended is told, and it is all in the journal
+        if journal.is_empty():
+            journal.withdraw()
+            return
         counts = journal.write_tables(samples)
         done = f"{counts.predicted:,} of {len(samples):,} predicted so far, in {journal.folder}"
         write_line(f"{done}; the same command continues")
@@ -182,9 +190,11 @@ def worker(
     num_workers: Optional[int],
 ) -> None:
     """What each process runs after joining the group."""
-    from ..engine.predictor import predict_share
+    from ..engine.gpu_memory import explained
+    from ..engine.predictor import predict_share, usual_batch_size
     from ..parallel import barrier, broadcast_object
 
     left = broadcast_object(left)  # only the main process of several machines knows
-    predict_share(task, source, samples, left, folder, batch_size=batch_size, num_workers=num_workers)
+    with explained(f"lower -batch_size ({batch_size or usual_batch_size(source.config)})"):
+        predict_share(task, source, samples, left, folder, batch_size=batch_size, num_workers=num_workers)
     barrier()

@@ -37,7 +37,7 @@ def run(arguments: List[str]) -> None:
 
     from ..observe.lock import own
     from ..observe.progress import write_line
-    from ..observe.record import make_folder
+    from ..observe.record import output_folder
     from ..parallel import plan_processes
 
     plan = plan_processes(run.values.NGPUS)
@@ -45,8 +45,7 @@ def run(arguments: List[str]) -> None:
     if run.show:
         _show(run, plan)
         return
-    folder = make_folder(run.values.SAVE)
-    with own(folder, write_line, run.values.EVAL, holds=plan.is_main):
+    with output_folder(run.values.SAVE) as folder, own(folder, write_line, run.values.EVAL, holds=plan.is_main):
         _carry_out(run, plan, folder)
 
 
@@ -129,16 +128,18 @@ def worker(
     config: Any, task: Any, datasets: Dict[str, Any], notices: List[str], observers: Optional[Dict[str, Any]] = None
 ) -> None:
     """What each process runs after joining the group; ``observers`` as the parent has registered them."""
+    from ..engine import gpu_memory
     from ..engine.trainer import Trainer
 
     for name, target in (observers or {}).items():
         register_observer(name, target)
 
-    trainer = Trainer(config, task, datasets, notices)
-    if config.EVAL:
-        trainer.evaluate_only()
-    else:
-        trainer.train()
+    with gpu_memory.explained(gpu_memory.of_evaluation(config) if config.EVAL else gpu_memory.of_training(config)):
+        trainer = Trainer(config, task, datasets, notices)
+        if config.EVAL:
+            trainer.evaluate_only()
+        else:
+            trainer.train()
 
 
 def _require_limits(config: Any) -> None:

@@ -119,7 +119,8 @@ class ListStep:
     @paddle.no_grad()
     def __call__(self, rate: float, gradients: Sequence[Optional[paddle.Tensor]]) -> bool:
         """Make a step, or nothing if a gradient is not plain; returns whether it was made."""
-        if any(g is not None and not (g.is_dense() and g.dtype == paddle.float32) for g in gradients):
+        # Asking for the dtype takes ten times as long as for the size of an element, for each of them.
+        if any(g is not None and not (g.is_dense() and g.element_size() == 4) for g in gradients):
             return False
         have_one = [gradient is not None for gradient in gradients]
         if have_one != self._grouped:

@@ -91,20 +91,36 @@ class Journal:
         """
         if restart:
             self._remove()
-        is_new = not self.unfinished.exists()
         with _told(self.folder):
             self.unfinished.mkdir(exist_ok=True)
         try:
             yield self.unfinished
         finally:
-            if is_new and not self._files():
+            if self.is_empty():
                 shutil.rmtree(self.unfinished, ignore_errors=True)
 
-    def _remove(self) -> None:
+    def is_empty(self) -> bool:
+        """Whether nothing is known yet of any input, in this start or an earlier one."""
+        for file in self._files():
+            with open(file, "rb") as stream:
+                if next(_read_entries(stream), None) is not None:
+                    return False
+        return True
+
+    def withdraw(self) -> None:
+        """Let the folder be free for other inputs and weights: nothing was predicted.
+
+        Raises:
+            UserError: the file system refuses.
+        """
         with _told(self.folder):
             for name in (*_TABLES, ABOUT):
                 with contextlib.suppress(FileNotFoundError):
                     (self.folder / name).unlink()
+
+    def _remove(self) -> None:
+        self.withdraw()
+        with _told(self.folder):
             if self.unfinished.is_dir():
                 shutil.rmtree(self.unfinished)
 
@@ -118,6 +134,9 @@ class Journal:
         """
         self._identity = identity
         about = self._read_about()
+        if about is not None and (about.get("predicted") == 0 if about.get("complete") is True else self.is_empty()):
+            self.withdraw()  # an earlier start has predicted nothing, whatever of
+            about = None
         if about is None:
             there = next((name for name in _TABLES if (self.folder / name).exists()), None)
             if there is not None:

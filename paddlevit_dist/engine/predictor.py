@@ -28,7 +28,6 @@ from ..observe.progress import Progress, write_line
 from ..parallel import LeftEarly, gpu, is_main, rank, world_size
 from ..parallel.devices import cpu_cores, default_workers
 from ..printing import one_line
-from . import gpu_memory
 from .precision import EvaluationPrecision
 from .prediction_journal import Counts, Entry, Journal, JournalWriter
 from .trained import Source, build_trained, open_source
@@ -146,8 +145,7 @@ def predict_share(
     writer, attempts = task.output_writer(folder, samples), Attempts(task, samples, left)
     loader = attempts_loader(attempts, source.config, batch_size, num_workers)
     try:
-        memory, half = gpu_memory.explained(f"lower -batch_size ({batch_size})"), precision.forward_of(model)
-        with JournalWriter(folder, rank()) as journal, _Told(len(left)) as told, memory, half:
+        with JournalWriter(folder, rank()) as journal, _Told(len(left)) as told, precision.forward_of(model):
             for batch in loader:
                 entries = predict_batch(task, model, batch, writer.write)
                 journal.add(entries)

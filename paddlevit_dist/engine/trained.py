@@ -6,16 +6,16 @@ import hashlib
 import json
 import tempfile
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import yaml
 
 from .. import config as configuration
 from ..checkpoint.content import ABOUT, fingerprint, read_about_file
-from ..checkpoint.download import is_address, local_copy
+from ..checkpoint.download import silent
 from ..checkpoint.load import LoadReport, classes_of, load_weights
 from ..checkpoint.store import read_about
-from ..checkpoint.weights import INDEX_ENDING, SUFFIXES, evaluated_weights, find_weights_file, read_weights, shards_of
+from ..checkpoint.weights import INDEX_ENDING, SUFFIXES, evaluated_weights, local_file, read_weights, shards_of
 from ..config.table import keys_of
 from ..contracts.prediction import Learned
 from ..contracts.task import Task
@@ -65,24 +65,27 @@ def open_source(
     class_names: Optional[Sequence[str]] = None,
     words: Sequence[str] = (),
     least_score: Optional[float] = None,
+    say: Callable[[str], None] = silent,
 ) -> Source:
     """Find the weights that ``source`` means, and how they were trained.
 
     Args:
         source: a run's folder, whose best checkpoint is used, else its last; a checkpoint; or weights with an
-            ``about.yaml`` or the ``config.yaml`` of a run beside them. Averaged weights are used as in an evaluation.
+            ``about.yaml`` or the ``config.yaml`` of a run beside them; or weights with an address or a name, which
+            are fetched. Averaged weights are used as in an evaluation.
         command: for messages.
         recipe: YAML file or name of a recipe, for weights that say nothing of themselves.
         class_names: in place of what the weights say.
         words: of a command line, which win over the settings of the weights.
         least_score: of a box that counts as found; None: as the weights say.
+        say: gets a line when weights are fetched.
     Raises:
         UserError: there are no weights, or nothing says how they were trained; or they find no boxes.
     """
-    weights = local_copy(source).path if is_address(source) else Path(evaluated_weights(source))
+    weights = Path(evaluated_weights(source))
     if weights.suffix.lower() in _EXPORTED or weights.with_name(f"{weights.name}.pdiparams").is_file():
         raise UserError(f"{command}: {source} is an exported model; give the weights that it was exported from")
-    file = find_weights_file(weights)
+    file = local_file(evaluated_weights(source), say=say).path
     about = about_of(file)
     if recipe is not None:
         settings = None

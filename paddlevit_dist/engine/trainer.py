@@ -204,8 +204,7 @@ class Trainer:
 
     def train(self) -> Dict[str, float]:
         """Train to NUM_EPOCHS (or STOP_AFTER_EPOCH) and return the last evaluation's values, equal on every rank."""
-        explained = gpu_memory.explained(gpu_memory.of_training(self.config))
-        with self.heartbeat.at("preparing the training"), explained:
+        with self.heartbeat.at("preparing the training"):
             training = self.training()
             with self._until_the_end():
                 return training.run()

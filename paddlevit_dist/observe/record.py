@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import platform
 import shlex
+import shutil
 import stat
 import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any, Dict, Iterator, Sequence
 
 from .. import printing
 from ..errors import UserError
 from ..files import why_not_written
+from .lock import FILE as LOCK
 from .progress import write_line
 
 _SAYING = threading.RLock()  # the thread that saves says lines too; both places have them in the same order
@@ -104,6 +107,31 @@ def surroundings() -> Dict[str, Any]:
         },
         "tuning": tuning.settings(),
     }
+
+
+@contextlib.contextmanager
+def output_folder(path: str, records: Sequence[str] = ("run.json", "eval_run.json")) -> Iterator[Path]:
+    """Context with the output folder, created where it is not there. One that was, and that a refused run has put
+    nothing lasting into, is gone afterwards.
+
+    Args:
+        records: names of files that are there once a run is sure to go on.
+    Raises:
+        UserError: it cannot be created.
+    """
+    parents = [parent for parent in Path(path).absolute().parents if not parent.exists()]
+    is_new = not os.path.lexists(path)
+    folder = make_folder(path)
+    try:
+        yield folder
+    except UserError:
+        # A lock that is still there is that of another run, which has made the folder at the same moment.
+        if is_new and not any((folder / name).exists() for name in (*records, LOCK)):
+            shutil.rmtree(folder, ignore_errors=True)
+            with contextlib.suppress(OSError):  # another run's folder is in it by now
+                for parent in parents:
+                    parent.rmdir()
+        raise
 
 
 def make_folder(path: str) -> Path:

@@ -14,6 +14,8 @@ from paddlevit_dist.checkpoint import download
 from paddlevit_dist.checkpoint.published import PUBLISHED, published
 from paddlevit_dist.checkpoint.safetensors_files import write_safetensors
 from paddlevit_dist.checkpoint.weights import read_weights
+from paddlevit_dist.commands.export import load_trained
+from paddlevit_dist.engine.trained import open_source
 from paddlevit_dist.errors import UserError
 from paddlevit_dist.registry import MODELS
 
@@ -185,3 +187,23 @@ def test_the_name_of_a_model_alone_is_a_path(hub):
     with pytest.raises(UserError, match="no weights at vit_tiny_patch16_224"):
         read_weights("vit_tiny_patch16_224")
     assert hub.requests == [] and published("./" + NAME) is None
+
+
+@pytest.mark.parametrize("source", [NAME, f"hf:timm/{NAME}"])
+def test_predict_and_export_take_a_name_as_training_does(source, hub, tmp_path):
+    """As docs/detection.md shows it; the name of timm's was recommended to whoever had typed it."""
+    said = []
+    found = open_source(source, "predict", recipe="vit_digits", say=said.append)
+    assert found.weights == str(tmp_path / "cache" / "weights" / f"timm--{NAME}" / "model.safetensors")
+    assert hub.requests == [PATH] and len(said) == 1 and "model.safetensors" in said[0]
+    for command in (lambda: open_source(source, "predict"), lambda: load_trained(source)):
+        with pytest.raises(UserError, match="name the (recipe|model)") as error:
+            command()
+        assert "no weights at" not in str(error.value)
+
+
+def test_a_mistyped_name_gets_the_one_that_was_meant(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for command in (read_weights, lambda source: open_source(source, "predict")):
+        with pytest.raises(UserError, match=f"weights that have such a name: {NAME}"):
+            command(NAME.replace("in1k", "in2k"))

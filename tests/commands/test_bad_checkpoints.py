@@ -46,6 +46,17 @@ def test_a_truncated_file_of_weights(way, trained, output, tmp_path):
     assert contents(output) == {}
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_a_refused_run_leaves_no_folder_that_it_has_made(way, trained, tmp_path):
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    (kept / "mine.txt").write_text("of somebody")
+    options = flags(way, trained.last) + ["-allow_changes", "MODEL.EMBED_DIM", "32"]
+    for output in (tmp_path / "output" / "of" / "it", kept):
+        refused(f"-output={output}", *DIGITS, *options)
+    assert not (tmp_path / "output").exists() and (kept / "mine.txt").exists()
+
+
 COMMANDS = {
     "weights": [str(MAIN), *DIGITS, "-pretrained={run}", "-output={out}"],
     "evaluate": [str(MAIN), *DIGITS, "-eval", "-pretrained={run}", "-output={out}"],

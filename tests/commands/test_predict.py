@@ -321,6 +321,24 @@ def test_predictions_of_something_else_are_refused_until_a_restart(weights, pict
     )
 
 
+def test_a_prediction_that_has_failed_holds_its_folder_for_nothing(weights, pictures, tmp_path):
+    """The second attempt shows what is wrong, and not that the folder is of other inputs."""
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(
+        "MODEL: {NAME: vit, PATCH_SIZE: 8, EMBED_DIM: 24, DEPTH: 1, NUM_HEADS: 2}\nDATA: {IMAGE_SIZE: 16}"
+    )
+    for output, number in (("new/one", 1), ("new/one", 2), ("kept", 3)):
+        (tmp_path / "kept").mkdir(exist_ok=True)
+        words = [weights, pictures / f"{number}.png", f"-cfg={recipe}", f"-output={output}"]
+        message = refusal(predict(*words, folder=tmp_path))
+        assert "does not hold this whole model" in message
+        assert not (tmp_path / "new").exists() and list((tmp_path / "kept").iterdir()) == []
+    (tmp_path / "notes.txt").write_text("no picture")
+    assert "nothing was predicted" in refusal(predict(weights, "notes.txt", "-output=kept", folder=tmp_path))
+    well(predict(weights, pictures / "2.png", "-output=kept", folder=tmp_path))
+    assert "-restart" in refusal(predict(weights, pictures / "3.png", "-output=kept", folder=tmp_path))
+
+
 def file_called(name: str, folder: Path) -> Path:
     (folder / name).write_text("a file")
     return folder

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import time
+import zlib  # noqa: F401 - before Paddle, whose library has another, as in the package
 from pathlib import Path
 from typing import Any, List, Optional
 

@@ -12,7 +12,8 @@ from support.runs import refusal
 from support.trained import write_weights
 
 from paddlevit_dist import rank, world_size
-from paddlevit_dist.engine import gpu_memory
+from paddlevit_dist.commands import train
+from paddlevit_dist.engine import gpu_memory, trainer
 from paddlevit_dist.errors import UserError
 
 # As Paddle 2.6 and 3.x raise them.
@@ -121,25 +122,26 @@ def no_memory(*_):
     raise MemoryError(ALLOCATION)
 
 
-def run_out_on_the_last_rank(output: str) -> None:
-    trainer = small_runs.build(output, "-batch_size=16")
+def run_out_on_the_last_rank(output: str, when_built: bool) -> None:
+    made = small_runs.build(output, "-batch_size=16")
     if rank() == world_size() - 1:
-        trainer.model.forward = no_memory
-    trainer.train()
+        made.model.forward = no_memory
+    trainer.Trainer = no_memory if when_built else lambda *_: made
+    train.worker(made.config, made.task, made.datasets, [])
 
 
-@pytest.mark.parametrize("processes", [1, 2])
-def test_a_training_ends_with_one_line_that_names_the_rank(tmp_path, processes):
+@pytest.mark.parametrize("processes, when_built", [(1, True), (2, False)])
+def test_a_training_ends_with_one_line_that_names_the_rank(tmp_path, processes, when_built):
     target = "engine.test_gpu_memory:run_out_on_the_last_rank"
-    said = refusal(run_workers(target, str(tmp_path / "run"), processes=processes))
+    said = refusal(run_workers(target, str(tmp_path / "run"), when_built, processes=processes))
     assert said.startswith(f"out of memory on GPU 0 (rank {processes - 1}): {SAID}; lower DATA.BATCH_SIZE (16)")
 
 
 def test_an_evaluation_is_told_of_its_own_batch(tmp_path):
-    trainer = small_runs.build(str(tmp_path), "-batch_size=16", "-batch_size_eval=24")
-    trainer.model.forward = no_memory
+    made = small_runs.build(str(tmp_path), "-batch_size=16", "-batch_size_eval=24")
+    made.model.forward = no_memory
     with pytest.raises(UserError, match=r"rank 0.*; lower DATA.BATCH_SIZE_EVAL \(24\)$"):
-        trainer._evaluate("evaluation")
+        made._evaluate("evaluation")
 
 
 PREDICT = """

@@ -117,6 +117,16 @@ def test_algorithms_are_looked_for_where_shapes_are_few_unless_runs_are_to_repea
     assert in_force() == expected(False, True, 1) and os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
 
 
+def test_what_is_in_force_is_recorded(as_before, monkeypatch):
+    assert gpu.settings() is None
+    monkeypatch.setattr(gpu, "is_on_gpu", lambda: True)
+    monkeypatch.setattr(paddle.device.cuda, "get_device_capability", lambda: (8, 6))
+    gpu.prepare(True, deterministic=True, fixed_shapes=True)
+    recorded = gpu.settings()
+    assert recorded["tf32"] is True and recorded["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
+    assert {name: recorded[name] for name in in_force()} == expected(False, True, 1)
+
+
 @pytest.mark.parametrize(
     "visible, number",
     [

@@ -1,0 +1,86 @@
+"""``python -m support.parents FOLDER``: the parents of commands that start processes, where there seem to be two GPUs.
+
+Prints one JSON document: what they would start, and what they have touched. FOLDER has weights and a picture.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any, List
+
+import numpy as np
+
+from .runs import DIGITS
+
+NOTES = {"differing": None, "has_batch_norm": False, "sizes": {}, "names": ["loss term 'loss' of update 1"]}
+
+
+def work(folder: str) -> None:
+    """What a process apart runs: it computes."""
+    import paddle
+
+    Path(folder, "apart").write_text(f"{os.getpid()} {paddle.ones([3]).sum().item()}")
+
+
+def started(commands: List[List[str]]) -> List[Any]:
+    """Worker, processes, GPUs and ``apart`` of each launch of the commands."""
+    from paddlevit_dist.__main__ import main
+    from paddlevit_dist.parallel import devices, launch
+
+    calls: List[Any] = []
+
+    def launch_workers(worker: Any, arguments: Any, plan: Any, *_: Any, apart: bool = False, **__: Any) -> None:
+        calls.append([worker.__name__, plan.processes, plan.uses_gpu, apart])
+        if worker.__name__ == "run_way":  # what -selftest reads of it
+            Path(arguments[3], "notes.json").write_text(json.dumps(NOTES))
+            np.savez(Path(arguments[3], "values.npz"), **{"000000": np.array(1.0)})
+
+    with contextlib.ExitStack() as stack:
+        for module, name, value in (
+            (launch, "launch_workers", launch_workers),
+            (devices, "count_gpus", lambda: 2),
+        ):
+            stack.callback(setattr, module, name, getattr(module, name))
+            setattr(module, name, value)
+        stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
+        stack.enter_context(contextlib.redirect_stderr(io.StringIO()))
+        for words in commands:
+            with contextlib.suppress(RuntimeError):  # predict misses what its processes would have written
+                main(words)
+    return calls
+
+
+def run(folder: str) -> None:
+    """Print what is found."""
+    import paddle
+
+    from paddlevit_dist.parallel.devices import ProcessPlan
+    from paddlevit_dist.parallel.launch import launch_workers
+
+    set_devices: List[str] = []
+    set_device = paddle.set_device
+    paddle.set_device = lambda device: set_devices.append(device) or set_device("cpu")
+    weights = f"{folder}/weights/weights.pdparams"
+    calls = started(
+        [
+            ["train", *DIGITS, f"-output={folder}/run"],
+            ["train", *DIGITS, "-selftest", f"-output={folder}/run"],
+            ["train", *DIGITS, "-eval", f"-pretrained={weights}", "-allow_changes", f"-output={folder}/run"],
+            ["predict", weights, f"{folder}/one.png", f"-output={folder}/predictions"],
+        ]
+    )
+    launch_workers(work, (folder,), ProcessPlan(1, False, False, []), apart=True)
+    allocated = paddle.base.core.host_memory_stat_peak_value("Allocated", 0)
+    found = {"calls": calls, "devices": set_devices, "allocated": allocated, "pid": os.getpid()}
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    from support.parents import run as run_as_module  # whose ``work`` another process can import
+
+    run_as_module(sys.argv[1])

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -194,7 +194,7 @@ def test_predict_and_export_take_a_name_as_training_does(source, hub, tmp_path):
     """As docs/detection.md shows it; the name of timm's was recommended to whoever had typed it."""
     said = []
     found = open_source(source, "predict", recipe="vit_digits", say=said.append)
-    assert found.weights == str(tmp_path / "cache" / "weights" / f"timm--{NAME}" / "model.safetensors")
+    assert Path(found.weights).match(f"cache/weights/timm--{NAME}--*/model.safetensors")
     assert hub.requests == [PATH] and len(said) == 1 and "model.safetensors" in said[0]
     for command in (lambda: open_source(source, "predict"), lambda: load_trained(source)):
         with pytest.raises(UserError, match="name the (recipe|model)") as error:

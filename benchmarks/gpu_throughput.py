@@ -1,4 +1,4 @@
-"""What a GPU is busy with: our training against a plain loop, and both against timm, in images/s and peak memory.
+"""What a GPU is busy with: our training against a plain loop, and both against timm, in samples/s and peak memory.
 
     python benchmarks/gpu_throughput.py --peer-python PYTHON [--recipe NAME] [--gpus 1 2] [--precisions float32 ...]
         [--batch 256] [--image_size 224] [--updates 20] [--rounds 5] [--tf32 off] [KEY VALUE ...]
@@ -15,7 +15,8 @@ For each number of GPUs and each precision four contenders take turns, of so man
 plain, trainer and timm drop nothing (dropout and stochastic depth are off), so that they compute the same. Keys at the
 end are those of a recipe, for all but timm. Plain computes in half precision what our trainer does
 (``Precision.autocast``), with Paddle's scaler; timm what ``torch.autocast`` does, which has one level: in O2 it is left
-out. TF32 is on, as Paddle has it, or off, for everybody;
+out. Recipes of other tasks are measured on the data that they name, such as drawn shapes, with their own losses and
+dropout in both, without timm. TF32 is on, as Paddle has it, or off, for everybody;
 torch's, which is off by default, is set to the same. On a CPU there is float32 alone.
 
 Contenders share the device's memory, where each holds its own, and its compute mode has to let several processes in
@@ -41,6 +42,7 @@ from gpu_throughput_worker import PLAIN, PRECISIONS, RECIPE, TIMM, TRAINER
 from rounds import ROOT, Spread
 from throughput import free_port, group_environment
 
+from paddlevit_dist import config
 from paddlevit_dist.parallel.devices import count_gpus, cpu_cores, default_workers
 
 WORKER = str(Path(__file__).with_name("gpu_throughput_worker.py"))
@@ -127,10 +129,9 @@ class Cell(NamedTuple):
 def start(kind: str, options: argparse.Namespace, precision: str, processes: int, folder: str) -> Contender:
     """The processes of a contender, which then load their framework at the same time as the others do."""
     address = f"{folder}/{kind}"
-    told = {
-        name: getattr(options, name) for name in ("batch", "image_size", "updates", "classes", "keys", "peer_model")
-    }
-    told.update(recipe=options.recipe, processes=processes, tf32=options.tf32 == "on")
+    names = ("recipe", "classifies", "batch", "image_size", "updates", "classes", "keys", "peer_model")
+    told: Dict[str, Any] = {name: getattr(options, name) for name in names}
+    told.update(processes=processes, tf32=options.tf32 == "on")
     told["workers"] = min(options.workers, default_workers(processes, cpu_cores())) if kind == RECIPE else 0
     words = [WORKER, kind, address, precision, json.dumps(told)]
     off = {} if told["tf32"] else {"NVIDIA_TF32_OVERRIDE": "0"}  # the libraries of both frameworks follow it
@@ -198,16 +199,16 @@ def ratios_of(cells: Mapping[str, Cell], precision: str) -> Dict[str, Tuple[Spre
     return found
 
 
-def show(name: str, cells: Mapping[str, Cell], images: int, ratios: Mapping[str, Tuple[Spread, Any]]) -> None:
-    """Print a column as soon as it is measured; ``images`` are those of one update over all processes."""
+def show(name: str, cells: Mapping[str, Cell], samples: int, ratios: Mapping[str, Tuple[Spread, Any]]) -> None:
+    """Print a column as soon as it is measured; ``samples`` are those of one update over all processes."""
     rows = []
     for kind, cell in cells.items():
         if cell.problem:
             rows.append([kind, "stops", ""])
             continue
         memory = "not measured" if cell.peak_bytes is None else f"{cell.peak_bytes / 1e6:,.0f}"
-        rows.append([kind, Spread.of([images / seconds for seconds in cell.seconds]).text(digits=1), memory])
-    rounds.table(name, ["", "images/s", "peak MB of a GPU"], rows)
+        rows.append([kind, Spread.of([samples / seconds for seconds in cell.seconds]).text(digits=1), memory])
+    rounds.table(name, ["", "samples/s", "peak MB of a GPU"], rows)
     for kind, cell in cells.items():
         if cell.problem:
             print(f"  {kind} stops: {cell.problem}")
@@ -228,11 +229,11 @@ def counts_of(gpus: int) -> List[int]:
 def parsed(arguments: Optional[List[str]]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peer-python", default="", metavar="PYTHON", help="an interpreter that has torch and timm")
-    parser.add_argument("--recipe", default="vit_tiny_patch16_224", help="of configs/, for classification; or a file")
+    parser.add_argument("--recipe", default="vit_tiny_patch16_224", help="of configs/, or a file")
     parser.add_argument("--peer_model", default="", help="timm's name of the model, if it is not the recipe's")
     parser.add_argument("--gpus", type=int, nargs="+", help="without a GPU: processes; otherwise 1, 2, 4 ... all")
     parser.add_argument("--precisions", nargs="+", choices=PRECISIONS, default=list(PRECISIONS))
-    parser.add_argument("--batch", type=int, default=256, help="pictures of a device")
+    parser.add_argument("--batch", type=int, help="samples of a device; default: 256 pictures, or the recipe's")
     parser.add_argument("--image_size", type=int, default=224)
     parser.add_argument("--classes", type=int, default=1000)
     parser.add_argument("--updates", type=int, default=20, help="in one turn")
@@ -244,6 +245,11 @@ def parsed(arguments: Optional[List[str]]) -> argparse.Namespace:
     named = ROOT / "configs" / f"{options.recipe}.yaml"
     options.recipe = str(named if named.exists() else Path(options.recipe).resolve())
     options.peer_model = options.peer_model or Path(options.recipe).stem
+    values = config.load([f"-cfg={options.recipe}", *options.keys]).values
+    options.classifies = values.TASK == "classification"
+    if not options.classifies:
+        options.peer_python, options.batch = "", options.batch or values.DATA.BATCH_SIZE
+    options.batch = options.batch or 256
     return options
 
 
@@ -273,9 +279,8 @@ def main(arguments: Optional[List[str]] = None) -> int:
             found = ratios_of(cells, precision)
             name = f"{processes}x {precision}"
             many = f"{options.rounds} rounds of {options.updates} updates"
-            title = (
-                f"{Path(options.recipe).stem}, {name}, {options.batch} pictures of {options.image_size} px each, {many}"
-            )
+            size = f" pictures of {options.image_size} px" if options.classifies else " samples"
+            title = f"{Path(options.recipe).stem}, {name}, {options.batch}{size} each, {many}"
             show(f"{title}, TF32 {options.tf32}", cells, processes * options.batch, found)
             failed |= any(cell.problem for cell in cells.values())
             result.update({f"{name} {what}": spread.median for what, (spread, _) in found.items()})

@@ -13,6 +13,7 @@ import json
 import os
 import sys
 from multiprocessing.connection import Client
+from pathlib import Path
 from typing import Any, Callable, Dict, List
 
 import clock
@@ -29,6 +30,10 @@ PRECISIONS = {
 NO_DROPPING = ("MODEL.DROPOUT", "0.0", "MODEL.ATTENTION_DROPOUT", "0.0", "MODEL.DROPPATH", "0.0")
 
 # The pictures are noise that needs no transform; what is erased of one is drawn with its transform.
+# A run's end, its evaluations and its checkpoints are not measured: they do not come.
+ENDLESS = (
+    "TRAIN.NUM_EPOCHS 9999 VALIDATE_FREQ 9999 SAVE_FREQ 9999 TRAIN.WARMUP_STEPS None TRAIN.WARMUP_EPOCHS 0".split()
+)
 PICTURES_AS_THEY_ARE = ("TRAIN.RANDOM_ERASE_PROB", "0.0")
 
 
@@ -61,68 +66,121 @@ class Turns:
 # ---- Paddle ----------------------------------------------------------------------------------------------------
 
 
-def words_of(options: Dict[str, Any], precision: str) -> List[str]:
-    """The command line of the run that is measured, without its output folder."""
+def words_of(options: Dict[str, Any], precision: str, drops: bool) -> List[str]:
+    """The command line of the run that is measured, without its output folder.
+
+    Args:
+        drops: it has the recipe's dropout; otherwise a classifier has none.
+    """
     level, dtype = PRECISIONS[precision]
-    words = [f"-cfg={options['recipe']}", f"-batch_size={options['batch']}", f"-image_size={options['image_size']}"]
-    words += ["-accum_iter=1", f"-num_workers={options['workers']}"]
-    words += ["MODEL.NUM_CLASSES", str(options["classes"]), *PICTURES_AS_THEY_ARE]
-    words += ["TRAIN.NUM_EPOCHS", "1", "TRAIN.WARMUP_EPOCHS", "0", "REPORT_FREQ", str(options["updates"])]
+    words = [f"-cfg={options['recipe']}", "-accum_iter=1", f"-num_workers={options['workers']}", *ENDLESS]
+    words += ["REPORT_FREQ", str(options["updates"])]
+    if options["batch"]:
+        words.append(f"-batch_size={options['batch']}")
+    if options["classifies"]:
+        words += [f"-image_size={options['image_size']}", "MODEL.NUM_CLASSES", str(options["classes"])]
+        words += [*PICTURES_AS_THEY_ARE, *([] if drops else NO_DROPPING)]
     return words + (["-amp", "AMP_LEVEL", level, "AMP_DTYPE", dtype] if dtype else []) + options["keys"]
 
 
 def work(kind: str, address: str, precision: str, options: Dict[str, Any], folder: str) -> None:
     """Every process of a Paddle contender."""
     from paddlevit_dist import config, rank
+    from paddlevit_dist.observe.record import prepare_folder
 
-    words = words_of(options, precision) + ([] if kind == RECIPE else list(NO_DROPPING))
-    values = config.load([*words, f"-output={folder}"]).values
+    values = config.load([*words_of(options, precision, kind == RECIPE), f"-output={folder}"]).values
+    prepare_folder(values.SAVE)
     run = plain_loop if kind == PLAIN else trainer_loop
     run(values, lambda: Turns(address, rank()), kind == RECIPE)
 
 
-def plain_loop(values: Any, start: Callable[[], Turns], _: bool) -> None:
-    """What one writes by hand: forward pass, cross-entropy, backward pass, AdamW, on a batch of noise on the device."""
-    import paddle
+def samples_of(values: Any, task: Any) -> Dict[str, Any]:
+    """Those of a run: noise for a classifier, otherwise the recipe's own."""
+    from framework_overhead import Repeated, Synthetic
 
     from paddlevit_dist import rank, world_size
+
+    if values.TASK != "classification":
+        folder = Path(values.SAVE, f"cache_{rank()}")
+        folder.mkdir()
+        return {split: task.build_dataset(split, folder) for split in ("train", "val")}
+    pictures = Synthetic(values.DATA.IMAGE_SIZE, values.MODEL.NUM_CLASSES, values.DATA.IMAGE_CHANNELS)
+    endless = Repeated(pictures, 100 * values.DATA.BATCH_SIZE * world_size())
+    return {"train": endless, "val": Repeated(pictures, values.DATA.BATCH_SIZE)}
+
+
+def plain_loop(values: Any, start: Callable[[], Turns], _: bool) -> None:
+    """What one writes by hand: forward pass, loss, backward pass, AdamW, on a batch that is on the device."""
+    import paddle
+
+    from paddlevit_dist import world_size
     from paddlevit_dist.contracts.task import make_task
     from paddlevit_dist.engine.precision import Precision
 
     paddle.seed(0)
-    inner = make_task(values).build_model(values.MODEL.NUM_CLASSES)
+    task = make_task(values)
+    loss_of_model = classification_loss if values.TASK == "classification" else loss_of_task
+    samples = samples_of(values, task)["train"]  # which may say how many classes the model has
+    inner = task.build_model()
     inner.train()
+    with_loss = loss_of_model(values, task, samples)
     model = paddle.DataParallel(inner) if world_size() > 1 else inner
-    optimizer = paddle.optimizer.AdamW(1e-4, parameters=inner.parameters(), weight_decay=0.05)
+    learning = [parameter for parameter in inner.parameters() if not parameter.stop_gradient]
+    optimizer = paddle.optimizer.AdamW(1e-4, parameters=learning, weight_decay=0.05)
     precision = Precision(values.AMP, values.AMP_DTYPE, values.AMP_LEVEL)
     scaler = paddle.amp.GradScaler(enable=values.AMP and values.AMP_DTYPE == "float16")
-    shape = (values.DATA.BATCH_SIZE, values.DATA.IMAGE_CHANNELS, values.DATA.IMAGE_SIZE, values.DATA.IMAGE_SIZE)
-    images, labels = map(paddle.to_tensor, noise(shape, values.MODEL.NUM_CLASSES, rank()))
     turns = start()
     while True:
         turns.update_begins()
         with precision.autocast():
-            loss = paddle.nn.functional.cross_entropy(model(images), labels)
+            loss = with_loss(model)
         scaler.scale(loss).backward()
         scaler.step(optimizer)
         scaler.update()
         optimizer.clear_grad(set_to_zero=False)
 
 
+def classification_loss(values: Any, task: Any, samples: Any) -> Callable[[Any], Any]:
+    """Cross-entropy of a model on noise."""
+    import paddle
+
+    from paddlevit_dist import rank
+
+    shape = (values.DATA.BATCH_SIZE, values.DATA.IMAGE_CHANNELS, values.DATA.IMAGE_SIZE, values.DATA.IMAGE_SIZE)
+    images, labels = map(paddle.to_tensor, noise(shape, values.MODEL.NUM_CLASSES, rank()))
+    return lambda model: paddle.nn.functional.cross_entropy(model(images), labels)
+
+
+def loss_of_task(values: Any, task: Any, samples: Any) -> Callable[[Any], Any]:
+    """A task's own losses on its first samples, by the counts of this process."""
+    import numpy as np
+    import paddle
+
+    from paddlevit_dist.contracts.task import Step
+    from paddlevit_dist.engine.steps import loss_of
+
+    generator = np.random.default_rng(0)
+    chosen = [samples.sample(index, generator) for index in range(values.DATA.BATCH_SIZE)]
+    arrays = task.collate(chosen)
+    counts = {name: max(1.0, float(count)) for name, count in task.counts(arrays).items()}
+    # What is no array stays with the host: sizes and names of samples.
+    batch = {name: paddle.to_tensor(a) if isinstance(a, np.ndarray) else a for name, a in arrays.items()}
+    return lambda model: loss_of(task.train_step(model, dict(batch), Step(1, 0, 1)), counts, 1, 1)
+
+
 def trainer_loop(values: Any, start: Callable[[], Turns], loads: bool) -> None:
-    """``Trainer.train()`` as a run calls it, with pictures of noise.
+    """``Trainer.train()`` as a run calls it.
 
     Args:
         loads: the run's own loader hands over a new batch for each update; otherwise each has the first batch again,
             which is on the device.
     """
-    from framework_overhead import Repeated, Synthetic
+    from paddlevit_dist import Trainer
+    from paddlevit_dist.contracts.task import make_task
 
-    from paddlevit_dist import Trainer, world_size
-    from paddlevit_dist.images.classification.task import Classification
-    from paddlevit_dist.observe.record import prepare_folder
+    task = make_task(values)
 
-    class Timed(Classification):
+    class Timed(type(task)):  # type: ignore[misc]
         turns: Any = None
 
         def train_step(self, model: Any, batch: Any, step: Any) -> Any:
@@ -145,11 +203,8 @@ def trainer_loop(values: Any, start: Callable[[], Turns], loads: bool) -> None:
             loader.epochs = again
             return loader
 
-    prepare_folder(values.SAVE)
-    pictures = Synthetic(values.DATA.IMAGE_SIZE, values.MODEL.NUM_CLASSES, values.DATA.IMAGE_CHANNELS)
-    endless = Repeated(pictures, 10_000 * values.DATA.BATCH_SIZE * world_size())  # more than anybody waits for
-    datasets = {"train": endless, "val": Repeated(pictures, values.DATA.BATCH_SIZE)}
-    (Trainer if loads else FirstBatchAgain)(values, Timed(values), datasets).train()
+    task.__class__ = Timed
+    (Trainer if loads else FirstBatchAgain)(values, task, samples_of(values, task)).train()
 
 
 def noise(shape: Any, classes: int, seed: int) -> Any:

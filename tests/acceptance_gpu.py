@@ -32,17 +32,17 @@ RESUMED, BETWEEN_NUMBERS = 2e-6, 5e-5
 FIRST_UPDATES = 20  # from then on AdamW has made more of the rounding
 SCORE = 1.0  # in points of 360 pictures: three of them
 UPDATES = 5  # of each network of the zoo
-DIGITS = ("-cfg=configs/vit_digits.yaml", "-num_workers=2", "REPORT_FREQ", "1", "REPORT", "false")
+DIGITS = ("-cfg=vit_digits", "-num_workers=2", "REPORT_FREQ", "1", "REPORT", "false")
 ROOMS = "POINTS.ROOMS.TRAIN 16 POINTS.ROOMS.VAL 4 POINTS.ROOMS.SPACING_M 0.15 DATA.VOXEL_SIZE_M 0.2".split()
 SHAPES = "DATA.SHAPES.TRAIN 64 DATA.SHAPES.VAL 16".split()
 CROPS = "VOLUMES.OVERLAP 0.1 VOLUMES.CROP_SIZE [24,32,32] VOLUMES.UNET_DEPTH 2".split()
 TASKS = {
-    "digits": ["-cfg=configs/vit_digits.yaml"],
-    "detr_shapes": ["-cfg=configs/detr_shapes.yaml", *SHAPES],
-    "mask_rcnn_shapes": ["-cfg=configs/mask_rcnn_shapes.yaml", *SHAPES],
-    "minkunet": ["-cfg=configs/minkunet14_synthetic_rooms.yaml", *ROOMS],
-    "pointgroup": ["-cfg=configs/pointgroup_synthetic_rooms.yaml", *ROOMS, "POINTS.INSTANCES.PREPARE_EPOCHS", "0"],
-    "landmarks": ["-cfg=configs/landmark_unet3d.yaml", "-dataset=synthetic_landmarks", *CROPS],
+    "digits": ["-cfg=vit_digits"],
+    "detr_shapes": ["-cfg=detr_shapes", *SHAPES],
+    "mask_rcnn_shapes": ["-cfg=mask_rcnn_shapes", *SHAPES],
+    "minkunet": ["-cfg=minkunet14_synthetic_rooms", *ROOMS],
+    "pointgroup": ["-cfg=pointgroup_synthetic_rooms", *ROOMS, "POINTS.INSTANCES.PREPARE_EPOCHS", "0"],
+    "landmarks": ["-cfg=landmark_unet3d", "-dataset=synthetic_landmarks", *CROPS],
 }
 WITHOUT_WARM_UP = ("TRAIN.WARMUP_STEPS", "0", "TRAIN.WARMUP_EPOCHS", "0")
 # The recipe whose data a network of the zoo sees, by the beginning of its name; pictures of digits for all others.

@@ -15,6 +15,7 @@ from support.processes import ROOT, run_command
 
 BENCHMARKS = ROOT / "benchmarks"
 SMALL = "--recipe vit_digits --image_size 28 --classes 10 --batch 4 --updates 2 --rounds 1 --workers 1".split()
+OPTIONS = {"classifies": True, "batch": 4, "image_size": 28, "workers": 0, "classes": 10, "updates": 2, "keys": []}
 
 
 @pytest.fixture(autouse=True)
@@ -64,11 +65,10 @@ def test_every_precision_is_one_of_the_command_line():
 
     from paddlevit_dist import config
 
-    options = {"recipe": str(ROOT / "configs" / "vit_digits.yaml"), "batch": 4, "image_size": 28, "workers": 0}
-    options.update(classes=10, updates=2, keys=["TRAIN.GRAD_CLIP", "3.0"])
+    options = {**OPTIONS, "recipe": str(ROOT / "configs" / "vit_digits.yaml"), "keys": ["TRAIN.GRAD_CLIP", "3.0"]}
     seen = {}
     for name in worker.PRECISIONS:
-        values = config.load(worker.words_of(options, name)).values
+        values = config.load(worker.words_of(options, name, True)).values
         assert values.TRAIN.GRAD_CLIP == 3.0
         seen[name] = f"{values.AMP_LEVEL} {values.AMP_DTYPE}" if values.AMP else "float32"
     assert all(name == told for name, told in seen.items())
@@ -96,8 +96,8 @@ class Asks:
         self.answers.append(answer)
 
 
-def contender(kind: str, tmp_path: Path) -> Asks:
-    """Let a contender of ``gpu_throughput`` work in this process."""
+def contender(kind: str, tmp_path: Path, name: str = "vit_digits", **others: Any) -> None:
+    """Let a contender of ``gpu_throughput`` work in this process, on the recipe of that name."""
     import gpu_throughput_worker as worker
 
     from paddlevit_dist import config
@@ -105,14 +105,13 @@ def contender(kind: str, tmp_path: Path) -> Asks:
     parent = Asks()
     turns = worker.Turns.__new__(worker.Turns)
     turns._parent, turns._left, turns._started = parent, 0, 0.0
-    recipe = str(ROOT / "configs" / "vit_digits.yaml")
-    options = {"recipe": recipe, "batch": 4, "image_size": 28, "workers": 0, "classes": 10, "updates": 2, "keys": []}
-    values = config.load([*worker.words_of(options, "float32"), f"-output={tmp_path}"]).values
+    recipe = str(ROOT / "configs" / f"{name}.yaml")
+    options = {**OPTIONS, "recipe": recipe, **others}
+    values = config.load([*worker.words_of(options, "float32", False), f"-output={tmp_path}"]).values
     with pytest.raises(Done):
         (worker.plain_loop if kind == worker.PLAIN else worker.trainer_loop)(values, lambda: turns, False)
     assert [answer["peak_bytes"] for answer in parent.answers] == [None, None]
     assert all(answer["seconds"] > 0 for answer in parent.answers)
-    return parent
 
 
 def overhead(monkeypatch: Any, tmp_path: Path) -> None:
@@ -153,9 +152,12 @@ def compiled(monkeypatch: Any, tmp_path: Path) -> None:
             assert step() > 0
 
 
+OF_SHAPES = {"name": "detr_shapes", "classifies": False, "batch": 2, "keys": "DATA.SHAPES.TRAIN 8".split()}
 ON_GPUS = {
     "gpu_throughput, plain": lambda monkeypatch, tmp_path: contender("plain", tmp_path),
     "gpu_throughput, trainer": lambda monkeypatch, tmp_path: contender("trainer", tmp_path),
+    "gpu_throughput, plain, shapes": lambda monkeypatch, tmp_path: contender("plain", tmp_path, **OF_SHAPES),
+    "gpu_throughput, trainer, shapes": lambda monkeypatch, tmp_path: contender("trainer", tmp_path, **OF_SHAPES),
     "framework_overhead": overhead,
     "recomputation": recomputation,
     "compiled": compiled,

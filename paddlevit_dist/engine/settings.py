@@ -256,7 +256,8 @@ _RUN = (
         "ALLOW_CHANGES",
         False,
         "bool",
-        "evaluate or resume even if the checkpoint has other settings; differences are reported",
+        "evaluate or resume even if the checkpoint has other settings or files, or has been trained on what is "
+        "evaluated; differences are reported",
     ),
     Key(
         "REPORT",

@@ -19,6 +19,9 @@ ROOT = Path(__file__).resolve().parent.parent
 GPU_INDEX = "https://www.paddlepaddle.org.cn/packages/stable/cu126/"
 GPU_WHEEL = ["paddlepaddle-gpu==2.6.2", "numpy>=1.21,<2", "setuptools"]  # 2.6.2 imports setuptools
 
+WSL_DRIVER = "/usr/lib/wsl/lib"  # of WSL 2, not always in PATH
+
+# Whole numbers that TF32 holds exactly.
 PRODUCT = """
 import numpy, paddle
 paddle.set_device("gpu")
@@ -78,9 +81,10 @@ def install_with_paddle(python, wants_gpu):
 
 def why_no_gpu():
     """Why not to even try the CUDA build, or an empty string."""
-    if shutil.which("nvidia-smi") is None:
+    program = shutil.which("nvidia-smi") or shutil.which("nvidia-smi", path=WSL_DRIVER)
+    if program is None:
         return "no NVIDIA driver on this machine"
-    answer = subprocess.run(["nvidia-smi", "-L"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    answer = subprocess.run([program, "-L"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     if answer.returncode != 0:
         return f"the NVIDIA driver does not answer (nvidia-smi -L ends with {answer.returncode})"
     if sys.version_info[:2] > (3, 12):

@@ -8,6 +8,7 @@ PaddleViT's users, whose own weights are often called so: what is not there must
 from __future__ import annotations
 
 import difflib
+import hashlib
 import os
 import re
 from pathlib import Path
@@ -98,9 +99,12 @@ def address_of(source: Any) -> Optional[str]:
     repository = _repository(source)
     if repository is None:
         return None
-    endpoint = os.environ.get(ENDPOINT_VARIABLE) or _ENDPOINT
     _, mark, checksum = source.partition("#")
-    return f"{endpoint.rstrip('/')}/{repository}/resolve/main/{_FILE}{mark}{checksum}"
+    return f"{_endpoint()}/{repository}/resolve/main/{_FILE}{mark}{checksum}"
+
+
+def _endpoint() -> str:
+    return (os.environ.get(ENDPOINT_VARIABLE) or _ENDPOINT).rstrip("/")
 
 
 def _repository(source: Any) -> Optional[str]:
@@ -131,7 +135,11 @@ def local_weights(source: Any, sha256: Optional[str] = None, say: Callable[[str]
     theirs = _copy_of_hugging_face(repository) if sha256 is None and "#" not in source else None
     if theirs is not None:
         return Copy(theirs, (f"from the cache of Hugging Face: {theirs}",))
-    return local_copy(address_of(source) or "", sha256, kept_as=repository.replace("/", "--"), say=say)
+    address = address_of(source) or ""
+    endpoint = (
+        "" if address.startswith(f"{_ENDPOINT}/") else f"--{hashlib.sha256(_endpoint().encode()).hexdigest()[:8]}"
+    )
+    return local_copy(address, sha256, kept_as=repository.replace("/", "--") + endpoint, say=say)
 
 
 def _copy_of_hugging_face(repository: str) -> Optional[Path]:

@@ -9,6 +9,7 @@ from typing import Any, List, Optional
 
 from .. import signals
 from ..errors import UserError
+from ..printing import without_credentials
 from .parser import CommandParser, at_least, path, share
 
 _FOLDER = "./predictions"
@@ -124,9 +125,9 @@ def _predict(options: Any, source: Any, plan: Any, folder: Path) -> None:
         if plan.is_main:
             for line in [*task.notices, *samples.notices]:
                 write_line(line)
-            counts = journal.open(
-                Identity(digests["weights"], digests["settings"], fingerprint_of(samples), len(samples), options.source)
-            )
+            of_source = digests["weights"], digests["settings"]
+            shown = without_credentials(options.source)
+            counts = journal.open(Identity(*of_source, fingerprint_of(samples), len(samples), shown))
             if counts is not None:
                 write_line(f"{folder}: all of it is predicted already; -restart predicts it again")
             else:

@@ -14,6 +14,7 @@ from yacs.config import CfgNode
 
 from .. import own_code, registry
 from ..errors import UserError
+from ..printing import without_credentials
 from . import checks, command_line, files, own_imports, recipes
 from .key import COLUMNS, COMMAND_LINE, Given, Mismatch, Setting, show
 from .table import default_config, keys, keys_of, leaves, put, tables_of
@@ -70,7 +71,7 @@ def load(argv: Sequence[str], example: str | None = None, is_trusted: bool = Tru
     command, cfg, settings = _read(argv)
     if not is_trusted:
         own_imports.explain_missing(settings)
-    elif imported := own_imports.load(settings):
+    elif imported := own_imports.load(settings, tells=command.show):
         command, cfg, settings = _read(argv)  # again, now that their keys are known
         settings = own_imports.merged(settings, imported)
     try:
@@ -288,7 +289,8 @@ def _unknown_model(setting: Setting, settings: list[Setting]) -> str:
 
 
 def dump_yaml(values: CfgNode) -> str:
-    """A YAML file of the task's keys that ``load`` turns into equal values (BASE is left out: its files are merged)."""
+    """A YAML file of the task's keys that ``load`` turns into equal values, apart from passwords and tokens in
+    addresses (BASE is left out: its files are merged)."""
     return "".join(f"{line}\n" for line, _ in _lines(values))
 
 
@@ -329,8 +331,15 @@ def _lines(values: CfgNode) -> list[tuple[str, str | None]]:
             if open_sections[: depth + 1] != sections[: depth + 1]:
                 lines.append((f"{'  ' * depth}{section}:", None))
         open_sections = sections
-        lines.append((f"{'  ' * len(sections)}{last}: {_scalar(value)}", name))
+        lines.append((f"{'  ' * len(sections)}{last}: {_scalar(_public(value))}", name))
     return lines
+
+
+def _public(value: Any) -> Any:
+    """A value without the passwords and tokens of addresses: what is written here is kept and shown."""
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(_public, value))
+    return without_credentials(value) if isinstance(value, str) else value
 
 
 def _scalar(value: Any) -> str:

@@ -4,23 +4,27 @@ since they may register the names and keys that the rest of it uses."""
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Sequence
 from typing import Any
 
 from .. import own_code
 from ..errors import UserError
+from ..printing import one_line
 from ..registry import MODELS, TASKS
 from .key import COMMAND_LINE, Key, Mismatch, Setting, show
 
 KEY = Key("IMPORTS", [], "text", "Python modules or files of yours, imported in every process", many=True)
 
 
-def load(settings: Sequence[Setting]) -> list[str]:
+def load(settings: Sequence[Setting], tells: bool = False) -> list[str]:
     """Import what they name, and return it, without repetition.
 
     A module that the command line names takes the place of one of the same name in a file, which may have been written
     elsewhere.
 
+    Args:
+        tells: say on stderr what is imported before it is: whoever only looks does not expect code to be run.
     Raises:
         UserError: a module is not there; ``OwnCodeError``: it raises an exception.
     """
@@ -29,6 +33,9 @@ def load(settings: Sequence[Setting]) -> list[str]:
     kept = [of for of in named if of[1].source == COMMAND_LINE or own_code.last_part(of[0]) not in last]
     for name, setting in kept:
         is_flag = setting.source == COMMAND_LINE
+        if tells:
+            where = "-import" if is_flag else f"{KEY.name} of {setting.place}"
+            print(one_line(f"note: {name} is imported, as {where} says: its code is run"), file=sys.stderr)
         own_code.load([name], "-import" if is_flag else f"{setting.place}: {KEY.name}")
     return list(dict.fromkeys(name for name, _ in kept))
 

@@ -258,21 +258,21 @@ class Journal:
             rows, bad = csv.writer(table, lineterminator="\n"), csv.writer(listed, "excel-tab", lineterminator="\n")
             bad.writerow(["path", "reason"])
             for path, reason in samples.unreadable:
-                bad.writerow([path, one_line(reason)])
+                bad.writerow([cell(path), one_line(reason)])
                 missing += 1
             columns: Optional[List[str]] = None
             for entry in self._entries():
                 name = samples.names[entry.place]
                 if entry.rows is None:
-                    bad.writerow([name, one_line(entry.reason)])
+                    bad.writerow([cell(name), one_line(entry.reason)])
                     missing += 1
                     continue
                 predicted += 1
                 for row in entry.rows:
                     if columns is None:
                         columns = ["input", *row]
-                        rows.writerow(columns)
-                    rows.writerow([name, *(row.get(column, "") for column in columns[1:])])
+                        rows.writerow(map(cell, columns))
+                    rows.writerow(map(cell, [name, *(row.get(column, "") for column in columns[1:])]))
                     lines.write(json.dumps({"input": name, **row}) + "\n")
             if columns is None:
                 rows.writerow(["input"])
@@ -330,6 +330,16 @@ def _read_entries(stream: BinaryIO) -> Iterator[Entry]:
             yield Entry(*json.loads(line))
         except (ValueError, TypeError):
             return  # the half line of a process that was killed
+
+
+def cell(value: Any) -> Any:
+    """A value for a table that people open with a spreadsheet or a terminal: text that a spreadsheet would take for a
+    formula has an apostrophe before it, and control characters are escaped. Numbers, and ``predictions.jsonl``, are as
+    they are."""
+    if not isinstance(value, str):
+        return value
+    shown = "".join(one if one.isprintable() or one > "\x9f" else repr(one)[1:-1] for one in value)
+    return f"'{shown}" if shown.startswith(("=", "+", "-", "@")) else shown
 
 
 class _Text(io.TextIOBase):

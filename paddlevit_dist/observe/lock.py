@@ -29,7 +29,7 @@ from ..errors import UserError
 from ..files import is_temporary
 from ..parallel import leftovers
 from ..parallel.failures import end_process
-from ..printing import one_line
+from ..printing import one_line, without_credentials
 
 if sys.platform != "win32":
     import fcntl
@@ -85,7 +85,7 @@ class Holder(NamedTuple):
             os.getpid(),
             _start_of(os.getpid()),
             time.strftime("%Y-%m-%d %H:%M:%S %z"),
-            shlex.join(sys.argv),
+            without_credentials(shlex.join(sys.argv)),
             token,
             tempfile.gettempdir(),
         )

@@ -28,6 +28,15 @@ HOLD = (
 FORK_AND_WAIT = HOLD + "child = os.fork()\nif child: print(child, flush=True)\ntime.sleep(100)\n"
 
 
+def test_the_lock_does_not_keep_passwords_of_the_command_line(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["train", "-pretrained=https://me:secret@example.org/w?token=hidden"])
+    lock = OutputLock(tmp_path, print)
+    lock.acquire()
+    content = (tmp_path / FILE).read_text()
+    lock.release()
+    assert "https://***@example.org/w?token=***" in content and "secret" not in content and "hidden" not in content
+
+
 @pytest.fixture
 def take():
     """Locks folders, and gives them back at the end."""

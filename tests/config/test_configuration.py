@@ -13,6 +13,7 @@ import yaml
 
 import paddlevit_dist.config
 from paddlevit_dist.config import dump_yaml, load
+from paddlevit_dist.engine.about import settings_of
 from paddlevit_dist.engine.by_size import with_fitting_batch, with_fitting_epochs
 
 ROOT = Path(paddlevit_dist.config.__file__).parents[2]
@@ -64,6 +65,24 @@ def test_written_yaml_loads_back_to_equal_values(write, words):
     assert repr(again.values) == repr(configuration.values)  # types too: 1 is not 1.0, a tuple no list
     assert again.notices == []
     assert dump_yaml(again.values) == text
+
+
+def test_passwords_and_tokens_of_addresses_are_neither_written_nor_shown():
+    address = "https://me:secret@example.org/w.pdparams?token=hidden&v=1#sha256=" + 64 * "0"
+    configuration = load(["-cfg=vit_digits", f"-pretrained={address}", "-show_config"])
+    assert configuration.values.MODEL.PRETRAINED == address
+    for text in (dump_yaml(configuration.values), configuration.describe(), str(settings_of(configuration.values))):
+        assert "https://***@example.org/w.pdparams?token=***&v=***#sha256=" in text
+        assert "secret" not in text and "hidden" not in text
+
+
+def test_what_is_imported_to_show_a_configuration_is_said_before(tmp_path, capsys):
+    (tmp_path / "my_module_of_code.py").write_text("import sys\nprint('it runs', file=sys.stderr)\n")
+    (tmp_path / "mine.yaml").write_text(f"BASE: vit_digits\nIMPORTS: [{tmp_path}/my_module_of_code.py]\n")
+    load([f"-cfg={tmp_path}/mine.yaml", "-show_config"])
+    first, second = capsys.readouterr().err.splitlines()
+    assert "my_module_of_code.py is imported, as IMPORTS of" in first and "its code is run" in first
+    assert second == "it runs"
 
 
 def test_the_description_is_yaml_with_the_source_behind_each_value(load_text):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict
+import functools
+import sys
+from collections import Counter
+from typing import Any, Callable, Dict
 
 import numpy as np
 import paddle
@@ -28,8 +31,8 @@ PLAIN = "MODEL.NUM_CLASSES 10 DATA.IMAGE_SIZE 16 TRAIN.MIXUP_ALPHA 0 TRAIN.CUTMI
 class Run:
     """Updates of a tiny ViT, by what a training makes of them."""
 
-    def __init__(self, optimizer: str, scales: bool, on_host: bool = False) -> None:
-        values = config.load([*TINY, *PLAIN, "TRAIN.OPTIMIZER.NAME", optimizer]).values
+    def __init__(self, optimizer: str, scales: bool, on_host: bool = False, depth: int = 2) -> None:
+        values = config.load([*TINY, *PLAIN, "TRAIN.OPTIMIZER.NAME", optimizer, "MODEL.DEPTH", str(depth)]).values
         self.task = resolve("task", "classification")(values)
         paddle.seed(0)
         self.model = self.task.build_model()
@@ -85,6 +88,45 @@ def test_the_host_waits_once_also_where_an_update_is_skipped(optimizer, scales, 
         assert run.updater.finite != bad
     assert kept == []  # neither weights nor moments are copied; this model has no statistics
     assert run.skipped.total == 1
+
+
+# What only asks a tensor for what the host knows.
+FREE = {"data_ptr", "is_contiguous", "is_dense", "element_size", "_grad_ivar", "item"}  # the item of a power of a beta
+
+
+def operations(function: Callable[..., Any], *arguments: Any) -> Counter:
+    """The operations of Paddle that a call of Python makes, by name."""
+    found: Counter = Counter()
+
+    def note(frame: Any, event: str, called: Any) -> None:
+        if event == "c_call" and called.__name__ not in FREE:
+            is_method = isinstance(getattr(called, "__self__", None), paddle.Tensor)
+            if is_method or getattr(paddle._C_ops, called.__name__, None) is called:
+                found[called.__name__] += 1
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        function(*arguments)
+    finally:
+        sys.setprofile(before)
+    return found
+
+
+@pytest.mark.parametrize("optimizer, scales", [("AdamW", True), ("SGD", False)])
+def test_what_follows_the_flag_is_as_many_operations_for_any_number_of_parameters(optimizer, scales):
+    counts = []
+    for depth in (1, 4):
+        run = Run(optimizer, scales, depth=depth)
+        run.update(0)
+        made = Counter()
+        step = functools.partial(operations, run.updater._step)
+        run.updater._step = lambda *arguments, made=made, step=step: made.update(step(*arguments))
+        run.update(1)
+        counts.append(made + operations(run.average.update))
+        assert len(run.updater.parameters) == 8 + 12 * depth
+    assert counts[0] == counts[1]
+    assert 5 <= sum(counts[0].values()) <= 12, counts[0]
 
 
 @pytest.mark.parametrize("optimizer", ["AdamW", "SGD"])

@@ -449,3 +449,21 @@ def test_a_users_own_class_needs_to_read_and_to_name_its_categories(tmp_path):
     assert samples.dataset.summary() == "4 pictures, 4 boxes: left 2, right 2"
     assert samples.dataset.image_ids.tolist() == [1, 2, 3, 4] and samples.dataset.size(2) == (10, 14)
     assert sorted(samples.draw_order(np.random.default_rng(0)).tolist()) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("name", ["../outside.png", "/outside.png", "a/../../../outside.png", "../train2017x/1.png"])
+def test_pictures_outside_of_the_data_are_read_only_where_a_key_allows_it(tmp_path, cache, name):
+    root = tmp_path / "data"
+    name = str(tmp_path / name[1:]) if name.startswith("/") else name
+    inside = {"id": 1, "file_name": "../pictures/1.png", "height": 4, "width": 5}
+    write_picture(root / "pictures" / "1.png", 4, 5)
+    write_picture(tmp_path / "elsewhere" / "1.png", 4, 5)
+    pictures = {"pictures": str(tmp_path / "elsewhere")}  # which a key names
+    outside = {"id": 2, "file_name": name, "height": 4, "width": 5}
+    write_coco(root, [], images=[inside | {"file_name": "../elsewhere/1.png"}, outside])
+    message = refused(root, cache, **pictures)
+    assert "images[1] (id 2) has file_name" in message and "DATA.PICTURES_ANYWHERE true allows others" in message
+    assert len(Coco(str(root), "train", cache, anywhere=True, **pictures)) == 2
+    assert "DATA.PICTURES_ANYWHERE" in refused(root, cache, **pictures)  # also where an index is there already
+    write_coco(root, [], images=[inside])
+    assert Coco(str(root), "train", cache, pictures="pictures").read(0)[0].size == (5, 4)

@@ -55,6 +55,7 @@ class Coco(IndexedPictures):
         annotations: Optional[str] = None,
         pictures: Optional[str] = None,
         turned: bool = True,
+        anywhere: bool = False,
     ) -> None:
         """Serve ``split``, "train", "val" or another that files are named after.
 
@@ -63,6 +64,7 @@ class Coco(IndexedPictures):
             pictures: folder of its pictures, likewise; None: the one that has them.
             turned: where the file does not say how large pictures are, its boxes were drawn on them as their EXIF
                 orientation turns them.
+            anywhere: pictures may lie outside of ``data_path`` and ``pictures``.
         Raises:
             UserError: they are not found, or there are several; or the file is not as COCO describes it.
         """
@@ -72,9 +74,10 @@ class Coco(IndexedPictures):
         files = find_files(root, split, annotations or (file if split == "train" else None), pictures)
         self._file = files.annotations
         self._below = os.path.relpath(files.folder, root)
-        key = _digest(files.annotations, turned)
+        key = _digest(files.annotations, turned, *([] if anywhere else [root, files.folder]))
+        inside = None if anywhere else (root, files.folder)
         index = ensure_annotation_index(
-            cache_folder, f"coco-{split}", key, lambda: read_coco(files.annotations, files.folder, turned)
+            cache_folder, f"coco-{split}", key, lambda: read_coco(files.annotations, files.folder, turned, inside)
         )
         turned = turned and index.about.is_measured
         super().__init__(files.folder, index, os.path.basename(files.annotations), turned)
@@ -89,7 +92,8 @@ class Coco(IndexedPictures):
             "val": (data.VAL_ANNOTATIONS, data.VAL_PICTURES),
         }
         turned = data.EXIF_ROTATE is not False
-        return cls(data.DATA_PATH, split, cache_folder, *own.get(split, (None, None)), turned)
+        files = own.get(split, (None, None))
+        return cls(data.DATA_PATH, split, cache_folder, *files, turned, data.PICTURES_ANYWHERE)
 
     @staticmethod
     def has_validation(data_path: str) -> bool:
@@ -240,8 +244,8 @@ def _first_names(file: str) -> Iterator[str]:
         return
 
 
-def _digest(file: str, turned: bool) -> bytes:
-    key = hashlib.sha256(f"coco {VERSION} {turned}\n".encode())
+def _digest(file: str, *decides: Any) -> bytes:
+    key = hashlib.sha256(f"coco {VERSION} {decides}\n".encode("utf-8", "surrogateescape"))
     try:
         with open_regular(file, "rb") as stream:
             for chunk in iter(lambda: stream.read(1 << 20), b""):

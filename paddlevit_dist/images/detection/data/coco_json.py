@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Sequence
 
 import numpy as np
 from tqdm import tqdm
@@ -18,16 +18,17 @@ _TICK_BYTES = 1 << 22
 _SLACK = 0.01  # of shares: rounding
 
 
-def read_coco(file: str, folder: str, turned: bool) -> Source:
+def read_coco(file: str, folder: str, turned: bool, inside: Optional[Sequence[str]] = None) -> Source:
     """The pictures, objects and categories of a file.
 
     Args:
-        folder: of the pictures; only needed where the file does not say how large they are.
-        turned: they are measured as their EXIF orientation turns them.
+        folder: of the pictures.
+        turned: those whose size the file does not say are measured as their EXIF orientation turns them.
+        inside: folders of which one has to hold each picture; None: they may be anywhere.
     Raises:
         UserError: it cannot be read, or is not as COCO describes it; the message names the file and the entry.
     """
-    reader = _Reader(file)
+    reader = _Reader(file, folder, inside)
     size = os.path.getsize(file) if os.path.isfile(file) else 0
     label = f"reading {Path(file).name}"
     with tqdm(total=size, desc=label, unit="B", unit_scale=True, delay=1.0, disable=None, leave=False) as bar:
@@ -37,14 +38,15 @@ def read_coco(file: str, folder: str, turned: bool) -> Source:
                 bar.update(element.end - bar.n)
 
         reader.read(progress)
-    return reader.source(folder, turned)
+    return reader.source(turned)
 
 
 class _Reader(CocoReader):
     """Gathers rows of the index."""
 
-    def __init__(self, file: str) -> None:
+    def __init__(self, file: str, folder: str, inside: Optional[Sequence[str]]) -> None:
         super().__init__(file)
+        self.folder, self.inside = folder, inside
         self.paths: List[bytes] = []
         self.columns = Columns()
 
@@ -57,6 +59,11 @@ class _Reader(CocoReader):
             path = b""
         if not path:
             raise self.error(element, "file_name", "expected the name of a file")
+        if self.inside is not None and (os.path.isabs(path) or b".." in path):
+            place = os.path.normpath(os.path.join(self.folder, name or ""))
+            if not any(place.startswith(os.path.join(folder, "")) for folder in self.inside):
+                expected = f"expected a picture below {self.inside[0]}; DATA.PICTURES_ANYWHERE true allows others"
+                raise self.error(element, "file_name", expected)
         if "file_name" not in entry:
             self.note("picture", "without file_name: the end of coco_url is taken", self.image_ids[-1])
         elif "\\" in entry["file_name"]:
@@ -69,14 +76,14 @@ class _Reader(CocoReader):
             int(found.picture), int(found.category), found.box, found.area, found.number, found.is_crowd, text
         )
 
-    def source(self, folder: str, turned: bool) -> Source:
+    def source(self, turned: bool) -> Source:
         """All that was read, in the form of the index."""
         ids = np.array(self.image_ids, dtype=np.int64)
         self._note_files(ids)
         pictures = np.zeros(len(ids), PICTURE)
         pictures["id"] = ids
         pictures["height"], pictures["width"] = np.array(self.sizes, dtype=np.int64).reshape(-1, 2).T
-        is_measured = self._measure(pictures, folder, turned)
+        is_measured = self._measure(pictures, turned)
         category_ids = np.array(sorted(map(int, self.categories)), dtype=np.int64)
         owners = positions_of(np.array(self.columns.pictures, dtype=np.int64), ids)
         labels = positions_of(np.array(self.columns.categories, dtype=np.int64), category_ids)
@@ -103,10 +110,10 @@ class _Reader(CocoReader):
             again = [number for path, number in zip(self.paths, ids.tolist()) if path in seen or seen.add(path)]
             self.note_all("picture", "whose file another one has too", again)
 
-    def _measure(self, pictures: np.ndarray, folder: str, turned: bool) -> bool:
+    def _measure(self, pictures: np.ndarray, turned: bool) -> bool:
         unknown = np.flatnonzero((pictures["height"] <= 0) | (pictures["width"] <= 0))
         if len(unknown):
-            files = [os.path.join(folder, os.fsdecode(self.paths[row])) for row in unknown.tolist()]
+            files = [os.path.join(self.folder, os.fsdecode(self.paths[row])) for row in unknown.tolist()]
             sizes = measure(files, turned)
             pictures["height"][unknown], pictures["width"][unknown] = sizes[:, 0], sizes[:, 1]
             self.note_all("picture", "without height or width: both were measured", pictures["id"][unknown])

@@ -70,6 +70,12 @@ _FILES = (
         "picture's edges, from 0, as some programs write them",
         choices=(PIXELS, EDGES),
     ),
+    Key(
+        "DATA.PICTURES_ANYWHERE",
+        False,
+        "bool",
+        "coco: a file_name may lead out of DATA_PATH and the folder of pictures, as ../a.jpg or /a.jpg do",
+    ),
     Key("DATA.KEEP_EMPTY", True, "bool", "training: keep pictures in which there is nothing to learn"),
 )
 
@@ -145,7 +151,8 @@ def _unused(given: Given) -> Iterator[Unused]:
     if dataset != "voc":
         yield Unused(("DATA.VOC_CORNERS",), "DATA.DATASET", "it is for voc, and {}")
     if dataset != "coco":
-        yield Unused(("DATA.TRAIN_PICTURES", "DATA.VAL_PICTURES"), "DATA.DATASET", "it is for coco, and {}")
+        of_coco = ("DATA.TRAIN_PICTURES", "DATA.VAL_PICTURES", "DATA.PICTURES_ANYWHERE")
+        yield Unused(of_coco, "DATA.DATASET", "it is for coco, and {}")
     if given.values.DATA.VAL_FRACTION is None:
         yield Unused(("DATA.VAL_SEED",), "DATA.VAL_FRACTION", "nothing is held out: {}")
     if not given.values.DATA.CROP_PROBABILITY:

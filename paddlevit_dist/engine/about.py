@@ -48,7 +48,7 @@ _OF_THE_NETWORK = re.compile(r"TASK|MODEL\..*|POINTS\.INSTANCES\.(WIDTH|BLOCKS)|
 # Settings that a score does not depend on, besides those above: of training, or of which data are evaluated. How a
 # sample is made of them is compared as the task's input.
 _NOT_OF_A_SCORE = re.compile(
-    r"""(TRAIN|DATA|POINTS\.(AUGMENT|ROOMS))\..*|SEED|PROFILE|AMP\w*
+    r"""(TRAIN\.(?!TF32$)|DATA\.|POINTS\.(AUGMENT|ROOMS)\.).*|SEED|PROFILE|AMP\w*
     |MODEL\.(TYPE|NUM_CLASSES|DROPOUT|ATTENTION_DROPOUT|DROPPATH|FROZEN_STAGES)
     |POINTS\.(MAX_POINTS|MIX_PROB|LOVASZ_WEIGHT)
     |POINTS\.INSTANCES\.(FROZEN|FULL_SCALE|DISTORTION|FLIP|ROTATION|ELASTIC|COLOR_NOISE|PREPARE_EPOCHS)

@@ -10,7 +10,7 @@ import yaml
 from paddlevit_dist import UserError
 from paddlevit_dist.config import load
 from paddlevit_dist.contracts.task import Task
-from paddlevit_dist.engine.about import compare, compare_settings, require_same_classes, settings_of
+from paddlevit_dist.engine.about import changed_settings, compare, compare_settings, require_same_classes, settings_of
 
 CONFIG = SimpleNamespace(ALLOW_CHANGES=False)
 
@@ -95,6 +95,8 @@ def test_what_no_score_depends_on_is_not_compared_and_ways_of_evaluating_are_tol
     assert compare_settings(source, load(words).values, must_match=True) == []
     (note,) = compare_settings(source, load([*words, "POINTS.TEST_ROTATIONS", "4"]).values, must_match=True)
     assert "was evaluated otherwise in its training: POINTS.TEST_ROTATIONS 1 there, 4 here" in note
+    (note,) = compare_settings(source, load([*words, "TRAIN.TF32", "False"]).values, must_match=True)
+    assert "was evaluated otherwise in its training: TRAIN.TF32 True there, False here" in note
     digits = load(["-cfg=vit_digits", "MODEL.DROPPATH", "0.3", "MODEL.NUM_CLASSES", "10"]).values
     source = checkpoint({"input": {}, "settings": settings_of(digits)})
     assert compare_settings(source, load(["-cfg=vit_digits", "-eval", "-pretrained=x"]).values, must_match=True) == []
@@ -139,3 +141,11 @@ def test_weights_that_do_not_name_their_classes_are_told_beside_the_score(tmp_pa
     (note,) = require_same_classes(str(tmp_path / source), CONFIG, Counted({"classes": ["ant", "bee"]}), None)
     assert "classes unknown: " in note and "does not name its 2 classes" in note and "(ant, bee)" in note
     assert require_same_classes(str(tmp_path / source), CONFIG, Counted({"number of classes": 2}), None) == []
+
+
+def test_precision_alters_a_training_and_is_read_by_evaluations():
+    before = {"TRAIN": {"TF32": True}, "DETERMINISTIC": False}
+    changes = changed_settings(before, {"TRAIN": {"TF32": False}, "DETERMINISTIC": True})
+    assert {change.name: change.alters for change in changes} == {"TRAIN.TF32": True, "DETERMINISTIC": False}
+    read = load(["-eval", "-pretrained=x", "TRAIN.TF32", "False", "DETERMINISTIC", "True"])
+    assert read.values.TRAIN.TF32 is False and not [line for line in read.notices if "no effect" in line]

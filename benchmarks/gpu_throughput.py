@@ -15,9 +15,9 @@ For each number of GPUs and each precision four contenders take turns, of so man
 plain, trainer and timm drop nothing (dropout and stochastic depth are off), so that they compute the same. Keys at the
 end are those of a recipe, for all but timm. Plain computes in half precision what our trainer does
 (``Precision.autocast``), with Paddle's scaler; timm what ``torch.autocast`` does, which has one level: in O2 it is left
-out. Recipes of other tasks are measured on the data that they name, such as drawn shapes, with their own losses and
-dropout in both, without timm. TF32 is on, as Paddle has it, or off, for everybody;
-torch's, which is off by default, is set to the same. On a CPU there is float32 alone.
+out. TF32 is on, or off, for everybody, and cuDNN may search for its fastest algorithms. Recipes of other tasks are
+measured on the data that they name, such as drawn shapes, with their own losses and dropout in both, without timm. On a
+CPU there is float32 alone.
 
 Contenders share the device's memory, where each holds its own, and its compute mode has to let several processes in
 ("Default"). One that fails is named with its last line; the others go on, and the exit code is 1.
@@ -134,11 +134,10 @@ def start(kind: str, options: argparse.Namespace, precision: str, processes: int
     told.update(processes=processes, tf32=options.tf32 == "on")
     told["workers"] = min(options.workers, default_workers(processes, cpu_cores())) if kind == RECIPE else 0
     words = [WORKER, kind, address, precision, json.dumps(told)]
-    off = {} if told["tf32"] else {"NVIDIA_TF32_OVERRIDE": "0"}  # the libraries of both frameworks follow it
     if kind != TIMM:
-        environment = {**rounds.tuned_environment(processes, hides_gpus=False), **off}
+        environment = rounds.tuned_environment(processes, hides_gpus=False)
         return Contender([([sys.executable, "-W", "ignore", *words], environment)], address, processes)
-    environment = {**rounds.clean_environment(hides_gpus=False), **off}
+    environment = rounds.clean_environment(hides_gpus=False)
     port = free_port()
     groups = [{**environment, **group_environment(kind, rank, processes, port)} for rank in range(processes)]
     return Contender([([options.peer_python, *words], group) for group in groups], address, processes)

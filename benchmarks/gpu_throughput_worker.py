@@ -74,7 +74,7 @@ def words_of(options: Dict[str, Any], precision: str, drops: bool) -> List[str]:
     """
     level, dtype = PRECISIONS[precision]
     words = [f"-cfg={options['recipe']}", "-accum_iter=1", f"-num_workers={options['workers']}", *ENDLESS]
-    words += ["REPORT_FREQ", str(options["updates"])]
+    words += ["REPORT_FREQ", str(options["updates"]), "TRAIN.TF32", str(options["tf32"])]
     if options["batch"]:
         words.append(f"-batch_size={options['batch']}")
     if options["classifies"]:
@@ -87,11 +87,13 @@ def work(kind: str, address: str, precision: str, options: Dict[str, Any], folde
     """Every process of a Paddle contender."""
     from paddlevit_dist import config, rank
     from paddlevit_dist.observe.record import prepare_folder
+    from paddlevit_dist.parallel import gpu
+    from paddlevit_dist.transfers import is_on_gpu
 
     values = config.load([*words_of(options, precision, kind == RECIPE), f"-output={folder}"]).values
     prepare_folder(values.SAVE)
     run = plain_loop if kind == PLAIN else trainer_loop
-    run(values, lambda: Turns(address, rank()), kind == RECIPE)
+    run(values, lambda: Turns(address, rank(), tf32=is_on_gpu() and gpu.rounds_to_tf32()), kind == RECIPE)
 
 
 def samples_of(values: Any, task: Any) -> Dict[str, Any]:
@@ -116,9 +118,11 @@ def plain_loop(values: Any, start: Callable[[], Turns], _: bool) -> None:
     from paddlevit_dist import world_size
     from paddlevit_dist.contracts.task import make_task
     from paddlevit_dist.engine.precision import Precision
+    from paddlevit_dist.parallel import gpu
 
     paddle.seed(0)
     task = make_task(values)
+    gpu.prepare(values.TRAIN.TF32, values.DETERMINISTIC, task.fixed_shapes)  # as our trainer does
     loss_of_model = classification_loss if values.TASK == "classification" else loss_of_task
     samples = samples_of(values, task)["train"]  # which may say how many classes the model has
     inner = task.build_model()
@@ -229,6 +233,7 @@ def timm_loop(address: str, precision: str, options: Dict[str, Any]) -> None:
     if on_gpu:
         torch.cuda.set_device(device)
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = options["tf32"]
+    torch.backends.cudnn.benchmark = True  # as in timm's own program, and as our trainer has it
     torch.manual_seed(0)
     sizes = {"img_size": options["image_size"]} if options["image_size"] != 224 else {}
     model = timm.create_model(options["peer_model"], num_classes=options["classes"], **sizes).to(device)
@@ -240,7 +245,7 @@ def timm_loop(address: str, precision: str, options: Dict[str, Any]) -> None:
     scaler = torch.amp.GradScaler(device.type, enabled=dtype == "float16")
     shape = (options["batch"], 3, options["image_size"], options["image_size"])
     images, labels = (torch.from_numpy(values).to(device) for values in noise(shape, options["classes"], rank))
-    turns = Turns(address, rank, timm=timm.__version__)
+    turns = Turns(address, rank, tf32=on_gpu and options["tf32"], timm=timm.__version__)
     while True:
         turns.update_begins()
         with torch.autocast(device.type, getattr(torch, dtype or "float32"), enabled=bool(dtype)):

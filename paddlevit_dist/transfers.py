@@ -34,11 +34,8 @@ def to_device(array: np.ndarray) -> paddle.Tensor:
 
 
 def to_device_together(*arrays: np.ndarray) -> List[paddle.Tensor]:
-    """Several arrays of one axis and dtype as tensors on this process's device, in one transfer."""
-    whole = to_device(np.concatenate(arrays))
-    if not whole.size:
-        return [whole] * len(arrays)
-    return list(paddle.split(whole, [len(array) for array in arrays]))
+    """Arrays of one axis and dtype, none of them empty, as tensors on this process's device, in one transfer."""
+    return list(paddle.split(to_device(np.concatenate(arrays)), [len(array) for array in arrays]))
 
 
 def read_later(*tensors: paddle.Tensor) -> Callable[[], List[np.ndarray]]:

@@ -15,7 +15,16 @@ from support.processes import ROOT, run_command
 
 BENCHMARKS = ROOT / "benchmarks"
 SMALL = "--recipe vit_digits --image_size 28 --classes 10 --batch 4 --updates 2 --rounds 1 --workers 1".split()
-OPTIONS = {"classifies": True, "batch": 4, "image_size": 28, "workers": 0, "classes": 10, "updates": 2, "keys": []}
+OPTIONS = {
+    "classifies": True,
+    "batch": 4,
+    "image_size": 28,
+    "workers": 0,
+    "classes": 10,
+    "updates": 2,
+    "keys": [],
+    "tf32": True,
+}
 
 
 @pytest.fixture(autouse=True)

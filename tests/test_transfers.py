@@ -7,7 +7,7 @@ import paddle
 import pytest
 from support.waits import counted_waits
 
-from paddlevit_dist.transfers import constant, read, read_later, to_device
+from paddlevit_dist.transfers import constant, read, read_later, to_device, to_device_together
 
 _ARRAYS = {
     "pixels": np.arange(24, dtype=np.uint8).reshape(2, 3, 4),
@@ -35,6 +35,15 @@ def test_an_array_keeps_values_shape_and_dtype_both_ways(name, on_gpu):
     assert shape == list(_ARRAYS[name].shape) and is_constant
     assert back.dtype == _ARRAYS[name].dtype
     np.testing.assert_array_equal(back, _ARRAYS[name])
+
+
+def test_several_arrays_cross_in_one_transfer():
+    arrays = [np.arange(start, 5, dtype=np.int32) for start in (0, 4, 2)]
+    with counted_waits() as waits:
+        tensors = to_device_together(*arrays)
+    assert len(waits) == 0 and waits.transfers == 1
+    assert [tensor.numpy().tolist() for tensor in tensors] == [array.tolist() for array in arrays]
+    assert {tensor.dtype for tensor in tensors} == {paddle.int32}
 
 
 @pytest.mark.parametrize("on_gpu", [False, True])

@@ -40,8 +40,7 @@ def main():
     python = options.folder / "bin" / "python"
     install(python, "pip", "--upgrade")
     if options.paddle == "gpu-wheel":
-        install(python, *GPU_WHEEL)
-        install(python, "-e", f"{ROOT}[dev]")
+        install(python, *GPU_WHEEL, "-e", f"{ROOT}[dev]")
     else:
         install_with_paddle(python, wants_gpu=options.paddle == "auto")
     (options.folder / ".ready").write_text("made by tools/install.py\n", encoding="utf-8")
@@ -94,8 +93,7 @@ def why_no_gpu():
 
 def try_gpu_build(python):
     """Install the registry's CUDA build; unless it works, remove it again and say why."""
-    install(python, *GPU_WHEEL)
-    install(python, "-e", f"{ROOT}[dev]")
+    install(python, *GPU_WHEEL, "-e", f"{ROOT}[dev]")  # at once: what comes later would bring numpy 2
     check = subprocess.run([str(python), "-c", PRODUCT], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     if check.returncode == 0:
         return ""

@@ -173,6 +173,8 @@ def _prepare_rendezvous() -> None:
     warnings.filterwarnings("ignore", message="Your model will be trained under CPUONLY mode")
     if not os.environ.get("GLOO_SOCKET_IFNAME") and os.path.exists("/sys/class/net/lo"):
         os.environ["GLOO_SOCKET_IFNAME"] = "lo"  # spawned workers share one machine
+    if "CUDA_VISIBLE_DEVICES" in os.environ:  # Paddle looks for a name without spaces among names that have them
+        os.environ["CUDA_VISIBLE_DEVICES"] = os.environ["CUDA_VISIBLE_DEVICES"].replace(" ", "")
 
 
 def _worker_entry(

@@ -9,7 +9,7 @@ import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist.parallel import devices, gpu, tuning
+from paddlevit_dist.parallel import devices, gpu, launch, tuning
 
 
 def rounded(tensor: paddle.Tensor, kept_bits: int) -> paddle.Tensor:
@@ -147,6 +147,16 @@ def test_visible_gpus_are_counted_as_cuda_counts_them(monkeypatch, visible, numb
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     assert devices.expected_gpus() == number
+
+
+@pytest.mark.parametrize("visible, devices_of_ranks", [("2, 5", [0, 1]), ("GPU-8932f937,GPU-01fa", [0, 1])])
+def test_paddle_finds_the_device_of_each_rank(monkeypatch, visible, devices_of_ranks):
+    from paddle.distributed.utils.launch_utils import get_gpus  # what ``dist.spawn`` asks
+
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+    launch._prepare_rendezvous()
+    assert get_gpus(os.environ["CUDA_VISIBLE_DEVICES"]) == devices_of_ranks
 
 
 class Driver:

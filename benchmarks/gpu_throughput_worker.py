@@ -132,7 +132,8 @@ def plain_loop(values: Any, start: Callable[[], Turns], _: bool) -> None:
     learning = [parameter for parameter in inner.parameters() if not parameter.stop_gradient]
     optimizer = paddle.optimizer.AdamW(1e-4, parameters=learning, weight_decay=0.05)
     precision = Precision(values.AMP, values.AMP_DTYPE, values.AMP_LEVEL)
-    scaler = paddle.amp.GradScaler(enable=values.AMP and values.AMP_DTYPE == "float16")
+    # From 65,536 it would lower its scale first, and says so in a way that NumPy 2.4 takes for an error.
+    scaler = paddle.amp.GradScaler(values.AMP and values.AMP_DTYPE == "float16", init_loss_scaling=1024.0)
     turns = start()
     while True:
         turns.update_begins()

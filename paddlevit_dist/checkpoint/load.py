@@ -147,8 +147,8 @@ def load_weights(
             running statistics.
     """
     weights = _weights_of(source, part, sha256)
-    state, origin = _in_our_names_and_layout(model, weights)
-    report = LoadReport(source=weights.name, origin=origin, notices=list(weights.notices))
+    state, origin, notices = _in_our_names_and_layout(model, weights)
+    report = LoadReport(source=weights.name, origin=origin, notices=[*weights.notices, *notices])
     values = _plan(model, state, report)
     if strict:
         _require_everything(report, contract_of(model).classes_of_outputs)
@@ -163,7 +163,7 @@ def load_weights(
 
 def classes_of(model: paddle.nn.Layer, weights: Weights) -> Optional[int]:
     """How many classes the weights have a classifier for, or None if they have none that belongs to this model."""
-    state, _ = _in_our_names_and_layout(model, weights)
+    state, _, _ = _in_our_names_and_layout(model, weights)
     contract = contract_of(model)
     biases = [state.get(f"{layer}.bias") for layer in contract.classifier_layers]
     outputs = next((len(bias) for bias in biases if bias is not None and bias.ndim == 1), None)
@@ -176,7 +176,7 @@ def _weights_of(source: Any, part: Optional[str], sha256: Optional[str]) -> Weig
     return given_weights(source, part) if isinstance(source, Mapping) else read_weights(source, part, sha256)
 
 
-def _in_our_names_and_layout(model: paddle.nn.Layer, weights: Weights) -> Tuple[Dict[str, np.ndarray], str]:
+def _in_our_names_and_layout(model: paddle.nn.Layer, weights: Weights) -> Tuple[Dict[str, np.ndarray], str, List[str]]:
     targets, state = model.state_dict(), weights.state
     candidates = {"timm": state}
     for owner, to_our_names in contract_of(model).key_maps.items():
@@ -186,6 +186,7 @@ def _in_our_names_and_layout(model: paddle.nn.Layer, weights: Weights) -> Tuple[
     matches = {owner: sum(name in targets for name in renamed) for owner, renamed in candidates.items()}
     owner = max(matches, key=matches.__getitem__)  # the first of equals: our own names
     state = candidates[owner]
+    notices = contract_of(model).notices_of_source(owner, state)
 
     layers = model.named_sublayers(include_self=True)
     linear = [f"{prefix}.weight".lstrip(".") for prefix, layer in layers if isinstance(layer, paddle.nn.Linear)]
@@ -198,8 +199,8 @@ def _in_our_names_and_layout(model: paddle.nn.Layer, weights: Weights) -> Tuple[
     if not in_paddle_layout:
         state = {**state, **{name: state[name].T for name in linear}}
     if owner == "timm" and is_of_a_run(weights.name):
-        return state, "a checkpoint of this package"
-    return state, f"{owner} names, Linear weights {'(in, out)' if in_paddle_layout else '(out, in)'}"
+        return state, "a checkpoint of this package", notices
+    return state, f"{owner} names, Linear weights {'(in, out)' if in_paddle_layout else '(out, in)'}", notices
 
 
 def layout_of_owner(owner: str, weights: Weights) -> bool:

@@ -121,6 +121,10 @@ class Model(nn.Layer):
         """What a user should know of the parameters ``names``, all that ``resize_parameter`` made to fit."""
         return []
 
+    def notices_of_source(self, owner: str, state: Mapping[str, Any]) -> List[str]:
+        """What a user should know of weights that ``key_maps[owner]`` renamed to ``state``."""
+        return []
+
     def no_weight_decay(self) -> Tuple[str, ...]:
         """Names of parameters with several axes that are not decayed; those with one axis never are."""
         return ()

@@ -258,6 +258,10 @@ class Task:
         resuming with other values is an error. Called on every rank, after ``build_model``."""
         return {}
 
+    def completed_input(self, theirs: Dict[str, Any]) -> Dict[str, Any]:
+        """What a checkpoint says of its input, with what an earlier version did not say and always did."""
+        return theirs
+
     def remedy_for_input(self, name: str, theirs: Any) -> str:
         """What to do where weights were trained with the value ``theirs`` of what ``about_input`` calls ``name``."""
         return "use the same settings"

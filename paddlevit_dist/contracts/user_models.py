@@ -68,6 +68,9 @@ class UserModel:
     def notices_of_resized(self, names: Sequence[str]) -> List[str]:
         return list(self.layer.notices_of_resized(names)) if hasattr(self.layer, "notices_of_resized") else []
 
+    def notices_of_source(self, owner: str, state: Mapping[str, Any]) -> List[str]:
+        return list(self.layer.notices_of_source(owner, state)) if hasattr(self.layer, "notices_of_source") else []
+
     def no_weight_decay(self) -> Tuple[str, ...]:
         return tuple(self.layer.no_weight_decay()) if hasattr(self.layer, "no_weight_decay") else ()
 

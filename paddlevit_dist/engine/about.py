@@ -42,6 +42,9 @@ _OF_THE_START = frozenset(
     """.split()
 )
 
+# Settings that are as the data need it where they are None; what comes of that is compared as the task's input.
+_OF_THE_DATA = frozenset({"DATA.EXIF_ROTATE"})
+
 # Settings that decide what the weights compute.
 _OF_THE_NETWORK = re.compile(r"TASK|MODEL\..*|POINTS\.INSTANCES\.(WIDTH|BLOCKS)|VOLUMES\.UNET_(WIDTH|DEPTH|BLOCKS)")
 
@@ -80,7 +83,10 @@ def changed_settings(before: Mapping[str, Any], now: Mapping[str, Any]) -> List[
     return [
         Change(name, earlier[name], value, name not in _NEUTRAL)
         for name, value in _leaves(now)
-        if name not in _OF_THE_START and name in earlier and earlier[name] != value
+        if name not in _OF_THE_START
+        and name in earlier
+        and earlier[name] != value
+        and not (name in _OF_THE_DATA and None in (earlier[name], value))
     ]
 
 
@@ -257,6 +263,7 @@ def compare(source: str, config: Any, task: Task, *, must_match: bool) -> List[s
             "run's",
             *task.notices_of_old_weights(),
         ]
+    theirs = task.completed_input(theirs)
     changes = [
         Change(name, theirs[name], value, alters=True)
         for name, value in ours.items()

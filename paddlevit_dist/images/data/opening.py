@@ -27,7 +27,7 @@ SAMPLE = 2_000
 WITHOUT_LIMIT = 500  # this many are opened however long it takes
 SECONDS = 20.0
 _MOST_THREADS = 16
-_HEADERS, _HEADER_SECONDS = 500, 5.0  # of pictures that are looked at before a prediction or a preparation
+_LOOKED_AT, _LOOK_SECONDS = 500, 5.0  # of pictures that are looked at before a prediction or a preparation
 _DEEP = (
     "stored with more than 8 bits a pixel, of which levels above 255 become white: scale them beforehand if they use"
 )
@@ -137,15 +137,15 @@ def findings(opened: Opened, dataset: Any) -> List[str]:
 
 
 def note_deep(total: int, encoded: Callable[[int], bytes], describe: Callable[[int], str]) -> List[str]:
-    """A line about pictures with more than 8 bits a pixel, by the headers of as many as time allows.
+    """A line about pictures with more than 8 bits a pixel, by opening as many as time allows.
 
     Args:
         total: number of pictures.
         encoded, describe: file and name of a picture by its index.
     """
     looked, deep = 0, []
-    end = time.monotonic() + _HEADER_SECONDS
-    for index in np.random.default_rng(0).permutation(total)[:_HEADERS].tolist():
+    end = time.monotonic() + _LOOK_SECONDS
+    for index in np.random.default_rng(0).permutation(total)[:_LOOKED_AT].tolist():
         if time.monotonic() > end:
             break
         looked += 1

@@ -8,6 +8,7 @@ and https://cocodataset.org/#format-data.
 from __future__ import annotations
 
 import math
+import re
 from array import array
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
@@ -18,6 +19,7 @@ from .json_stream import Element, elements
 
 _LARGEST_ID = 2**53  # ids pass through programs that keep numbers as floats
 _LARGEST_SIDE = 2**31 - 1
+_NUMBER = re.compile("0|-?[1-9][0-9]{0,15}")  # a text that only one number is written as
 LARGEST = 1e300  # sums of larger numbers may no longer be finite
 _EXPECTED = "expected annotations in COCO's format: an object with images, annotations and categories"
 Id = Union[int, str]
@@ -48,7 +50,7 @@ class CocoReader:
     """Gathers the entries of a file in whatever order its parts come.
 
     Attributes:
-        takes_texts: ids of pictures and categories may be texts that are no numbers.
+        takes_texts: ids of pictures and categories may be texts.
         categories: name by id, as they come.
         image_ids: as they come.
         sizes: height and width of each picture, one after the other, 0 where the file does not say.
@@ -149,7 +151,9 @@ class CocoReader:
     def _add_category(self, element: Element, entry: Dict[str, Any]) -> None:
         number = self._id(element, entry, "id")
         name = entry.get("name")
-        if name is None:
+        if type(name) in (int, float):
+            name = str(name)
+        if name is None or name == "":
             name = f"category {number}"
             self.note("category", "without a name: called by its id", number)
         if not isinstance(name, str) or not name.strip():
@@ -171,7 +175,7 @@ class CocoReader:
         self.picture(element)
 
     def _add_annotation(self, element: Element, entry: Dict[str, Any]) -> None:
-        number = as_id(entry.get("id"))
+        number = as_id(entry.get("id"), False)
         if not isinstance(number, int):
             number = element.number + 1
             self.note("object", "without id, or whose id is no number: its position is taken", number)
@@ -182,7 +186,6 @@ class CocoReader:
         has_area = not math.isnan(area)
         if not has_area:
             self.note("object", "without an area: that of the box, or of the mask where masks are compared", number)
-        shape = entry.get("segmentation")
         self.object(
             element,
             Object(
@@ -193,7 +196,7 @@ class CocoReader:
                 area if has_area else box[2] * box[3],
                 has_area,
                 bool(self._number(element, entry, "iscrowd", 0)),
-                None if shape in (None, []) else shape,
+                entry.get("segmentation") or None,
             ),
         )
 
@@ -210,8 +213,8 @@ class CocoReader:
 
     def _id(self, element: Element, entry: Dict[str, Any], name: str) -> Id:
         value = entry.get(name)
-        number = as_id(value)
-        if number is None or (isinstance(number, str) and not self.takes_texts):
+        number = as_id(value, self.takes_texts)
+        if number is None:
             raise self.error(element, name, "expected a whole number")
         if number is not value:
             self._note_spelling(f"{name} of {element.name}", number)
@@ -251,20 +254,25 @@ def _is_finite(value: Any) -> bool:
     return type(value) in (int, float) and -LARGEST < value < LARGEST
 
 
-def as_id(value: Any) -> Optional[Id]:
+def as_id(value: Any, takes_texts: bool) -> Optional[Id]:
     """An id as it is meant: the same object if it is a whole number; a whole number that is written as text or with a
-    point, as number; other text as it is; None: nothing that can be an id."""
+    point, as number; None: nothing that can be an id.
+
+    Args:
+        takes_texts: any other text is an id too, also another spelling of a number, such as "01" beside "1".
+    """
     if type(value) is int:
         return value if abs(value) <= _LARGEST_ID else None
     if not isinstance(value, (str, float)):
         return None
+    if takes_texts and isinstance(value, str):
+        is_number = _NUMBER.fullmatch(value) and abs(int(value)) <= _LARGEST_ID
+        return int(value) if is_number else value or None
     try:
         number = float(value)
     except ValueError:
-        return value if isinstance(value, str) and value else None
-    if number % 1 == 0 and abs(number) <= _LARGEST_ID:
-        return int(number)
-    return value if isinstance(value, str) else None
+        return None
+    return int(number) if number % 1 == 0 and abs(number) <= _LARGEST_ID else None
 
 
 def short(value: Any) -> str:

@@ -11,7 +11,14 @@ from paddle.nn import functional as F
 from PIL import Image
 
 from ...contracts.task import ExportParts
+from .data.settings import PILLOW, TORCHVISION
+from .data.views import resize, resize_as_torchvision, whole_view
 from .detector import Detector
+
+_INTERPOLATIONS = {
+    PILLOW: "bilinear, as PIL's BILINEAR",
+    TORCHVISION: "bilinear between the four nearest pixels, levels not rounded, as PyTorch's interpolate",
+}
 
 _OUTPUT = (
     "(batch, boxes, 4 + classes), for each box centre x, centre y, width and height as shares of the picture, then the "
@@ -47,7 +54,7 @@ def export_parts(data: Any, size: Tuple[int, int], turned: bool) -> ExportParts:
     if turned:
         steps["upright"] = "turned as its EXIF orientation says"
     steps["resize"] = [height, width]
-    steps.update(interpolation="bilinear, as PIL's BILINEAR", divide_by=255)
+    steps.update(interpolation=_INTERPOLATIONS[data.EVAL_RESIZE], divide_by=255)
     steps.update(subtract=mean, divide_by_deviation=deviation, layout="batch, channels, height, width")
     about = {
         "mean": mean,
@@ -57,16 +64,17 @@ def export_parts(data: Any, size: Tuple[int, int], turned: bool) -> ExportParts:
         "note": "an evaluation keeps the proportions of pictures, with so many pixels of the shorter side: "
         f"{data.EVAL_SHORTEST_SIDE}; it finds somewhat more than this model of one size",
     }
-    example = _example(size, mean, deviation)
+    example = _example(size, mean, deviation, data.EVAL_RESIZE)
     return ExportParts(3, about, size, example=example, output_name="boxes")
 
 
-def _example(size: Tuple[int, int], mean: Any, deviation: Any) -> Dict[str, np.ndarray]:
+def _example(size: Tuple[int, int], mean: Any, deviation: Any, how: str) -> Dict[str, np.ndarray]:
     """A drawn picture, uint8 (90, 120, 3), and the input that it becomes, float32 (1, 3, *size)."""
     rows, columns = np.mgrid[0:90, 0:120]
     planes = [rows * 2, columns * 2, ((rows - 45) ** 2 + (columns - 60) ** 2 < 900) * 220]
     picture = np.stack(planes, axis=-1).astype(np.uint8)
-    resized = Image.fromarray(picture).resize(size[::-1], Image.Resampling.BILINEAR)
+    view = whole_view(Image.fromarray(picture), np.zeros((0, 4)), np.zeros(0, np.int64))
+    resized = (resize_as_torchvision if how == TORCHVISION else resize)(view, size).picture
     pixels = np.asarray(resized).transpose(2, 0, 1).astype(np.float32)
     centre, spread = (np.asarray(values, np.float32).reshape(-1, 1, 1) for values in (mean, deviation))
     return {"picture": picture, "input": ((pixels / 255 - centre) / spread)[None].astype(np.float32)}

@@ -36,6 +36,7 @@ from .coco_categories import COCO_CATEGORIES
 from .data.detection_dataset import DetectionDataset
 from .data.opening import open_samples
 from .data.samples import DetectionSample, DetectionSamples, collate
+from .data.settings import PILLOW
 from .data.transforms import evaluation_transform
 from .detector import Criterion, Detector, Outputs, Targets
 from .drawing import CROWD, colours_of, in_cell
@@ -50,6 +51,7 @@ from .writer import DetectionWriter
 _MOST_NAMED = 90  # categories in a legend
 _LAST = "checkpoints/last"  # in the folder of a run that can be resumed
 _TURNED = "turned by EXIF"  # what is said of the pictures of a split
+_ROTATE = "DATA.EXIF_ROTATE"  # what was said of all splits before
 _BACKBONE = "backbone."  # what the names of a backbone's parameters begin with
 
 
@@ -78,6 +80,7 @@ class Detection(Task):
         self.normaliser = Normaliser(config.DATA.IMAGENET_MEAN, config.DATA.IMAGENET_STD)
         self._padded_side: Optional[int] = None  # of training pictures; None: that of the largest in a batch
         self._learned: Optional[Learned] = None
+        self._turned: Dict[str, bool] = {}  # of each split that is open
         self._criterion: Optional[Criterion] = None
         self._inspection: Optional[Inspection] = Inspection(config.EVAL, config.DATA.ON_BAD_SAMPLE == "skip")
         self.model_options, notices = configured_options(config.MODEL)
@@ -134,6 +137,7 @@ class Detection(Task):
             by_shape=not is_training and self.config.DETECTION.EVALUATE_AS == EQUAL_SHAPES,
         )
         self._check_classes(samples.dataset)
+        self._turned[f"{split} {_TURNED}"] = _is_turned(samples.dataset)
         if not is_training:
             self.evaluated = samples.dataset
             samples.notices.append(f"{split} is evaluated with {EVALUATED_AS[self.config.DETECTION.EVALUATE_AS]}")
@@ -177,15 +181,23 @@ class Detection(Task):
             facts["number of classes"] = len(samples.dataset.category_ids)
             facts["classes"] = list(map(str, samples.dataset.class_names or ()))
             facts["category ids"] = list(map(int, samples.dataset.category_ids))
-            facts[_TURNED] = samples.dataset.reading is not None and samples.dataset.reading.exif_rotate
+            facts[_TURNED] = _is_turned(samples.dataset)
         return facts
 
     def about_input(self) -> Dict[str, Any]:
         data = self.config.DATA
         names = ["EVAL_SHORTEST_SIDE", "EVAL_LONGEST_SIDE", "EVAL_RESIZE", "IMAGENET_MEAN", "IMAGENET_STD"]
-        names += [] if data.EXIF_ROTATE is None else ["EXIF_ROTATE"]  # None: as each split's boxes were drawn
-        shown = {f"DATA.{name}": data[name] for name in names}
+        shown = {**{f"DATA.{name}": data[name] for name in names}, **self._turned}
         return {**shown, "interpolation": "bilinear", "MODEL.MASK_PADDING": self.config.MODEL.MASK_PADDING}
+
+    def completed_input(self, theirs: Dict[str, Any]) -> Dict[str, Any]:
+        turned = dict.fromkeys(self._turned, theirs[_ROTATE]) if _ROTATE in theirs else {}
+        return {"DATA.EVAL_RESIZE": PILLOW, **turned, **theirs}
+
+    def remedy_for_input(self, name: str, theirs: Any) -> str:
+        if name in self._turned:
+            return f"{_ROTATE} {str(theirs).lower()} reads pictures as they were read there"
+        return super().remedy_for_input(name, theirs)
 
     def classes_in(self, sample: DetectionSample) -> Optional[np.ndarray]:
         return np.asarray(sample.labels, dtype=np.int64)
@@ -399,7 +411,7 @@ class Detection(Task):
         return bool(configured)
 
     def check_input(self, sample: DetectionSample) -> None:
-        """Pictures are whole numbers: there is nothing to check."""
+        """Levels are finite in any picture that can be read: there is nothing to check."""
 
     def prediction_rows(self, prediction: Detections) -> List[Row]:
         return rows_of(prediction, self.class_names, self.config.DETECTION.SHOWN_SCORE)
@@ -419,3 +431,7 @@ class Detection(Task):
 
     def exported_model(self, model: paddle.nn.Layer) -> paddle.nn.Layer:
         return ExportedDetector(model)
+
+
+def _is_turned(dataset: DetectionDataset) -> bool:
+    return dataset.reading is not None and dataset.reading.exif_rotate

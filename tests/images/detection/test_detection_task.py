@@ -21,6 +21,7 @@ from paddlevit_dist.images.detection.drawing import draw_boxes, enlargement
 from paddlevit_dist.images.detection.evaluation.accumulation import accumulate
 from paddlevit_dist.images.detection.evaluation.detections import Detections
 from paddlevit_dist.images.detection.evaluation.tables import MatchTable
+from paddlevit_dist.images.detection.export import export_parts
 from paddlevit_dist.images.detection.figures import DetectionRecord, detection_figures, joined
 from paddlevit_dist.images.detection.metrics import DetectionMetrics
 from paddlevit_dist.images.detection.prediction import DetectionOutputs, image_ids_of, rows_of
@@ -317,6 +318,23 @@ def test_the_exported_network_says_what_is_decoded(trainer):
     np.testing.assert_allclose(output[order, 4:].max(axis=1), found.scores, rtol=1e-5)
     middle, size = output[order, :2] * [200, 100], output[order, 2:4] * [200, 100]
     np.testing.assert_allclose(np.concatenate([middle - size / 2, middle + size / 2], 1), found.boxes, atol=1e-3)
+
+
+@pytest.mark.parametrize("how, words", [("pillow", "PIL"), ("torchvision", "four nearest pixels")])
+def test_an_export_resizes_as_the_evaluation_did(how, words):
+    data = settings("DATA.EVAL_RESIZE", how, "DATA.IMAGENET_MEAN", "[0,0,0]", "DATA.IMAGENET_STD", "[1,1,1]").DATA
+    parts = export_parts(data, (60, 80), turned=False)
+    assert words in parts.about["preprocessing"]["interpolation"]
+    pixels = parts.example["picture"].astype(float)
+    if how == "pillow":
+        expected = np.asarray(Image.fromarray(parts.example["picture"]).resize((80, 60), Image.Resampling.BILINEAR))
+    else:  # two thirds: each is between a pixel and the next, at a quarter or three quarters of the way
+        rows = pixels[0::3], pixels[1::3], pixels[2::3]
+        expected = np.stack([rows[0] * 0.75 + rows[1] * 0.25, rows[1] * 0.25 + rows[2] * 0.75], 1).reshape(60, 120, 3)
+        columns = expected[:, 0::3], expected[:, 1::3], expected[:, 2::3]
+        expected = np.stack([columns[0] * 0.75 + columns[1] * 0.25, columns[1] * 0.25 + columns[2] * 0.75], 2)
+        expected = expected.reshape(60, 80, 3)
+    np.testing.assert_allclose(parts.example["input"][0].transpose(1, 2, 0) * 255, expected, atol=1e-3)
 
 
 def test_an_evaluation_step_keeps_a_record_of_each_picture(trainer):

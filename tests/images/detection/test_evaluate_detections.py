@@ -213,10 +213,32 @@ def test_categories_of_one_name_are_told_apart(evaluate):
 
 
 def test_ids_are_numbers_or_texts(evaluate):
-    with pytest.raises(UserError, match="ids of images are numbers and texts, such as 3 and 'x'"):
-        evaluate(changed(ANNOTATIONS, ["images", 0, "id"], "x"), RESULTS)
     texts = changed(ANNOTATIONS, ["images", 0, "id"], "7")
     assert evaluate(texts, changed(RESULTS, [0, "image_id"], "7"))[0] == evaluate(ANNOTATIONS, RESULTS)[0]
+
+
+@pytest.mark.parametrize("first, second", [("01", "1"), ("a3", "12e4"), ("120000", "12e4"), ("x", "3"), ("nan", "-0")])
+def test_texts_are_ids_whatever_they_look_like(evaluate, first, second):
+    def named(entries):
+        return [dict(entry, image_id={7: first, 3: second}[entry["image_id"]]) for entry in entries]
+
+    texts = changed(ANNOTATIONS, ["annotations"], named(ANNOTATIONS["annotations"]))
+    texts["images"] = [dict(image, id={7: first, 3: second}[image["id"]]) for image in texts["images"]]
+    assert evaluate(texts, named(RESULTS))[0] == evaluate(ANNOTATIONS, RESULTS)[0]
+
+
+@pytest.mark.parametrize("name, called", [("", "category 5"), (17, "17")])
+def test_odd_names_are_taken(evaluate, name, called):
+    per_category = evaluate(changed(ANNOTATIONS, ["categories", 0, "name"], name), RESULTS)[0]["per_category"]
+    assert set(per_category) == {called, "hat"}
+
+
+@pytest.mark.parametrize("nothing", ["", 0, {}])
+def test_an_empty_segmentation_is_none(evaluate, nothing):
+    annotations = changed(ANNOTATIONS, ["annotations", 0, "segmentation"], [[10, 10, 50, 10, 50, 50, 10, 50]])
+    annotations = changed(annotations, ["annotations", 1, "segmentation"], nothing)
+    told = evaluate(annotations, RESULTS, "-iou_type=segm")[1]
+    assert "2 objects without a mask: the box is taken, as 3" in " ".join(told.split())
 
 
 @pytest.mark.parametrize("path, value, message", [

@@ -267,6 +267,15 @@ def test_fixed_batch_norms_of_published_weights_compute_without_epsilon(outputs,
     np.testing.assert_allclose(norm(paddle.to_tensor(x)).numpy(), expected, rtol=2e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("outputs", [91, 4])
+def test_a_guessed_epsilon_is_in_the_load_report(model, outputs):
+    state = {"backbone.body.bn1.running_var": np.ones(64, "float32"), "rpn.head.conv.bias": np.zeros(256, "float32")}
+    state["roi_heads.box_predictor.cls_score.bias"] = np.zeros(outputs, "float32")
+    report = load_weights(model, state, minimum_loaded=0.0)
+    assert report.origin.startswith("torchvision names")
+    assert sum("compute without an epsilon" in line for line in report.notices) == (outputs == 91)
+
+
 def test_heads_for_cocos_ids_become_heads_for_its_80_categories():
     paddle.seed(0)
     of_ids, of_categories = (create_model(batches.NAME, number, drop_path=0.0) for number in (90, 80))

@@ -10,6 +10,8 @@ from PIL import Image
 
 from paddlevit_dist.config import load
 from paddlevit_dist.contracts.prediction import Learned
+from paddlevit_dist.engine import about
+from paddlevit_dist.errors import UserError
 from paddlevit_dist.images.data.inspection import Inspection
 from paddlevit_dist.images.detection.data.opening import open_samples
 from paddlevit_dist.images.detection.task import Detection
@@ -82,3 +84,57 @@ def test_new_pictures_are_turned_as_those_of_the_training_were(tmp_path, kind, w
     picture = next((tmp_path / "data").rglob("1.png"))
     inputs = predicting.open_inputs([str(picture)], tmp_path)
     assert inputs.sample(0, np.random.default_rng(0)).original_size == size
+
+
+@pytest.mark.parametrize("kind", ["coco", "voc"])
+def test_sizes_that_some_pictures_have_decide_for_all(tmp_path, kind):
+    write(tmp_path / "data", kind, 6, drawn_on_stored=True)
+    folder = tmp_path / "data" / "train"
+    (folder / "2.png").write_bytes((folder / "1.png").read_bytes())
+    if kind == "coco":
+        content = json.loads((tmp_path / "data" / "train.json").read_text())
+        content["images"].append({"id": 2, "file_name": "2.png", "height": 40, "width": 60})
+        (tmp_path / "data" / "train.json").write_text(json.dumps(content))
+    else:
+        box, size = (folder / "1.xml").read_text(), "<size><width>60</width><height>40</height></size>"
+        (folder / "2.xml").write_text(box.replace("<annotation>", f"<annotation>{size}"))
+    config = configured(tmp_path / "data", kind, tmp_path, "DATA.KEEP_EMPTY", "true")
+    samples = open_samples(config, "train", tmp_path, is_training=True, inspection=Inspection(False, False))
+    assert [samples.dataset.read(index)[0].size for index in range(2)] == [(60, 40)] * 2
+    assert len([line for line in samples.notices if "measured as stored" in line]) == 1
+
+
+OLD = {"DATA.EXIF_ROTATE": False}  # what a checkpoint said before each split was told apart
+
+
+@pytest.mark.parametrize("kind, old, said", [
+    ("coco", OLD, None),
+    ("coco", {}, None),
+    ("yolo", OLD, "train turned by EXIF False there, True here; DATA.EXIF_ROTATE false reads pictures as they were"),
+    ("yolo", {"DATA.EXIF_ROTATE": True}, None),
+])  # fmt: skip
+def test_old_checkpoints_are_compared_by_what_was_turned(tmp_path, monkeypatch, kind, old, said):
+    write(tmp_path / "data", kind, 6, drawn_on_stored=kind == "coco")
+    if kind == "coco":
+        content = json.loads((tmp_path / "data" / "train.json").read_text())
+        content["images"][0].update(height=40, width=60)
+        (tmp_path / "data" / "train.json").write_text(json.dumps(content))
+    config = configured(tmp_path / "data", kind, tmp_path)
+    task = Detection(config)
+    task.build_dataset("train", tmp_path)
+    monkeypatch.setattr(about.checkpoints, "read_about", lambda source: {"input": {"interpolation": "bilinear", **old}})
+    settings = about.settings_of(config)
+    before = {**settings, "DATA": {**settings["DATA"], "EXIF_ROTATE": False}}
+    assert about.changed_settings(before, settings) == []
+    if said is None:
+        assert about.compare("old", config, task, must_match=True) == []
+        return
+    with pytest.raises(UserError, match=said):
+        about.compare("old", config, task, must_match=True)
+
+
+def test_old_weights_were_evaluated_with_pillow(tmp_path, monkeypatch):
+    monkeypatch.setattr(about.checkpoints, "read_about", lambda source: {"input": {"interpolation": "bilinear"}})
+    config = configured(tmp_path, "coco", tmp_path, "DATA.EVAL_RESIZE", "torchvision")
+    with pytest.raises(UserError, match="DATA.EVAL_RESIZE pillow there, torchvision here; use the same settings"):
+        about.compare("old", config, Detection(config), must_match=True)

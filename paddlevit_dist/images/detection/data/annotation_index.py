@@ -19,7 +19,7 @@ from ....loading.checked_files import Damaged, checked_file, map_verified, read_
 from ....loading.path_index import PathIndex, ensure_path_index, make_batch
 from .detection_dataset import Annotations, told
 
-VERSION = 2
+VERSION = 3
 PICTURE = np.dtype([("id", "<i8"), ("height", "<i4"), ("width", "<i4"), ("first", "<i8")])
 OBJECT = np.dtype(
     [
@@ -42,7 +42,7 @@ class About(NamedTuple):
         has_masks: whether any object has a mask.
         labelled: whether the source says what is in the pictures at all.
         notices: what was odd, one line each.
-        is_measured: the source does not say how large some pictures are.
+        is_turned: boxes are taken to be drawn on the pictures as their EXIF orientation turns them.
     """
 
     class_names: Sequence[str]
@@ -50,7 +50,7 @@ class About(NamedTuple):
     has_masks: bool
     labelled: bool
     notices: Sequence[str]
-    is_measured: bool = False
+    is_turned: bool = False
 
 
 class Source(NamedTuple):

@@ -54,7 +54,7 @@ class Coco(IndexedPictures):
         cache_folder: Path,
         annotations: Optional[str] = None,
         pictures: Optional[str] = None,
-        turned: bool = True,
+        turned: Optional[bool] = None,
         anywhere: bool = False,
     ) -> None:
         """Serve ``split``, "train", "val" or another that files are named after.
@@ -62,8 +62,8 @@ class Coco(IndexedPictures):
         Args:
             annotations: its file, absolute or below ``data_path``; None: the one whose name says the split.
             pictures: folder of its pictures, likewise; None: the one that has them.
-            turned: where the file does not say how large pictures are, its boxes were drawn on them as their EXIF
-                orientation turns them.
+            turned: boxes were drawn on the pictures as their EXIF orientation turns them; None: if the file does not
+                say how large any picture is.
             anywhere: pictures may lie outside of ``data_path`` and ``pictures``.
         Raises:
             UserError: they are not found, or there are several; or the file is not as COCO describes it.
@@ -79,8 +79,7 @@ class Coco(IndexedPictures):
         index = ensure_annotation_index(
             cache_folder, f"coco-{split}", key, lambda: read_coco(files.annotations, files.folder, turned, inside)
         )
-        turned = turned and index.about.is_measured
-        super().__init__(files.folder, index, os.path.basename(files.annotations), turned)
+        super().__init__(files.folder, index, os.path.basename(files.annotations), index.about.is_turned)
         self.notices = [f"{split}: {files.annotations}, pictures in {files.folder}", *self.notices]
         self._stream: Any = None
 
@@ -91,9 +90,8 @@ class Coco(IndexedPictures):
             "train": (data.TRAIN_ANNOTATIONS, data.TRAIN_PICTURES),
             "val": (data.VAL_ANNOTATIONS, data.VAL_PICTURES),
         }
-        turned = data.EXIF_ROTATE is not False
         files = own.get(split, (None, None))
-        return cls(data.DATA_PATH, split, cache_folder, *files, turned, data.PICTURES_ANYWHERE)
+        return cls(data.DATA_PATH, split, cache_folder, *files, data.EXIF_ROTATE, data.PICTURES_ANYWHERE)
 
     @staticmethod
     def has_validation(data_path: str) -> bool:

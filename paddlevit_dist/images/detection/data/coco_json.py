@@ -12,18 +12,19 @@ from tqdm import tqdm
 from ..coco_reader import CocoReader, Object
 from ..json_stream import Element
 from .annotation_index import PICTURE, About, Columns, Source, positions_of
-from .measuring import measure
+from .measuring import measure, turns
 
 _TICK_BYTES = 1 << 22
 _SLACK = 0.01  # of shares: rounding
 
 
-def read_coco(file: str, folder: str, turned: bool, inside: Optional[Sequence[str]] = None) -> Source:
+def read_coco(file: str, folder: str, turned: Optional[bool], inside: Optional[Sequence[str]] = None) -> Source:
     """The pictures, objects and categories of a file.
 
     Args:
         folder: of the pictures.
-        turned: those whose size the file does not say are measured as their EXIF orientation turns them.
+        turned: boxes were drawn on the pictures as their EXIF orientation turns them; None: if the file does not say
+            how large any picture is. Pictures whose size is missing are measured accordingly.
         inside: folders of which one has to hold each picture; None: they may be anywhere.
     Raises:
         UserError: it cannot be read, or is not as COCO describes it; the message names the file and the entry.
@@ -76,14 +77,14 @@ class _Reader(CocoReader):
             int(found.picture), int(found.category), found.box, found.area, found.number, found.is_crowd, text
         )
 
-    def source(self, turned: bool) -> Source:
+    def source(self, turned: Optional[bool]) -> Source:
         """All that was read, in the form of the index."""
         ids = np.array(self.image_ids, dtype=np.int64)
         self._note_files(ids)
         pictures = np.zeros(len(ids), PICTURE)
         pictures["id"] = ids
         pictures["height"], pictures["width"] = np.array(self.sizes, dtype=np.int64).reshape(-1, 2).T
-        is_measured = self._measure(pictures, turned)
+        is_turned = self._measure(pictures, turned)
         category_ids = np.array(sorted(map(int, self.categories)), dtype=np.int64)
         owners = positions_of(np.array(self.columns.pictures, dtype=np.int64), ids)
         labels = positions_of(np.array(self.columns.categories, dtype=np.int64), category_ids)
@@ -100,7 +101,7 @@ class _Reader(CocoReader):
             has_masks,
             self.has_annotations,
             self.notices(),
-            is_measured,
+            is_turned,
         )
         return Source(about, self.paths, pictures, owners[kept], objects[kept])
 
@@ -110,14 +111,16 @@ class _Reader(CocoReader):
             again = [number for path, number in zip(self.paths, ids.tolist()) if path in seen or seen.add(path)]
             self.note_all("picture", "whose file another one has too", again)
 
-    def _measure(self, pictures: np.ndarray, turned: bool) -> bool:
+    def _measure(self, pictures: np.ndarray, turned: Optional[bool]) -> bool:
+        """Fill in missing sizes; whether boxes are of turned pictures."""
         unknown = np.flatnonzero((pictures["height"] <= 0) | (pictures["width"] <= 0))
+        is_turned, told = turns(turned, len(unknown), len(pictures))
         if len(unknown):
             files = [os.path.join(self.folder, os.fsdecode(self.paths[row])) for row in unknown.tolist()]
-            sizes = measure(files, turned)
+            sizes = measure(files, is_turned)
             pictures["height"][unknown], pictures["width"][unknown] = sizes[:, 0], sizes[:, 1]
-            self.note_all("picture", "without height or width: both were measured", pictures["id"][unknown])
-        return len(unknown) > 0
+            self.note_all("picture", f"without height or width: both were measured{told}", pictures["id"][unknown])
+        return is_turned
 
     def _note_odd_boxes(self, objects: np.ndarray, pictures: np.ndarray) -> None:
         box = objects["box"]

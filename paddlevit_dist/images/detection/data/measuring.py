@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import List, Sequence
+from typing import List, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -21,6 +21,20 @@ def announced_size(path: str, reading: Reading) -> Size:
         width, height = image.size
         is_turned = reading.exif_rotate and orientation(image) in (5, 6, 7, 8)
     return (width, height) if is_turned else (height, width)
+
+
+def turns(configured: Optional[bool], measured: int, total: int) -> Tuple[bool, str]:
+    """Whether boxes are taken to be drawn on pictures as their EXIF orientation turns them, and what to tell of that.
+
+    Nobody wrote down sizes of stored pictures where no size is there; where some are, those decide for all.
+
+    Args:
+        configured: DATA.EXIF_ROTATE.
+        measured: pictures, of ``total``, whose size is not said.
+    """
+    if configured is not None or measured == total:
+        return configured is not False, ""
+    return False, " as stored, like those whose size is said (DATA.EXIF_ROTATE true: as EXIF turns them)"
 
 
 def measure(files: Sequence[str], turned: bool) -> np.ndarray:

@@ -22,7 +22,7 @@ from .annotation_index import PICTURE, VERSION, About, Columns, Source, ensure_a
 from .detection_dataset import count
 from .indexed_pictures import IndexedPictures
 from .layouts import names_in, numbers_of, picture_names, pictures_in, stamp, sub_folders
-from .measuring import measure
+from .measuring import measure, turns
 from .settings import EDGES, PIXELS
 from .xml_files import read_xml
 
@@ -63,15 +63,15 @@ class Voc(IndexedPictures):
         split: str,
         cache_folder: Path,
         chosen: Optional[str] = None,
-        turned: bool = True,
+        turned: Optional[bool] = None,
         corners: str = PIXELS,
     ) -> None:
         """Serve ``split``: the pictures of the list of that name, or of the folder.
 
         Args:
             chosen: name of another list, such as "trainval".
-            turned: where a file does not say how large its picture is, boxes were drawn on it as its EXIF orientation
-                turns it.
+            turned: boxes were drawn on the pictures as their EXIF orientation turns them; None: if no file says how
+                large its picture is.
             corners: ``PIXELS``: they count pixels from 1 and are inside the box, as VOC's rules have it; ``EDGES``:
                 they are distances from the picture's edges.
         Raises:
@@ -89,7 +89,7 @@ class Voc(IndexedPictures):
             cache_folder, f"voc-{split}", key, lambda: _read(root, stems, annotated, names, turned, corners)
         )
         self._parts = list(dict.fromkeys(part for part, _ in stems))
-        super().__init__(root, index, "its XML file", turned and index.about.is_measured)
+        super().__init__(root, index, "its XML file", index.about.is_turned)
         where = ", ".join(dict.fromkeys(part.name for part, _ in stems))
         self.notices = [f"{split}: {count(len(stems), 'picture')} of {where}", *self.notices]
 
@@ -97,8 +97,7 @@ class Voc(IndexedPictures):
     def open(cls, config: Any, split: str, cache_folder: Path) -> Voc:
         data = config.DATA
         lists = {"train": data.TRAIN_ANNOTATIONS, "val": data.VAL_ANNOTATIONS}
-        turned = data.EXIF_ROTATE is not False
-        return cls(data.DATA_PATH, split, cache_folder, lists.get(split), turned, data.VOC_CORNERS)
+        return cls(data.DATA_PATH, split, cache_folder, lists.get(split), data.EXIF_ROTATE, data.VOC_CORNERS)
 
     def __getstate__(self) -> Any:
         return {**super().__getstate__(), "_parts": ()}
@@ -195,7 +194,7 @@ def _read(
     stems: List[Tuple[Part, str]],
     annotated: List[str],
     names: Optional[List[str]],
-    turned: bool,
+    turned: Optional[bool],
     corners: str,
 ) -> Source:
     reader = _Reader(names, len(stems), 1 if corners == PIXELS else 0)
@@ -272,7 +271,7 @@ class _Reader:
             number = len(self.columns) + 1
             self.columns.add(position, label, (x, y, width, height), width * height, number, is_difficult)
 
-    def source(self, root: str, numbers: np.ndarray, turned: bool) -> Source:
+    def source(self, root: str, numbers: np.ndarray, turned: Optional[bool]) -> Source:
         ordered = self.fixed if self.fixed is not None else sorted(self.names)
         if not ordered:
             raise UserError(f"{root}: no XML file has an object; expected boxes in <object> elements")
@@ -281,9 +280,10 @@ class _Reader:
         pictures["id"] = numbers
         sizes = self.sizes
         unknown = np.flatnonzero((sizes <= 0).any(axis=1))
+        is_turned, told = turns(turned, len(unknown), len(sizes))
         if len(unknown):
             files = [os.path.join(root, os.fsdecode(self.paths[row])) for row in unknown.tolist()]
-            sizes[unknown] = measure(files, turned)
+            sizes[unknown] = measure(files, is_turned)
         pictures["height"], pictures["width"] = sizes[:, 0], sizes[:, 1]
         notices = []
         if self.difficult:
@@ -299,9 +299,9 @@ class _Reader:
                 f"pixels from 1: if they are distances from the picture's edges, set DATA.VOC_CORNERS {EDGES}"
             )
         if len(unknown):
-            notices.append(f"{count(len(unknown), 'picture')} without a size in the XML file: measured")
+            notices.append(f"{count(len(unknown), 'picture')} without a size in the XML file: measured{told}")
         labels = label_of[np.array(self.columns.categories, dtype=np.int64)]
-        about = About(ordered, list(range(1, len(ordered) + 1)), False, True, notices, len(unknown) > 0)
+        about = About(ordered, list(range(1, len(ordered) + 1)), False, True, notices, is_turned)
         owners = np.array(self.columns.pictures, dtype=np.int64)
         return Source(about, self.paths, pictures, owners, self.columns.rows(labels))
 

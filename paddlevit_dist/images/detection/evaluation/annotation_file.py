@@ -9,7 +9,7 @@ from typing import Any, Callable, Collection, Dict, List, NamedTuple, Optional, 
 import numpy as np
 
 from ....errors import UserError
-from ..coco_reader import CocoReader, Id, Object
+from ..coco_reader import CocoReader, Id, Object, as_id
 from ..json_stream import Element
 from ..run_lengths import area_of, text_of
 from .matching import Federated, Truth
@@ -23,9 +23,9 @@ class AnnotationFile(NamedTuple):
 
     Attributes:
         path: of the file.
-        image_ids: ascending.
+        image_ids: ascending; as texts where one is no number.
         sizes: int64 (pictures, 2), height and width; 0 where the file does not say.
-        category_ids: ascending; label k stands for the k-th.
+        category_ids: likewise; label k stands for the k-th.
         names: of the categories, each different.
         truth: of all pictures.
         masks: of the annotations, as ``run_lengths.text_of`` returns them, where masks are compared.
@@ -142,8 +142,8 @@ class _Reader(CocoReader):
             raise UserError(f"{self.file}: annotation {number}: its segmentation {error}") from None
 
     def ended(self) -> AnnotationFile:
-        image_ids = in_order(self.file, "images", self.image_ids)
-        category_ids = in_order(self.file, "categories", self.categories)
+        image_ids = in_order(self.image_ids)
+        category_ids = in_order(self.categories)
         position = {own: place for place, own in enumerate(image_ids)}
         label = {own: place for place, own in enumerate(category_ids)}
         pictures = np.array([position.get(own, -1) for own in self.image_of], np.int64)
@@ -189,10 +189,11 @@ class _Reader(CocoReader):
             masks.append(shape if is_made else self._mask(shape, self.image_of[row], numbers[row]))
         return masks
 
-    def _checked(self, image_id: Id, label: Dict[Id, int]) -> Federated:
+    def _checked(self, image_id: Id, label: Dict[Any, int]) -> Federated:
         """What a picture was checked for."""
         try:
-            return Federated(*(np.array([label[own] for own in some], np.int64) for some in self.lists[image_id]))
+            lists = [[label[as_id(own, True) or own] for own in some] for some in self.lists[image_id]]
+            return Federated(*(np.array(some, np.int64) for some in lists))
         except (KeyError, TypeError) as error:
             raise UserError(f"{self.file}: picture {image_id!r} lists category {error}, which is not there") from None
 
@@ -201,20 +202,9 @@ def _without_size(path: str, image_id: Id) -> UserError:
     return UserError(f"{path}: picture {image_id!r} has no height and width, which its masks need")
 
 
-def in_order(path: str, what: str, ids: Collection[Id]) -> List[Id]:
-    """Ids in ascending order: numbers as numbers, texts as texts.
-
-    Raises:
-        UserError: there are numbers and texts.
-    """
-    kinds = {isinstance(own, str) for own in ids}
-    if len(kinds) > 1:
-        number = next(own for own in ids if not isinstance(own, str))
-        text = next(own for own in ids if isinstance(own, str))
-        raise UserError(
-            f"{path}: ids of {what} are numbers and texts, such as {number!r} and {text!r}; expected one kind"
-        )
-    return sorted(ids)  # type: ignore[type-var] # of one kind
+def in_order(ids: Collection[Id]) -> List[Id]:
+    """Ids in ascending order; where one is no number, all are ordered as the texts that they are in the file."""
+    return sorted(ids, key=str if any(isinstance(own, str) for own in ids) else None)  # type: ignore[type-var]
 
 
 def different_names(category_ids: Sequence[Id], names: Sequence[str]) -> List[str]:

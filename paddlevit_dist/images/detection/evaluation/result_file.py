@@ -208,7 +208,7 @@ def _id(path: str, place: str, entry: Any, name: str) -> Id:
         raise UserError(f"{path}: {place}: expected an object, found {short(entry)}")
     if name not in entry:
         raise UserError(f"{path}: {place} has no {name}")
-    own = as_id(entry[name])
+    own = as_id(entry[name], True)
     if own is None:
         raise UserError(f"{path}: {place}: {name} must be a whole number or a text, found {short(entry[name])}")
     return own

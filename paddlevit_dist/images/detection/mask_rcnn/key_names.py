@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Dict, List, Mapping, Optional
 
 import numpy as np
 
@@ -29,11 +29,26 @@ _OUTPUTS = "roi_heads.box_predictor.cls_score.bias"
 
 def _from_torchvision(state: Mapping[str, Any]) -> Dict[str, Any]:
     ours = renamed(renamed(without(state, ("num_batches_tracked",)), _TORCHVISION), _STATISTICS)
-    if _OUTPUTS in ours and len(ours[_OUTPUTS]) == _COCO_OUTPUTS:
+    if _seems_published(ours):
         # torchvision gives the fixed batch norms of its published detectors (COCO_V1) an epsilon of 0 when it loads
         # them; a variance that is smaller by ours means the same, wherever these weights go from here.
         ours.update({name: ours[name] - _EPSILON for name in ours if name.endswith("._variance")})
     return ours
+
+
+def _seems_published(ours: Mapping[str, Any]) -> bool:
+    """A guess by the number of outputs: files do not say with which epsilon they were trained."""
+    return _OUTPUTS in ours and len(ours[_OUTPUTS]) == _COCO_OUTPUTS
+
+
+def notices_of_torchvision(ours: Mapping[str, Any]) -> List[str]:
+    """What the names ``_from_torchvision`` has made do not say: which epsilon was taken for their batch norms."""
+    if not _seems_published(ours) or not any(name.endswith("._variance") for name in ours):
+        return []
+    return [
+        f"{_COCO_OUTPUTS} outputs, taken for weights that torchvision published for COCO: fixed batch norms compute "
+        f"without an epsilon; where they were trained with {_EPSILON:g}, add that to each running_var before"
+    ]
 
 
 def _of_the_backbone(owner: KeyMap) -> KeyMap:

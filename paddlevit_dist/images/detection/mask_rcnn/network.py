@@ -259,6 +259,9 @@ class MaskRCNN(Detector):
             return self.backbone.body.resize_parameter(name[len(_BODY) :], value)
         return None
 
+    def notices_of_source(self, owner: str, state: Mapping[str, Any]) -> List[str]:
+        return key_names.notices_of_torchvision(state) if owner == "torchvision" else []
+
     def no_weight_decay(self) -> Tuple[str, ...]:
         return tuple(_BODY + name for name in self.backbone.body.no_weight_decay())
 

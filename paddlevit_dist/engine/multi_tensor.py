@@ -148,7 +148,8 @@ class ListStep:
 
 
 def _aligned(gradient: Any) -> paddle.Tensor:
-    """The gradient, or a copy where it is strided or begins in the middle of another tensor's memory."""
+    """The gradient, or a copy where it is strided or begins in the middle of another tensor's memory: Paddle's kernel
+    reads as many values of it at once as it finds fitting for parameters and moments."""
     if not gradient.is_contiguous():
         return gradient.contiguous()
     return gradient.clone() if gradient.data_ptr() % _ALIGNED_BYTES else gradient

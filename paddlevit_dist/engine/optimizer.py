@@ -200,7 +200,9 @@ def restore_optimizer(optimizer: Any, model: paddle.nn.Layer, state: Dict[str, n
             raise ValueError(f"the saved optimizer state does not fit: {key} is {state[key].shape}")
         if str(tensor.dtype).rpartition(".")[2] != str(state[key].dtype):
             raise ValueError(f"the saved optimizer state does not fit: {key} is of type {state[key].dtype}")
-        tensor.set_value(state[key])
+        # AdamW's powers of the betas stay on the host also where training is on a GPU: set_value would move them.
+        place = paddle.CPUPlace() if tensor.place.is_cpu_place() else paddle.framework._current_expected_place()
+        tensor.get_tensor().set(state[key], place)
 
 
 class OptimizerState:

@@ -204,6 +204,8 @@ class _Told:
 class Predictor:
     """Trained weights, ready to be used on other data in this process: ``rows = Predictor("output")(["cat.jpg"])``.
 
+    On a GPU this process computes from then on as the run says (TRAIN.TF32, DETERMINISTIC).
+
     Args:
         source: a run's folder, whose best checkpoint is used, else its last; a checkpoint; or weights with an
             ``about.yaml`` or the ``config.yaml`` of a run beside them.
@@ -235,6 +237,8 @@ class Predictor:
         self._task = prepared_task(self._source)
         self._batch_size = batch_size or usual_batch_size(self._source.config)
         self._num_workers = num_workers
+        train = self._source.config.TRAIN
+        gpu.prepare(train.TF32, self._source.config.DETERMINISTIC, self._task.fixed_shapes)
         self.model, self.load_report = build_trained(self._task, self._source)
         self._precision = EvaluationPrecision(self._source.config)
         self.class_names = self._source.learned.class_names

@@ -419,7 +419,8 @@ def running_statistics(model: paddle.nn.Layer) -> List[paddle.Tensor]:
 def communicates_in_forward(model: paddle.nn.Layer) -> bool:
     """Whether a layer of the model uses statistics of all ranks' rows."""
     return any(
-        isinstance(layer, paddle.nn.SyncBatchNorm) or (isinstance(layer, BatchNorm) and layer.synchronised)
+        (isinstance(layer, paddle.nn.SyncBatchNorm) and world.world_size() > 1)
+        or (isinstance(layer, BatchNorm) and layer.synchronised)
         for layer in model.sublayers(include_self=True)
     )
 

@@ -7,6 +7,7 @@ import paddle
 import pytest
 from yacs.config import CfgNode
 
+from paddlevit_dist import paddle_versions
 from paddlevit_dist.engine.optimizer import (
     build_optimizer,
     decay_groups,
@@ -260,3 +261,23 @@ def test_a_damped_run_resumes_bit_equal_also_before_its_first_step():
         steps(second, optimizers[2], stop, 5)
         for key, p in whole.named_parameters():
             assert np.array_equal(p.numpy(), dict(second.named_parameters())[key].numpy()), (stop, key)
+
+
+def test_restored_powers_of_the_betas_stay_on_the_host(monkeypatch):
+    """On a GPU, where they are made on the host, what sets a tensor by default moves it to this process's device."""
+    model = paddle.nn.Linear(3, 2)
+    first, second = (build_optimizer(settings("AdamW"), model, None, DECAY) for _ in range(2))
+    model(paddle.ones([1, 3])).sum().backward()
+    first.step()
+    state = optimizer_state(first, model)
+
+    def moved() -> None:
+        raise AssertionError("moved to the device of this process")
+
+    paddle_versions.create_accumulators(second)
+    monkeypatch.setattr(paddle.base.framework, "_current_expected_place", moved)
+    monkeypatch.setattr(paddle.framework, "_current_expected_place", moved)
+    monkeypatch.setattr(paddle_versions, "create_accumulators", lambda optimizer: None)
+    restore_optimizer(second, model, state)
+    for name, value in optimizer_state(second, model).items():
+        np.testing.assert_array_equal(value, state[name])

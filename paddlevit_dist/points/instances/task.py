@@ -163,6 +163,8 @@ class InstanceSegmentation(SceneTask):
 
         voxels = SparseTensor(batch["features"], plan=Plan.of_batch(batch))
         groups = epoch is None or epoch > self.keys.PREPARE_EPOCHS
+        if groups:
+            points.begin()
         output = model(voxels, batch["inverse"], grouping if groups else None)
         scores = None if output.scores is None else output.scores.astype("float32")  # mixed precision ends here
         return output._replace(
@@ -272,8 +274,8 @@ class InstanceSegmentation(SceneTask):
 
 
 class _Points:
-    """What clustering needs to know of a batch's points, on the host; fetched from the device from now on, while that
-    goes on with what it is given.
+    """What clustering needs to know of a batch's points, on the host; fetched when it is asked for, or from ``begin``
+    on, while the device goes on with what it is given.
 
     Attributes:
         xyz: float32 (P, 3), metres.
@@ -281,11 +283,19 @@ class _Points:
         scenes: int64 (P,), scene of each point.
     """
 
+    _arrays: Any = None
+
     def __init__(self, batch: Mapping[str, paddle.Tensor]) -> None:
-        self._arrays = read_later(batch["xyz"], batch["instance_labels"], batch["offsets"])
+        self._batch = batch
+
+    def begin(self) -> None:
+        """Begin to fetch; the arrays have to be asked for afterwards, for nobody else waits until they have arrived."""
+        self._arrays = read_later(*(self._batch[name] for name in ("xyz", "instance_labels", "offsets")))
 
     @functools.cached_property
     def _here(self) -> List[np.ndarray]:
+        if self._arrays is None:
+            self.begin()
         return self._arrays()
 
     @property

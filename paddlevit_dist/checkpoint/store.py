@@ -349,7 +349,7 @@ def read_about(source: str) -> Optional[Dict[str, Any]]:
 
 def read_samples(source: str) -> Optional[Dict[str, np.ndarray]]:
     """The samples that the training of the checkpoint at ``source`` had in each split, as ``Samples.identities`` has
-    them: uint64 (samples,) by split.
+    them: uint64 (samples,) by split, and of what only earlier sessions were trained on.
 
     Returns:
         None if ``source`` is not a checkpoint of a run, or lists none.

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Optional
 
+import numpy as np
+
 from ..checkpoint import store as checkpoints
 from ..checkpoint.load import load_weights
 from ..checkpoint.weights import evaluated_weights
@@ -27,12 +29,15 @@ class Start(NamedTuple):
         directory: the checkpoint; None for a new training.
         changes: settings that differ from the checkpoint's.
         evaluation_due: the last epoch that it has finished is still to be evaluated.
+        samples: what the checkpoint lists of the samples that its training had, None if it lists none; empty for a new
+            training.
     """
 
     position: Dict[str, int]
     directory: Optional[Path] = None
     changes: List[Change] = []
     evaluation_due: bool = False
+    samples: Optional[Dict[str, np.ndarray]] = {}
 
 
 class Resumption:
@@ -124,7 +129,8 @@ class Resumption:
         report = self.checkpointer.load_weights(directory)
         changes = self._require_same_run(directory, state)
         self.checkpointer.load(directory, state)
-        start = Start(state.position, directory, changes, state.extra.get("evaluation_due", False))
+        is_due, samples = state.extra.get("evaluation_due", False), checkpoints.read_samples(str(directory))
+        start = Start(state.position, directory, changes, is_due, samples)
         self.record.say(f"resumed from {directory} after {_place(start.position)}: {report.summary()}")
         return start
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, NamedTuple
+from typing import Any, Dict, List, NamedTuple, Optional
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from ..errors import UserError
 from .about import Change
 
 _TRAIN = "train"
+_EARLIER = "trained on earlier"  # before resumes with other files or another seed
 _NONE = np.empty(0, np.uint64)
 
 
@@ -32,12 +33,27 @@ class Known(NamedTuple):
     text: str
 
 
-def listed(datasets: Dict[str, Any]) -> Dict[str, np.ndarray]:
-    """What a checkpoint keeps of its samples: their identities by split; nothing where no dataset was divided."""
-    if not any(samples.is_share for samples in datasets.values()):
+def listed(datasets: Dict[str, Any], before: Optional[Dict[str, np.ndarray]]) -> Dict[str, np.ndarray]:
+    """What a checkpoint keeps of its samples: their identities by split, and of those that only earlier sessions of its
+    training were trained on; nothing where no dataset was divided, or where that is not known.
+
+    Args:
+        before: the lists of the checkpoint that the training continues, None if it has none; empty for a new training.
+    """
+    if before is None or not (before or _is_divided(datasets)):
         return {}
     found = {split: samples.identities() for split, samples in datasets.items()}
-    return {split: identities for split, identities in found.items() if identities is not None}
+    lists = {split: identities for split, identities in found.items() if identities is not None}
+    earlier = np.setdiff1d(_trained_on(before), lists.get(_TRAIN, _NONE))
+    return {**lists, _EARLIER: earlier} if len(earlier) else lists
+
+
+def _is_divided(datasets: Dict[str, Any]) -> bool:
+    return any(samples.is_share for samples in datasets.values())
+
+
+def _trained_on(lists: Dict[str, np.ndarray]) -> np.ndarray:
+    return np.concatenate([lists.get(_TRAIN, _NONE), lists.get(_EARLIER, _NONE)])
 
 
 def known(lists: Dict[str, np.ndarray], split: str, identities: np.ndarray) -> Known:
@@ -56,7 +72,8 @@ def changed_samples(source: str, datasets: Dict[str, Any]) -> List[Change]:
     """The splits of which a resumed training would read other samples than the checkpoint's."""
     lists = checkpoints.read_samples(source)
     if lists is None:
-        return []
+        unknown = "divided anew: val may be what was trained on"
+        return [Change("train and val files", "not listed", unknown, alters=True)] if _is_divided(datasets) else []
     changes = []
     for split, samples in datasets.items():
         identities = samples.identities()
@@ -87,7 +104,7 @@ def require_not_trained_on(
     identities = samples.identities()
     if identities is None:
         return []
-    found = known(lists, split, identities)
+    found = known({**lists, _TRAIN: _trained_on(lists)}, split, identities)
     if not found.text or not (must_match or len(found.crossed)):
         return []
     said = f"{len(samples):,} {task.sample_name} of {split}, against those that {source} held out: {found.text}"

@@ -193,7 +193,7 @@ class Training:
             schedule=self.schedule,
             sampler=self.sampler,
             skipped=self.skipped,
-            list_samples=lambda: listed(datasets),
+            list_samples=lambda: listed(datasets, self.start.samples),
             note_saved=self.observers.note_saved,
         )
 

@@ -154,7 +154,8 @@ def test_means_and_deviations_left_alone_follow_the_channels(load_text):
     configuration = load_text("DATA: {IMAGE_CHANNELS: 1, IMAGENET_MEAN: [0.13]}")
 
     assert configuration.values.DATA.IMAGENET_MEAN == [0.13] and configuration.values.DATA.IMAGENET_STD == [0.5]
-    assert configuration.sources["DATA.IMAGENET_STD"] == "default"
+    sources = [configuration.sources[f"DATA.IMAGENET_{name}"] for name in ("MEAN", "STD")]
+    assert sources == ["x.yaml", "follows from other keys"]
 
 
 def test_resume_beside_pretrained_is_a_notice_in_training():

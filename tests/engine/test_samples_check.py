@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 
 import numpy as np
 import paddle
 import pytest
+from PIL import Image
+from support import small_runs
 
-from paddlevit_dist import UserError
+from paddlevit_dist import Trainer, UserError
 from paddlevit_dist.checkpoint import store
+from paddlevit_dist.config import load
 from paddlevit_dist.contracts.dataset import Samples
 from paddlevit_dist.contracts.task import Task
 from paddlevit_dist.engine.samples_check import changed_samples, known, listed, require_not_trained_on, tell_unlisted
 from paddlevit_dist.images.data.image_dataset import digests
+from paddlevit_dist.registry import resolve
 
 STRICT, LOOSE = SimpleNamespace(ALLOW_CHANGES=False), SimpleNamespace(ALLOW_CHANGES=True)
 TASK = Task(STRICT)
@@ -46,7 +51,7 @@ class Unlisted(Samples):
 @pytest.fixture
 def source(tmp_path):
     """A checkpoint that lists what it was trained on."""
-    lists = listed({"train": Listed(TRAINED), "val": Listed(HELD_OUT)})
+    lists = listed({"train": Listed(TRAINED), "val": Listed(HELD_OUT)}, {})
     state = store.RunState({"epoch": 1, "consumed": 0, "update": 2}, {}, {"best": None, "scaler": {}})
     weights = paddle.nn.Linear(1, 1).state_dict()
     return str(store.save(tmp_path, store.epoch_name(1), weights, state, about={"input": {}}, samples=lists))
@@ -103,11 +108,83 @@ def test_a_checkpoint_without_lists_is_told_where_the_data_are_divided(source, t
     (note,) = checked(source, HELD_OUT)
     assert "does not list what it was trained on: how many of these 5 samples" in note
     assert [note] == tell_unlisted(source, TASK, Listed(HELD_OUT))
-    assert tell_unlisted(source, TASK, Unlisted()) == [] and changed_samples(source, {"val": Listed(HELD_OUT)}) == []
+    assert tell_unlisted(source, TASK, Unlisted()) == [] == changed_samples(source, {"val": Unlisted()})
+    (change,) = changed_samples(source, {"train": Listed(TRAINED), "val": Listed(HELD_OUT)})
+    assert change.alters and change.before == "not listed" and len(change.now) <= 60  # where messages cut it
     assert checked(str(tmp_path / "weights.pth"), HELD_OUT) == []  # anybody's weights
 
 
 def test_a_run_that_divides_nothing_lists_nothing():
     whole = Listed(TRAINED)
     whole.is_share = False
-    assert listed({"train": whole, "val": whole}) == {} == listed({"train": Unlisted(), "val": Unlisted()})
+    assert listed({"train": whole, "val": whole}, {}) == {} == listed({"train": Unlisted(), "val": Unlisted()}, {})
+
+
+def test_what_earlier_sessions_were_trained_on_stays_listed_apart_from_this_one_s_sides():
+    lists, seen = {}, set()
+    for first in (0, 4, 8, 0):
+        train = [f"ant/{number}" for number in range(first, first + 6)]
+        lists = listed({"train": Listed(train), "val": Listed(HELD_OUT)}, lists)
+        seen |= set(train)
+        assert set(lists["train"]) == set(digests(train)) and set(lists["val"]) == set(digests(HELD_OUT))
+        assert set(lists["train"]) | set(lists.get("trained on earlier", ())) == set(digests(sorted(seen)))
+    assert listed({"train": Listed(TRAINED), "val": Listed(HELD_OUT)}, None) == {}  # not known, so nothing is claimed
+
+
+RUN = (
+    *small_runs.DIGITS,
+    *small_runs.TINY,
+    "-dataset=folder",
+    "-batch_size=4",
+    "-epochs=3",
+    "DATA.VAL_FRACTION",
+    "0.3",
+)
+
+
+@pytest.fixture
+def start(tmp_path):
+    """``start(*words)`` makes a training on pictures that are divided; its first epoch is done."""
+    for number in range(12):
+        file = tmp_path / "data" / ("ant", "bee")[number % 2] / f"{number}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("L", (16, 16), number).save(file)
+
+    def build(*words):
+        values = load([*RUN, f"-data_path={tmp_path / 'data'}", f"-output={tmp_path / 'run'}", *words]).values
+        task = resolve("task", values.TASK)(values)
+        return Trainer(values, task, {split: task.build_dataset(split, tmp_path) for split in ("train", "val")})
+
+    (tmp_path / "run").mkdir()
+    build("-stop_after_epoch=1").train()
+    return build
+
+
+def evaluate(trainer, tmp_path, epoch):
+    source = str(tmp_path / "run" / "checkpoints" / f"epoch_{epoch:04d}")
+    return require_not_trained_on(source, STRICT, TASK, "val", trainer.datasets["val"])
+
+
+def test_resuming_with_another_seed_does_not_hide_what_was_trained_on(start, tmp_path):
+    other = ("DATA.VAL_SEED", "5")
+    trainer = start(*other, "-resume=auto", "-allow_changes", "-stop_after_epoch=2")
+    trainer.train()
+    with pytest.raises(UserError, match="trained on is "):
+        evaluate(trainer, tmp_path, 2)
+    trainer = start(*other, "-resume=auto")  # as the checkpoint has it: nothing is altered
+    trainer.train()
+    with pytest.raises(UserError, match="trained on is "):
+        evaluate(trainer, tmp_path, 3)
+
+
+def test_resuming_a_divided_run_without_lists_has_to_be_allowed_and_lists_nothing(start, tmp_path):
+    directory = tmp_path / "run" / "checkpoints" / "epoch_0001"
+    (directory / "samples.npz").unlink()
+    manifest = json.loads((directory / "manifest.json").read_text())
+    del manifest["files"]["samples.npz"]
+    (directory / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(UserError, match="files not listed -> divided anew: val may be what was trained on.*-allow_ch"):
+        start("-resume=auto").train()
+    trainer = start("-resume=auto", "-allow_changes", "-stop_after_epoch=2")
+    trainer.train()
+    assert "does not list what it was trained on" in evaluate(trainer, tmp_path, 2)[0]

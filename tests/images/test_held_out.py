@@ -14,6 +14,7 @@ from paddlevit_dist.errors import UserError
 from paddlevit_dist.images.data.class_folders import ClassFolders
 from paddlevit_dist.images.data.digits import Digits
 from paddlevit_dist.images.data.held_out import choose_held_out, hold_out, open_pictures
+from paddlevit_dist.images.data.imagenet import ImageNet2012
 from paddlevit_dist.observe.record import cache_folder
 
 
@@ -96,6 +97,17 @@ def test_pictures_are_the_same_wherever_their_folder_is_and_names_decide_not_pla
     assert parts[0] == parts[1] and all(name.startswith("ant/") for name in parts[0][0])
     reversed_order = choose_held_out(Named(FILES[59::-1]), np.zeros(60, int), 0.3, 0)[::-1]
     np.testing.assert_array_equal(reversed_order, choose_held_out(Named(FILES[:60]), np.zeros(60, int), 0.3, 0))
+
+
+def test_a_file_that_is_listed_twice_is_on_one_side_that_of_its_first(tmp_path):
+    """Among five copies of each of 40 names, alike up to their spelling, some stood on both sides."""
+    names = [f"{number}.jpg" for number in range(40)]
+    listed = [*names, *(f"./{name}" for name in names), *names * 3]
+    (tmp_path / "train_list.txt").write_text("".join(f"{name} {row // 160}\n" for row, name in enumerate(listed)))
+    whole = ImageNet2012(str(tmp_path), "train", tmp_path)
+    held_out = choose_held_out(whole, np.asarray(whole.labels), 0.25, 0).reshape(5, 40)
+    assert (held_out == held_out[0]).all() and held_out[0].sum() == 10
+    np.testing.assert_array_equal(held_out[0], choose_held_out(whole, np.zeros(40, int), 0.25, 0))
 
 
 def test_the_parts_share_out_the_whole(tmp_path):

@@ -93,7 +93,8 @@ class Part(ImageDataset):
 def hold_out(dataset: Any, split: str, fraction: float, seed: int, cache_folder: Path) -> Part:
     """The "train" or "val" part of ``dataset``, with ``fraction`` of each class held out as "val".
 
-    Each class keeps at least one image for training and contributes at least one to validation if it has two.
+    Each class keeps at least one image for training and contributes at least one to validation if it has two, of those
+    that are in no other class as well.
 
     Raises:
         UserError: nothing would be held out.
@@ -120,20 +121,24 @@ def choose_held_out(dataset: ImageDataset, labels: np.ndarray, fraction: float, 
     smallest digests.
 
     A sample keeps its place in that order whatever is added, removed or renamed beside it, so that each such file
-    moves at most one other across the border, and only within its class.
+    moves at most one other across the border, and only within its class. Samples of one identity are on one side: one
+    file that is listed several times counts once, in the class of its first.
 
     Args:
         labels: int (samples,).
         seed: another one gives another order.
     """
-    order = np.lexsort((digests(map(dataset.identity, range(len(labels))), seed), labels))
+    ordered = digests(map(dataset.identity, range(len(labels))), seed)
+    _, firsts, of_identity = np.unique(ordered, return_index=True, return_inverse=True)
+    labels = labels[firsts]  # (identities,), by their digests
+    order = np.argsort(labels, kind="stable")
     sizes = np.unique(labels, return_counts=True)[1]
     quotas = np.clip(np.round(sizes * fraction).astype(np.int64), np.minimum(1, sizes - 1), sizes - 1)
     starts = np.cumsum(sizes) - sizes
     rank_in_class = np.arange(len(labels)) - np.repeat(starts, sizes)
     held_out = np.zeros(len(labels), bool)
     held_out[order[rank_in_class < np.repeat(quotas, sizes)]] = True
-    return held_out
+    return held_out[of_identity]
 
 
 def open_pictures(config: Any, split: str, cache_folder: Path) -> Tuple[ImageDataset, List[str]]:

@@ -392,6 +392,17 @@ def test_empty_pictures_are_left_out_and_part_of_the_training_set_is_held_out_wh
     assert part.summary().startswith("2 pictures, ")
 
 
+def test_entries_of_one_file_are_held_out_together(tmp_path, cache):
+    images = [
+        {"id": 4 * copy + n, "file_name": f"{n}.png", "height": 4, "width": 4} for copy in (0, 1, 2) for n in range(4)
+    ]
+    write_coco(tmp_path, [annotation(1, 1, [0, 0, 2, 2])], images=images)
+    for number in range(4):
+        write_picture(tmp_path / "train2017" / f"{number}.png", 4, 4)
+    val = opened(tmp_path, cache, "DATA.VAL_FRACTION", "0.4", split="val", is_training=False).dataset
+    assert len(val) == 6 and len(set(val.identities())) == 2
+
+
 def test_a_mask_that_cannot_be_drawn_names_its_object(tmp_path, cache):
     write_coco(tmp_path, [annotation(8, 11, BOX, segmentation=[[1.0, 2.0, "x"]])])
     samples = DetectionSamples(Coco(str(tmp_path), "train", cache), EvaluationTransform(20, 40), True, with_masks=True)

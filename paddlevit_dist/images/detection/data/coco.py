@@ -102,7 +102,7 @@ class Coco(IndexedPictures):
         return {**super().__getstate__(), "_stream": None}
 
     def identity(self, index: int) -> str:
-        return os.path.join(self._below, self._index.paths.path(index))
+        return os.path.normpath(os.path.join(self._below, self._index.paths.path(index)))
 
     def beside(self) -> List[str]:
         named = {os.path.normpath(self._index.paths.path(index)) for index in range(len(self))}

@@ -17,7 +17,7 @@ say "$said" ""
 evaluated=$(printf '%s\n' "$said" | tail -n 1)
 trained=$(grep ' top-1 ' "$output/log.txt" | grep 'evaluation: ' | tail -n 1)
 trained=${trained#*evaluation: }
-trained=${trained%% (best)}
+trained=${trained% (best*)}
 
 if [ "$trained" != "$evaluated" ]; then
     say "error: the evaluation after training said '$trained', the evaluation of the checkpoint '$evaluated'" >&2

@@ -43,7 +43,11 @@ def train(output: str, arguments: list, signals_at: dict) -> None:
 
     def act(update: int) -> None:
         rank, number = signals_at.get(update, (None, None))
+        begun = f"{output}.begun_{update}"  # by the main process, which another may be ahead of
+        if rank is not None and paddlevit_dist.rank() == 0:
+            open(begun, "w", encoding="utf-8").close()
         if rank == paddlevit_dist.rank():
+            wait_until(lambda: os.path.exists(begun))
             os.kill(os.getpid(), number)
         if rank is not None and paddlevit_dist.rank() == 0:
             wait_until(signals.save_is_asked if number == signal.SIGUSR1 else signals.asked)

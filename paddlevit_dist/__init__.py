@@ -5,12 +5,17 @@ The public names are imported on first use, so that ``import paddlevit_dist`` al
 
 from __future__ import annotations
 
+import sys
 import warnings
-import zlib  # noqa: F401 - before Paddle: 2.6's library bundles another zlib, which would shadow this one and crash
+import zlib
 
 from .lazy_names import lazy_names
 
 __version__ = "0.1.0"
+
+# Used once before Paddle is there: 2.6's library bundles another zlib, with which this one would be bound, and crash.
+if "paddle" not in sys.modules:
+    zlib.decompress(zlib.compress(b""))
 
 # On import, Paddle warns about a missing tool for compiling operators; nothing here compiles any.
 warnings.filterwarnings(

@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 from typing import Any, Dict
 
-import paddle
-
-from paddlevit_dist import rank, register_model, register_task
+from paddlevit_dist import rank, register_model, register_task  # before Paddle, for 2.6's sake
 from paddlevit_dist.commands import train
 from paddlevit_dist.errors import run_and_report
 from paddlevit_dist.images.classification.task import Classification
+
+# isort: split
+import paddle
 
 
 class Linear(paddle.nn.Layer):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import paddle
-
-from paddlevit_dist.images.kernels import switch
+from paddlevit_dist.images.kernels import switch  # before Paddle, for 2.6's sake: see the package's __init__
 from paddlevit_dist.models import create_model
+
+# isort: split
+import paddle
 
 MODELS = {
     "vit_tiny_patch16_224": {"embed_dim": 48, "depth": 2, "num_heads": 3},

@@ -215,11 +215,12 @@ def _counting_operator(waits: Waits, name: str, number: int, original: Any) -> A
 
 def _place() -> str:
     """The innermost line of this package outside of ``transfers``; else the innermost of the tests."""
-    lines = []
+    lines = []  # without Paddle's own, which a virtual environment puts below the root, too
     frame = sys._getframe(1)
     while frame is not None:
         path = Path(frame.f_code.co_filename)
-        if _ROOT in path.parents and str(path) not in (__file__, transfers.__file__):
+        here = _ROOT in path.parents and "site-packages" not in path.parts
+        if here and str(path) not in (__file__, transfers.__file__):
             lines.append(f"{path.relative_to(_ROOT)}:{frame.f_lineno}")
         frame = frame.f_back
     return next((line for line in lines if line.startswith(_PACKAGE)), lines[0] if lines else "")

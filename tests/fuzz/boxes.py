@@ -9,10 +9,10 @@ from images.detection.test_voc_data import write_voc
 from images.detection.test_yolo_data import write_yolo
 
 from paddlevit_dist.errors import UserError
+from paddlevit_dist.images.detection.coco_files import elements
 from paddlevit_dist.images.detection.data.coco import Coco
 from paddlevit_dist.images.detection.data.voc import Voc
 from paddlevit_dist.images.detection.data.yolo import Yolo
-from paddlevit_dist.images.detection.coco_files import elements
 from paddlevit_dist.images.detection.run_lengths import runs_of
 
 _TRIANGLE = [[2.0, 3.0, 12.0, 3.0, 2.0, 11.0]]

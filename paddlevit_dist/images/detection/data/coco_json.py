@@ -12,7 +12,7 @@ from tqdm import tqdm
 
 from ..coco_files import CocoReader, Element
 from .annotation_index import OBJECT, PICTURE, About, Source
-from .measuring import measure, turns
+from .indexed_pictures import fill_in
 
 _TICK_BYTES = 1 << 22
 _SLACK = 0.01  # of shares: rounding
@@ -74,10 +74,12 @@ class _Reader(CocoReader):
     def source(self, turned: Optional[bool]) -> Source:
         """All that was read, in the form of the index."""
         self._note_files()
-        pictures = np.zeros(len(self.image_ids), PICTURE)
-        pictures["id"] = self.image_ids
-        pictures["height"], pictures["width"] = np.array(self.sizes).reshape(-1, 2).T
-        is_turned = self._measure(pictures, turned)
+        pictures, sizes = np.zeros(len(self.image_ids), PICTURE), np.array(self.sizes).reshape(-1, 2)
+        is_turned, unknown, told = fill_in(
+            sizes, lambda row: os.path.join(self.folder, os.fsdecode(self.paths[row])), turned
+        )
+        pictures["id"], pictures["height"], pictures["width"] = self.image_ids, sizes[:, 0], sizes[:, 1]
+        self.note_all("picture", f"without height or width: both were measured{told}", pictures["id"][unknown])
         objects = np.zeros(len(self.numbers), OBJECT)
         objects["box"], objects["area"] = np.array(self.boxes).reshape(-1, 4), self.areas
         objects["area"] = np.where(np.isnan(objects["area"]), objects["box"][:, 2:].prod(axis=1), objects["area"])
@@ -96,17 +98,6 @@ class _Reader(CocoReader):
         seen: Set[bytes] = set()
         again = [own for path, own in zip(self.paths, self.image_ids) if path in seen or seen.add(path)]  # type: ignore[func-returns-value]
         self.note_all("picture", "whose file another one has too", again)
-
-    def _measure(self, pictures: np.ndarray, turned: Optional[bool]) -> bool:
-        """Fill in missing sizes; whether boxes are of turned pictures."""
-        unknown = np.flatnonzero((pictures["height"] <= 0) | (pictures["width"] <= 0))
-        is_turned, told = turns(turned, len(unknown), len(pictures))
-        if len(unknown):
-            files = [os.path.join(self.folder, os.fsdecode(self.paths[row])) for row in unknown.tolist()]
-            sizes = measure(files, is_turned)
-            pictures["height"][unknown], pictures["width"][unknown] = sizes[:, 0], sizes[:, 1]
-            self.note_all("picture", f"without height or width: both were measured{told}", pictures["id"][unknown])
-        return is_turned
 
     def _note_odd_boxes(self, objects: np.ndarray, pictures: np.ndarray) -> None:
         box = objects["box"]

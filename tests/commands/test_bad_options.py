@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support.processes import run_main
 from support.runs import DIGITS, contents, refused
 
 from paddlevit_dist import UserError
@@ -24,6 +25,8 @@ def words(value):
         (["TRAIN.LR_SCHEDULER.NAME", "cosin"], ["TRAIN.LR_SCHEDULER.NAME", "'cosin'", "cosine, constant, step, poly"]),
         (["-epochs=many"], ["-epochs", "'many'", "whole number"]),
         (["-epochs"], ["-epochs", "-epochs=N"]),
+        (["-image_size=100000"], ["-image_size", "DATA.IMAGE_SIZE", "'100000'", ">= 1 and <= 10000"]),
+        (["DATA.PREFETCH", "1e300"], ["DATA.PREFETCH", "'1e300'", ">= 1; numbers beyond 2147483647"]),
         (["-cfg=recipe.yaml"], ["-cfg", "recipe.yaml"]),
         (["-eval"], ["-eval", "-pretrained=PATH"]),
         (["TRAIN.WARMUP_EPOCHS", "1"], ["TRAIN.WARMUP_EPOCHS 1", "fewer than TRAIN.NUM_EPOCHS 1"]),
@@ -70,6 +73,23 @@ def test_a_value_that_does_not_fit_data_or_model_leaves_no_record_behind(argumen
     message = refused(f"-output={tmp_path}", *DIGITS, *arguments)
     assert all(part in message for part in expected), message
     assert contents(tmp_path) == {}
+
+
+@pytest.mark.parametrize(
+    "arguments, expected",
+    [
+        (["MODEL.EMBED_DIM", "1000000", "MODEL.PATCH_SIZE", "4"], "this machine has too little memory: MemoryError"),
+        ([f"-pretrained={'n' * 300}"], "File name too long: "),
+    ],
+    ids=["memory", "name"],
+)
+def test_a_value_that_fits_its_key_and_no_machine_ends_in_a_line(arguments, expected, tmp_path):
+    assert expected in refused(f"-output={tmp_path}", *DIGITS, *arguments)
+
+
+def test_a_batch_that_a_thread_is_late_with_ends_in_a_line(tmp_path):
+    late = run_main(f"-output={tmp_path}", *DIGITS, "DATA.LOADER_TIMEOUT_SECONDS", "1e-9")
+    assert late.code == 1 and late.err.startswith("error: no batch arrived for 1e-09 s"), late.err
 
 
 @pytest.mark.parametrize("output", ["file", "file/folder"], ids=["is a file", "is below a file"])

@@ -98,7 +98,7 @@ def home_problem() -> Optional[str]:
 
 
 def explain(error: BaseException) -> Optional[str]:
-    """One line about an error that a limit of shell, machine or file system caused, with what to do; None for others."""
+    """One line about an error that a limit of shell, machine or files caused, with what to do; None for others."""
     text = f"{type(error).__name__}: {error}"
     number = error.errno if isinstance(error, OSError) else None
     if number in (errno.EMFILE, errno.ENFILE) or _OUT_OF_FILES in text:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from support.processes import run_main
 from support.runs import DIGITS, contents, refused
 
 from paddlevit_dist import UserError
-from paddlevit_dist.parallel import plan_processes
+from paddlevit_dist.parallel import devices, plan_processes
 
 
 def words(value):
@@ -108,6 +110,16 @@ def test_more_gpus_than_are_visible_are_refused(monkeypatch):
         plan_processes(4, gpus=2)
     message = str(refusal.value)
     assert all(part in message for part in ("-ngpus=4", "NGPUS", "2 visible GPU(s)", "CUDA_VISIBLE_DEVICES", "2,3"))
+
+
+@pytest.mark.parametrize("gpus, said", [(0, "0 visible GPU(s) and 2 core(s): give at most 2"), (8, "8 visible GPU(s)")])
+def test_more_processes_than_a_machine_can_have_are_refused_with_what_it_has(gpus, said, monkeypatch):
+    monkeypatch.delenv("PADDLE_TRAINER_ID", raising=False)
+    monkeypatch.setattr(devices, "expected_gpus", lambda: gpus)
+    monkeypatch.setattr(devices, "cpu_cores", lambda: 2)
+    devices.require_sound_variables(8)
+    with pytest.raises(UserError, match=rf"^-ngpus=9999 \(NGPUS\): this machine has {re.escape(said)}"):
+        devices.require_sound_variables(9999)
 
 
 def test_every_visible_gpu_or_fewer_are_used_as_asked(monkeypatch):

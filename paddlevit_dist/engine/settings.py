@@ -219,7 +219,9 @@ _RUN = (
     ),
     Key("VALIDATE_FREQ", 1, "int", "epochs between evaluations", AT_LEAST_1),
     Key("REPORT_FREQ", 20, "int", "updates between lines of the log", AT_LEAST_1),
-    Key("LOG_TO", [], "text", "event logs: tensorboard, visualdl, or names of registered observers", many=True),
+    Key(
+        "LOG_TO", [], "text", "tensorboard, visualdl, wandb, mlflow, clearml, or names of your own observers", many=True
+    ),
     optional(
         "PROFILE",
         "int",

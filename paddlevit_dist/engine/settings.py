@@ -211,8 +211,8 @@ _RUN = (
         "SAVE",
         "./output",
         "path",
-        "output folder: log, metrics, configuration, checkpoints; not set: in ./output, one that is named by the recipe "
-        "and numbered, such as vit_digits-2; of an evaluation vit_digits_eval",
+        "output folder: log, metrics, configuration, checkpoints; not set: one in ./output, named by the recipe and "
+        "numbered, such as vit_digits-2; of an evaluation vit_digits_eval",
     ),
     Key("SAVE_FREQ", 10, "int", "epochs between checkpoints that are kept", AT_LEAST_1),
     Key("SAVE_EVERY_UPDATES", 0, "int", "updates between mid-epoch checkpoints; 0: none", AT_LEAST_0),

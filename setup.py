@@ -42,7 +42,7 @@ EXTRAS = {
         "paddlepaddle-gpu>=2.6.2,<3.4",  # Paddle's CUDA build; needs NVIDIA's libraries beside it
         "numpy>=1.21,<2",  # 2.6.2 was built against numpy 1
     ],
-    "fast": ["opencv-python-headless>=4.11,<6"],  # DATA.DECODER fast: decodes and resizes training pictures
+    "fast": ["opencv-python-headless>=4.11,<6"],  # DATA.DECODER fast; from 5 on, letters of many scripts
     "tensorboard": ["tensorboard>=2.12,<3"],  # -log_to=tensorboard: its own writer, without TensorFlow or torch
     "visualdl": ["visualdl>=2.5,<3"],  # -log_to=visualdl
     "wandb": ["wandb>=0.19,<1"],  # -log_to=wandb

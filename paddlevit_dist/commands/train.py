@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import textwrap
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from .. import config as configuration
 from .. import limits, own_code, signals
+from ..environment import restart
 from ..errors import UserError
 from ..printing import one_line
 from ..registry import register_observer
@@ -19,7 +21,12 @@ from . import replay, selftest
 def run(arguments: List[str]) -> None:
     """Carry out the command. Nothing here imports Paddle before its environment is set."""
     own_code.refuse_to_start_in_a_worker()
-    run = configuration.load(arguments, configuration.EXAMPLE)
+    try:
+        run = configuration.load(arguments, configuration.EXAMPLE)
+    except configuration.RecipeMissing as error:
+        if error.reason and signals.looks_like_training(arguments) and sys.stdin.isatty() and sys.stdout.isatty():
+            _offer(error)
+        raise
 
     is_training = not (run.values.EVAL or run.values.REPLAY or run.values.SELFTEST)
     signals.expect(training=is_training and not run.show)
@@ -42,11 +49,41 @@ def run(arguments: List[str]) -> None:
 
     plan = plan_processes(run.values.NGPUS)
     plan.notices.extend(stale)
+    run, is_numbered = _with_output(run, plan.launched)
     if run.show:
         _show(run, plan)
         return
-    with output_folder(run.values.SAVE) as folder, own(folder, write_line, run.values.EVAL, holds=plan.is_main):
-        _carry_out(run, plan, folder)
+    with output_folder(run.values.SAVE, is_numbered=is_numbered) as folder:
+        if is_numbered:
+            run = run.changed("SAVE", str(folder), f"output folder: {folder} (-output=FOLDER names another)")
+        with own(folder, write_line, run.values.EVAL, holds=plan.is_main):
+            _carry_out(run, plan, folder)
+
+
+def _offer(missing: configuration.RecipeMissing) -> None:
+    """Start the recipe that fits the data if the person at the terminal presses Enter, as if the command named it."""
+    name = missing.recipe
+    print(one_line(f"{missing.reason}. The recipe for that is {name}: {configuration.title(name)}"))
+    with contextlib.suppress(EOFError):
+        if not input(f"Enter starts it, as -cfg={name} does; anything else ends: ").strip():
+            restart(sys.executable, f"-cfg={name}")
+
+
+def _with_output(run: Any, is_launched: bool) -> Tuple[Any, bool]:
+    """The configuration with an output folder that is named by its recipe, if nobody has named one, and whether it gets
+    a number where it is taken. Processes that a launcher has started have to agree on a name before they are joined:
+    they take no numbers."""
+    from ..checkpoint.finding import holds_any
+    from ..observe.record import numbered
+
+    if run.sources["SAVE"] != "default":
+        return run, False
+    resumes = run.values.MODEL.RESUME == "auto"
+    path = Path(run.values.SAVE, run.recipe + ("_eval" if run.values.EVAL and not resumes else ""))
+    if resumes and not is_launched:
+        known = [*numbered(path), path, path.parent]  # the last is where runs were before they had folders of their own
+        path = next((folder for folder in known if holds_any(folder / "checkpoints")), path)
+    return run.changed("SAVE", str(path), None), not (resumes or is_launched)
 
 
 def _carry_out(run: Any, plan: Any, folder: Path) -> None:

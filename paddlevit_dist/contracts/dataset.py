@@ -104,6 +104,8 @@ class Samples:
     without: str = ""
     #: what is trained on and what is held out was drawn from one dataset: checkpoints list the samples of each
     is_share: bool = False
+    #: name of each class, or of each landmark, in the order of their numbers; None: they have none
+    class_names: Optional[Sequence[str]] = None
 
     def identities(self) -> Optional[np.ndarray]:
         """uint64 (samples,), a digest of what tells each sample from all others wherever the data are stored, such as

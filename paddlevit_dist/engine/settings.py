@@ -207,7 +207,13 @@ _RUN = (
     Key("BASE", [], "text", "YAML files read before this one, relative to it; only inside a file", many=True),
     IMPORTS,
     Key("TASK", "classification", "text", "name of a registered task"),
-    Key("SAVE", "./output", "path", "output folder: log, metrics, configuration, checkpoints"),
+    Key(
+        "SAVE",
+        "./output",
+        "path",
+        "output folder: log, metrics, configuration, checkpoints; not set: one in ./output, named by the recipe and "
+        "numbered, such as vit_digits-2; of an evaluation vit_digits_eval",
+    ),
     Key("SAVE_FREQ", 10, "int", "epochs between checkpoints that are kept", AT_LEAST_1),
     Key("SAVE_EVERY_UPDATES", 0, "int", "updates between mid-epoch checkpoints; 0: none", AT_LEAST_0),
     Key("SAVE_EVERY_MINUTES", 30.0, "float", "minutes without a checkpoint until one is saved; 0: none", AT_LEAST_0),
@@ -219,7 +225,9 @@ _RUN = (
     ),
     Key("VALIDATE_FREQ", 1, "int", "epochs between evaluations", AT_LEAST_1),
     Key("REPORT_FREQ", 20, "int", "updates between lines of the log", AT_LEAST_1),
-    Key("LOG_TO", [], "text", "event logs: tensorboard, visualdl, or names of registered observers", many=True),
+    Key(
+        "LOG_TO", [], "text", "tensorboard, visualdl, wandb, mlflow, clearml, or names of your own observers", many=True
+    ),
     optional(
         "PROFILE",
         "int",

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Callable, Dict, Tuple
 
 import numpy as np
 
 from .accumulation import UNDEFINED
 from .annotation_file import MASKS, AnnotationFile
-from .mask_matching import match_texts
-from .matching import match_boxes
+from .matching import Masks, match_boxes, match_masks
 from .result_file import ResultFile
-from .tables import MAX_DETECTIONS, MatchTable
+from .tables import MAX_DETECTIONS, GrowingTable, MatchTable
 
 FEDERATED_LIMITS = (1, 10, 300)
-_JOINED_AFTER = 256  # pictures: one table of many takes less memory than many tables
 
 
 def table_of(
@@ -27,7 +25,7 @@ def table_of(
         progress: called after each picture.
     """
     num_classes = len(annotations.category_ids)
-    tables: List[MatchTable] = [MatchTable.empty(num_classes)]
+    tables = GrowingTable(num_classes)
     for picture in range(len(annotations.image_ids)):
         truth, rows = annotations.truth_of(picture), results.rows_of(picture)
         scores, labels = results.scores[rows], results.labels[rows]
@@ -41,15 +39,13 @@ def table_of(
             "federated": checked,
         }
         if kind == MASKS:
-            masks = (annotations.masks_of(picture), results.masks_of(picture), int(annotations.sizes[picture, 0]))
-            table = match_texts(picture, truth, *masks, scores, labels, num_classes, **options)
+            height = int(annotations.sizes[picture, 0])
+            masks = Masks(results.masks_of(picture), annotations.masks_of(picture), height)
+            tables.add(match_masks(picture, truth, masks, scores, labels, num_classes, **options))
         else:
-            table = match_boxes(picture, truth, results.boxes[rows], scores, labels, num_classes, **options)
-        tables.append(table)
-        if len(tables) > _JOINED_AFTER:
-            tables = [MatchTable.joined(tables)]
+            tables.add(match_boxes(picture, truth, results.boxes[rows], scores, labels, num_classes, **options))
         progress()
-    return MatchTable.joined(tables)
+    return tables.joined()
 
 
 def limits_of(annotations: AnnotationFile) -> Tuple[int, ...]:

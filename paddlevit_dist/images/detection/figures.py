@@ -13,7 +13,6 @@ from .evaluation.accumulation import UNDEFINED, Accumulated, accumulate
 from .evaluation.detections import Detections, corners_of
 from .evaluation.mistakes import Quality, confusion, curve, mean_curve, pairs, quality
 from .evaluation.tables import AREA_RANGES, IOU_THRESHOLDS, MatchTable
-from .metrics import only
 
 _SHOWN = 12  # pictures of the gallery
 _MOST_CURVES = 8
@@ -116,7 +115,7 @@ def _hardest(
         except (UserError, OSError):  # it can no longer be read
             continue
         found = predict(index)
-        found = only(found, found.scores >= least_score)
+        found = found.only(found.scores >= least_score)
         pixels = np.asarray(picture)
         true_labels = np.where(truth.is_crowd, -1, truth.labels)
         left = in_cell(pixels, corners_of(truth.boxes), true_labels, names)

@@ -48,7 +48,7 @@ class DetectionMetrics(Metrics):
             size: height and width of the picture; only masks need it.
         """
         given = len(detections.scores)
-        detections = finite(detections)
+        detections = detections.finite()
         table = match(image_id, truth, detections, len(self.class_names))
         self._boxes.add(table)
         if self._masks is not None and size is not None:
@@ -109,21 +109,3 @@ def _masks_of(image_id: int, truth: Any, detections: Detections, size: Tuple[int
         except ValueError as error:
             raise UserError(f"picture {image_id}: {what} cannot be compared: its segmentation {error}") from None
     return Masks(texts[0], texts[1], size[0])
-
-
-def finite(detections: Detections) -> Detections:
-    """Those whose box and score are finite numbers."""
-    is_finite = np.isfinite(detections.boxes).all(axis=1) & np.isfinite(detections.scores)
-    return detections if is_finite.all() else only(detections, is_finite)
-
-
-def only(detections: Detections, chosen: np.ndarray) -> Detections:
-    """Some of the detections of a picture, in their order.
-
-    Args:
-        chosen: bool (n,), or positions.
-    """
-    masks = detections.masks
-    if masks is not None:
-        masks = [masks[place] for place in np.arange(len(masks))[chosen].tolist()]
-    return Detections(detections.boxes[chosen], detections.scores[chosen], detections.labels[chosen], masks)

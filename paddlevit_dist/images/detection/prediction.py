@@ -24,7 +24,6 @@ from .data.views import whole_view
 from .drawing import draw_boxes
 from .evaluation.annotation_file import BOXES, MASKS
 from .evaluation.detections import Detections, as_written
-from .metrics import only
 from .writer import MASK_RESULTS, RESULTS, ResultParts, join_results
 
 PICTURES = "pictures"  # folder
@@ -68,7 +67,7 @@ def rows_of(found: Detections, class_names: Sequence[str], least_score: float) -
     """
     if not (np.isfinite(found.scores).all() and np.isfinite(found.boxes).all()):
         raise BadSample("the model's outputs for it are not finite")
-    shown = only(found, found.scores >= least_score)
+    shown = found.only(found.scores >= least_score)
     rows = [
         dict(zip(_COLUMNS, (class_names[label], round(score, 4), *(round(value, 2) for value in box))))
         for label, score, box in zip(shown.labels.tolist(), shown.scores.tolist(), as_written(shown.boxes).tolist())
@@ -120,7 +119,7 @@ class DetectionOutputs(OutputWriter):
             self._ids = image_ids_of(self.samples.names)
             self._names = dict(enumerate(output_names(_stems(self.samples.names))))
         picture = self.samples.picture(index)
-        shown = only(prediction, prediction.scores >= self.least_score)
+        shown = prediction.only(prediction.scores >= self.least_score)
         pixels = draw_boxes(np.asarray(picture), shown.boxes, shown.labels, self.class_names, shown.scores, shown.masks)
         name = f"{PICTURES}/{self._names[index]}.jpg"
         (self.folder / PICTURES).mkdir(exist_ok=True)

@@ -43,7 +43,7 @@ from .drawing import CROWD, colours_of, in_cell
 from .evaluation.detections import Detections, corners_of
 from .export import ExportedDetector, export_parts
 from .figures import DetectionRecord, detection_figures
-from .metrics import DetectionMetrics, finite
+from .metrics import DetectionMetrics
 from .prediction import AsEvaluated, DetectionOutputs, open_inputs, rows_of
 from .settings import EQUAL_SHAPES, OPTIONS
 from .writer import DetectionWriter
@@ -352,7 +352,7 @@ class Detection(Task):
             if step.writer is not None:
                 step.writer.add(index, image_id, found)
             if step.keeps_records:
-                records.append(DetectionRecord.of(table, truth, finite(found), least))
+                records.append(DetectionRecord.of(table, truth, found.finite(), least))
         return (lambda: records) if step.keeps_records else None
 
     def figures(self, samples: Any, records: Sequence[Tuple[int, Any]], model: paddle.nn.Layer) -> List[Figure]:
@@ -362,7 +362,7 @@ class Detection(Task):
         def predict(index: int) -> Detections:
             batch = self.collate([samples.sample(index, np.random.default_rng(0))])
             images = {"images": paddle.to_tensor(batch["images"])}
-            return finite(self.predict_step(model, {**batch, **images})[0])
+            return self.predict_step(model, {**batch, **images})[0].finite()
 
         least = self.config.DETECTION.SHOWN_SCORE
         return detection_figures(samples, records, self.class_names, least, predict)

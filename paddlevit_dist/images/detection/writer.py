@@ -10,63 +10,40 @@ import contextlib
 import heapq
 import json
 from pathlib import Path
-from typing import BinaryIO, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, BinaryIO, Dict, Iterator, List, Sequence, Tuple
 
 from ...contracts.task import PredictionWriter
 from ...errors import UserError
 from ...files import atomic_file, why_not_written
 from ...parallel import all_gather, is_main, rank
 from .evaluation.annotation_file import BOXES, MASKS
-from .evaluation.detections import Detections
-from .evaluation.result_writer import results_of
-from .metrics import finite, only
+from .evaluation.detections import Detections, as_written
 
 RESULTS = "results.json"
 MASK_RESULTS = "results_masks.json"  # apart: COCO's tools take the boxes' areas where a result has both
 
 
-def lines_of(image_id: int, found: Detections, category_ids: Sequence[int], kind: str) -> str:
-    """What COCO's format says of one picture: results with commas between them, on one line. What is not finite, and
-    labels that stand for no category, are left out.
+def results_of(image_id: int, found: Detections, category_ids: Sequence[int], kind: str) -> List[Dict[str, Any]]:
+    """What COCO's format says of one picture. Numbers are exact, so that scores are those of the network; what is not
+    finite, and labels that stand for no category, are left out.
 
     Args:
         category_ids: of the labels from 0.
-        kind: ``BOXES`` or ``MASKS``.
+        kind: ``BOXES`` gives boxes; ``MASKS`` gives masks without boxes: COCO's tools would otherwise take the boxes'
+            areas for small, medium and large.
     """
-    found = finite(found)
-    found = only(found, found.labels < len(category_ids))
-    return ",".join(json.dumps(result) for result in results_of(image_id, found, category_ids, kind))
-
-
-class ResultLines:
-    """The file of one process: for each picture its number, a tab, and its results as JSON on a line."""
-
-    def __init__(self, file: Path) -> None:
-        self.file = file
-        self._stream: Optional[BinaryIO] = None
-
-    def add(self, index: int, results: str) -> None:
-        """Append a picture and what ``lines_of`` says of it, in ascending order of the index; it outlives the process.
-
-        Raises:
-            UserError: the file system refuses.
-        """
-        with _told(self.file):
-            if self._stream is None:
-                self._stream = open(self.file, "wb")  # noqa: SIM115 - closed by ``close``
-            self._stream.write(f"{index}\t{results}\n".encode())
-            self._stream.flush()
-
-    def close(self) -> None:
-        """Nothing is added any more."""
-        if self._stream is not None:
-            with _told(self.file):
-                self._stream.close()
-            self._stream = None
+    found = found.finite()
+    found = found.only(found.labels < len(category_ids))
+    name, shapes = ("segmentation", found.masks) if kind == MASKS else ("bbox", as_written(found.boxes).tolist())
+    return [
+        {"image_id": image_id, "category_id": int(category_ids[label]), name: shape, "score": score}
+        for label, shape, score in zip(found.labels.tolist(), shapes or (), found.scores.tolist())
+    ]
 
 
 class ResultParts:
-    """The files of one process, one for each kind of result that its detections have.
+    """The files of one process, one for each kind of result that its detections have: for each picture its number, a
+    tab, and its results as JSON on a line.
 
     Args:
         folder: exists once there is something to write.
@@ -76,20 +53,31 @@ class ResultParts:
 
     def __init__(self, folder: Path, name: str, category_ids: Sequence[int]) -> None:
         self._folder, self._name, self._category_ids = folder, name, list(category_ids)
-        self._lines: Dict[str, ResultLines] = {}
+        self._streams: Dict[str, BinaryIO] = {}
 
     def add(self, index: int, image_id: int, found: Detections) -> None:
-        """Append a picture, in ascending order of the index."""
+        """Append a picture, in ascending order of the index; it outlives the process.
+
+        Raises:
+            UserError: the file system refuses.
+        """
         for kind in (BOXES, *((MASKS,) if found.masks is not None else ())):
-            if kind not in self._lines:
-                self._lines[kind] = ResultLines(self._folder / self._name.format(kind=kind))
-            self._lines[kind].add(index, lines_of(image_id, found, self._category_ids, kind))
+            results = ",".join(map(json.dumps, results_of(image_id, found, self._category_ids, kind)))
+            with _told(self._file(kind)):
+                if kind not in self._streams:
+                    self._streams[kind] = open(self._file(kind), "wb")  # noqa: SIM115 - closed by ``close``
+                self._streams[kind].write(f"{index}\t{results}\n".encode())
+                self._streams[kind].flush()
+
+    def _file(self, kind: str) -> Path:
+        return self._folder / self._name.format(kind=kind)
 
     def close(self) -> Dict[str, str]:
         """Nothing is added any more; the name of the file of each kind."""
-        for lines in self._lines.values():
-            lines.close()
-        return {kind: lines.file.name for kind, lines in self._lines.items()}
+        for kind, stream in self._streams.items():
+            with _told(self._file(kind)):
+                stream.close()
+        return {kind: self._file(kind).name for kind in self._streams}
 
 
 def join_results(files: Sequence[Path], target: Path) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-import numpy as np
-
 from ...contracts.task import Metrics
 from ...errors import UserError
 from ...parallel import all_gather

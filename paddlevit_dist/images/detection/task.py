@@ -32,13 +32,12 @@ from .batches import (
     with_host_facts,
     zero_padding,
 )
-from .coco_categories import COCO_CATEGORIES
 from .data.detection_dataset import DetectionDataset
 from .data.opening import open_samples
 from .data.samples import DetectionSample, DetectionSamples, collate
 from .data.settings import PILLOW
 from .data.transforms import evaluation_transform
-from .detector import Criterion, Detector, Outputs, Targets
+from .detector import COCO_CATEGORIES, Criterion, Detector, Outputs, Targets
 from .drawing import CROWD, colours_of, in_cell
 from .evaluation.detections import Detections, corners_of
 from .export import ExportedDetector, export_parts

@@ -4,6 +4,6 @@
 - ``matching``: compares the detections of one picture with its annotations
 - ``tables``: what is kept of pictures, joined over ranks
 - ``accumulation``: the tables as precision, recall and the twelve numbers
-- ``mistakes``: curves, confused classes, the pictures that went worst
+- ``mistakes``: confused classes, the pictures that went worst
 - ``annotation_file``, ``result_file``: COCO's JSON; ``scoring``: one file against the other
 """

@@ -1,4 +1,4 @@
-"""Compares the boxes or masks found in one picture with those annotated, by the rules of COCO's own tools (pycocotools).
+"""Compares the boxes or masks found in one picture with those annotated, by the rules of COCO's tools (pycocotools).
 
 In each class and range of area, detections are taken by falling score. One finds the annotation with the largest IoU
 that no other has found, of equal ones the last; annotations that cannot count (crowds, areas out of range) come after

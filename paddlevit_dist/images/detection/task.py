@@ -43,9 +43,8 @@ from .evaluation.detections import Detections, corners_of
 from .export import ExportedDetector, export_parts
 from .figures import DetectionRecord, detection_figures
 from .metrics import DetectionMetrics
-from .prediction import AsEvaluated, DetectionOutputs, open_inputs, rows_of
+from .prediction import AsEvaluated, DetectionOutputs, DetectionWriter, open_inputs, rows_of
 from .settings import EQUAL_SHAPES, OPTIONS
-from .writer import DetectionWriter
 
 _MOST_NAMED = 90  # categories in a legend
 _LAST = "checkpoints/last"  # in the folder of a run that can be resumed

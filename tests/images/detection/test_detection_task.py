@@ -24,8 +24,7 @@ from paddlevit_dist.images.detection.evaluation.tables import MatchTable
 from paddlevit_dist.images.detection.export import export_parts
 from paddlevit_dist.images.detection.figures import DetectionRecord, detection_figures, joined
 from paddlevit_dist.images.detection.metrics import DetectionMetrics
-from paddlevit_dist.images.detection.prediction import DetectionOutputs, image_ids_of, rows_of
-from paddlevit_dist.images.detection.writer import join_results
+from paddlevit_dist.images.detection.prediction import DetectionOutputs, image_ids_of, join_results, rows_of
 
 from .drawn_detections import CATEGORY_IDS, NAMES, drawn
 

@@ -20,8 +20,7 @@ from ..detector import Detector, Outputs, Targets
 from ..evaluation.detections import Detections
 from ..layers import dense, single_or_double, uniform
 from . import key_names
-from .criterion import SetCriterion
-from .matching import solver
+from .criterion import SetCriterion, solver
 from .position import Anchors, AtPoints, Cells, cells_of, sine_embedding
 from .transformer import Transformer
 from .variants import DETR

@@ -5,5 +5,5 @@
 - ``tables``: what is kept of pictures, joined over ranks
 - ``accumulation``: the tables as precision, recall and the twelve numbers
 - ``mistakes``: confused classes, the pictures that went worst
-- ``annotation_file``, ``result_file``: COCO's JSON; ``scoring``: one file against the other
+- ``annotation_file``, ``result_file``: COCO's JSON, and one file scored against the other
 """

@@ -67,7 +67,10 @@ def run(run: Any) -> None:
             launch_workers(run_way, arguments, these, config.WATCHDOG_SECONDS, apart=True)
             results[way.name] = read_way(place)
         if len(results) == 1:
-            raise UserError(f"-selftest: {ways[0].name} is all there is to compare; expected several: -ngpus=2, say")
+            raise UserError(
+                "-selftest: a single process with batch norm has nothing to be compared with; expected -ngpus=2 or more, "
+                "on CPUs if need be (CUDA_VISIBLE_DEVICES=)"
+            )
         if not _compare(results, ways):
             raise SystemExit(1)
 

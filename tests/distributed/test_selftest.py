@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.processes import Finished, run_command
-from support.runs import DIGITS, PLAIN
+from support.runs import DIGITS, PLAIN, refusal
 
 SCRIPT = Path(__file__).with_name("broken_models.py")
 ROOMS = Path(__file__).resolve().parents[2] / "configs" / "minkunet14_synthetic_rooms.yaml"
@@ -30,6 +30,11 @@ def test_a_vision_transformer_passes(tmp_path):
     (off,) = [line for line in lines if line.startswith("off")]
     assert "TRAIN.MIXUP_ALPHA 0.8" in off and "MODEL.DROPPATH 0.3" in off
     assert sum("tensors agree" in line for line in lines) == 2
+
+
+def test_where_nothing_is_compared_nothing_is_said_to_pass(tmp_path):
+    ended = selftest(tmp_path / "output", PLAIN, *OTHERS, *GRAY, "MODEL.NAME", "WithBatchNorm", "NGPUS", "1")
+    assert "a single process with batch norm has nothing to be compared with" in refusal(ended)
 
 
 @pytest.mark.long

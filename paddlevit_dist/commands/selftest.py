@@ -68,8 +68,8 @@ def run(run: Any) -> None:
             results[way.name] = read_way(place)
         if len(results) == 1:
             raise UserError(
-                "-selftest: a single process with batch norm has nothing to be compared with; expected -ngpus=2 or more, "
-                "on CPUs if need be (CUDA_VISIBLE_DEVICES=)"
+                "-selftest: a single process with batch norm has nothing to be compared with; expected -ngpus=2 or "
+                "more, on CPUs if need be (CUDA_VISIBLE_DEVICES=)"
             )
         if not _compare(results, ways):
             raise SystemExit(1)

@@ -60,7 +60,7 @@ def test_scripts_run_and_draw(tmp_path):
     assert int(re.search(r'data-colours="(\d+)"', view)[1]) > 20
 
 
-@pytest.mark.parametrize("width, height", [(390, 844), (1366, 768), (2560, 1440)])
+@pytest.mark.parametrize("width, height", [(500, 800), (1366, 768), (2560, 1440)])
 def test_the_score_is_seen_first_and_wide_screens_are_used(tmp_path, width, height):
     best = event("evaluation", epoch=2, best="top-1", **{"top-1": 81.25})
     folder = write_run(tmp_path / "run", [*training(20), best], figures=one_of_each())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 import sys
 
 import numpy as np
@@ -331,11 +330,3 @@ def test_an_evaluation_that_shows_the_same_is_shown_once(tmp_path):
     assert page.text.count("A gallery") == 1 and "shown once" in page.text
     store.save(folder / store.EVALUATION, one_of_each(("cat", "cow")), {"of": "checkpoints/best"})
     assert page_of(folder).text.count("A gallery") == 2
-
-
-def test_the_advice_about_figures_can_be_followed(tmp_path):
-    folder = write_run(tmp_path / "a b", config="REPORT: false\n")
-    (folder / "checkpoints").mkdir()
-    advice = page_of(folder).text.partition("make them with: ")[2].splitlines()[0]
-    flags = shlex.split(advice.partition("Data")[0].partition("Curves")[0])[4:]
-    assert flags == [f"-cfg={folder}/config.yaml", f"-pretrained={folder}", f"-output={folder}", "REPORT", "True"]

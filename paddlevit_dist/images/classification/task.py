@@ -63,6 +63,8 @@ class ImageSamples(Samples):
         self.reader: Any = dataset.read
         self.replacements: Optional[Replacements] = None  # replaces unreadable images
         self.is_balanced = False
+        left_out = dataset.left_out.num_pictures if dataset.left_out else 0
+        self.without = f"without {left_out:,} picture{'s' * (left_out > 1)} not opened here" if left_out else ""
 
     def __len__(self) -> int:
         return len(self.dataset)
@@ -125,7 +127,9 @@ class Classification(Task):
         self.replacements: Optional[Replacements] = None
         self.teacher: Optional[Teacher] = None
         self._compiled_operations: Optional[Set[str]] = None  # None: training pictures need no compiled loops
-        self._inspection: Optional[Inspection] = Inspection(config.EVAL, data.ON_BAD_SAMPLE == "skip")
+        self._inspection: Optional[Inspection] = Inspection(
+            config.EVAL, data.ON_BAD_SAMPLE == "skip", data.ALLOW_LEFT_OUT
+        )
         train = config.TRAIN
         self.mixing = build_mixing(train)
         self.erasing: Optional[RandomErasing] = None

@@ -125,7 +125,7 @@ def read_run(folder: Path, name: str) -> Run:
         notices.append(f"{metrics.left_out:,} more events are not listed")
     figures = _figures(folder, notices)
     if not figures:
-        notices.append(_advice(folder, settings))
+        notices.append(_advice(folder))
     relative = _relative_to(facts.get("folder"), settings.get("DATA.DATA_PATH"))
     return Run(
         name,
@@ -163,14 +163,13 @@ def _figures(folder: Path, notices: List[str]) -> Dict[str, store.Stored]:
     return figures
 
 
-def _advice(folder: Path, settings: Dict[str, str]) -> str:
+def _advice(folder: Path) -> str:
     """How to make the figures that a run lacks."""
     said = "this run holds no figures of what its model predicts"
     if not (folder / "checkpoints").is_dir():
         return said
-    flags = [f"-cfg={folder}/config.yaml", f"-pretrained={folder}", f"-output={folder}"]
-    flags += ["REPORT", "True"] if settings.get("REPORT") == "False" else []
-    return one_line(f"{said}; make them with: python -m paddlevit_dist evaluate {shlex.join(flags)}")
+    flags = [f"-cfg={folder / 'config.yaml'}", f"-pretrained={folder}", f"-output={folder}", "REPORT", "True"]
+    return one_line(f"{said}; make them with: {shlex.join(['python', '-m', 'paddlevit_dist', 'evaluate', *flags])}")
 
 
 def _data_of(facts: Dict[str, Any]) -> Dict[str, Dict[str, Any]]:

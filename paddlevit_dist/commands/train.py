@@ -108,11 +108,11 @@ def _carry_out(run: Any, plan: Any, folder: Path) -> None:
     task = make_task(run.values)
     splits = (run.values.DATA.SPLIT,) if run.values.EVAL else ("train", "val")
     heartbeat = Heartbeat(write_line, shown=plan.is_main)
+    with heartbeat.at("fetching the weights"):
+        _find_weights(run.values, folder / "checkpoints", write_line)
     with heartbeat.at("reading the datasets"):
         datasets = {split: task.build_dataset(split, cache_folder(run.values)) for split in splits}
     run = _with_fitting_course(run, plan.total_processes, task, datasets)
-    with heartbeat.at("fetching the weights"):
-        _fetch_weights(run.values, folder / "checkpoints", write_line)
     began = time.time()
     try:
         arguments = (run.values, task, datasets, [*run.notices, *plan.notices], observers)
@@ -139,21 +139,28 @@ def _with_fitting_course(run: Any, processes: int, task: Any, datasets: Dict[str
     return with_fitting_warmup(run, processes, datasets)
 
 
-def _fetch_weights(config: Any, checkpoints: Path, say: Callable[[str], None]) -> None:
-    """Bring the weights that an address or a name means to this machine, before processes start that would wait for
-    them together.
+def _find_weights(config: Any, checkpoints: Path, say: Callable[[str], None]) -> None:
+    """See that the weights are there, before data are read; those of an address or a name are fetched, before processes
+    start that would wait for them together.
 
     Raises:
-        UserError: they cannot be fetched, or a training that needs some has none.
+        UserError: there are none, they cannot be fetched, or a training that needs some has none.
     """
-    from ..checkpoint.published import PUBLISHED, local_weights
+    from ..checkpoint.finding import existing
+    from ..checkpoint.published import PUBLISHED
     from ..checkpoint.store import holds_any
+    from ..checkpoint.weights import local_file
 
-    model = config.MODEL
-    if model.RESUME and (model.RESUME != "auto" or holds_any(checkpoints)):
+    model, train = config.MODEL, config.TRAIN
+    if not config.EVAL and train.get("DISTILLATION_TYPE", "none") != "none" and train.TEACHER_WEIGHTS:
+        local_file(train.TEACHER_WEIGHTS, say=say)
+    weights = model.PRETRAINED or (None if config.EVAL else model.get("BACKBONE_PRETRAINED"))
+    if model.RESUME and model.RESUME != "auto":
+        existing(model.RESUME)
+    elif model.RESUME and holds_any(checkpoints):
         return
-    if model.PRETRAINED:
-        local_weights(model.PRETRAINED, say=say)
+    elif weights:
+        local_file(weights, say=say)
     elif model.PRETRAINED_REQUIRED and not config.EVAL:
         raise UserError(
             "this recipe starts from trained weights and none are named (MODEL.PRETRAINED_REQUIRED): add "

@@ -19,7 +19,7 @@ from ..errors import UserError
 from ..help_pages import COLUMNS, HELP
 from ..printing import without_credentials
 from . import checks, command_line, files, help, own_imports, recipes
-from .key import COMMAND_LINE, Given, Mismatch, Setting, show
+from .key import COMMAND_LINE, Given, Mismatch, Setting, TooLarge, show
 from .table import default_config, keys, keys_of, leaves, put, tables_of
 
 _FITTED = "follows from other keys"  # the source of a value that nobody set and that is not the default
@@ -274,8 +274,9 @@ def _parse(setting: Setting, value: Any, settings: list[Setting]) -> Any:
     key = keys()[setting.name]
     try:
         return key.parse(value)
-    except Mismatch:
+    except Mismatch as mismatch:
         message = f"{setting.place}: {setting.name} is {show(value)}: expected {key.expected()}"
+        message += f"; {mismatch}" if isinstance(mismatch, TooLarge) else ""
         raise UserError(message + _unknown_model(setting, settings)) from None
 
 

@@ -74,13 +74,13 @@ _MODEL = (
 
 _TRAIN = (
     Key("TRAIN.LAST_EPOCH", 0, "int", "epochs already trained", AT_LEAST_0),
-    Key("TRAIN.NUM_EPOCHS", 300, "int", "epochs of the whole training run", AT_LEAST_1),
+    Key("TRAIN.NUM_EPOCHS", 300, "int", "epochs of the whole training run", Range(low=1, high=1_000_000)),
     optional(
         "TRAIN.NUM_SAMPLES",
         "int",
         "samples that the training reads in all: NUM_EPOCHS follows from the size of the training set; a NUM_EPOCHS of "
         "a later file or of the command line takes its place",
-        AT_LEAST_1,
+        Range(low=1, high=1e15),
     ),
     Key("TRAIN.EPOCH_LIMITS", (10, 100), "int", "NUM_SAMPLES: fewest and most epochs", AT_LEAST_1, None, True, 2),
     optional("TRAIN.STOP_AFTER_EPOCH", "int", "stop here, keeping NUM_EPOCHS' schedule, to resume later", AT_LEAST_1),
@@ -225,7 +225,9 @@ _RUN = (
     ),
     Key("VALIDATE_FREQ", 1, "int", "epochs between evaluations", AT_LEAST_1),
     Key("REPORT_FREQ", 20, "int", "updates between lines of the log", AT_LEAST_1),
-    Key("LOG_TO", [], "text", "event logs: tensorboard, visualdl, or names of registered observers", many=True),
+    Key(
+        "LOG_TO", [], "text", "tensorboard, visualdl, wandb, mlflow, clearml, or names of your own observers", many=True
+    ),
     optional(
         "PROFILE",
         "int",

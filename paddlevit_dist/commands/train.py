@@ -11,6 +11,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from .. import config as configuration
 from .. import limits, own_code, signals
+from ..config.key import COMMAND_LINE
 from ..environment import restart
 from ..errors import UserError
 from ..help_pages import COLUMNS
@@ -73,14 +74,18 @@ def _offer(missing: configuration.RecipeMissing) -> None:
 def _with_output(run: Any, is_launched: bool) -> Tuple[Any, bool]:
     """The configuration with an output folder that is named by its recipe, if nobody has named one, and whether it gets
     a number where it is taken. Processes that a launcher has started have to agree on a name before they are joined:
-    they take no numbers."""
+    they take no numbers. An evaluation with a training's ``config.yaml`` writes beside that training's folder."""
     from ..checkpoint.finding import holds_any
     from ..observe.record import numbered
 
-    if run.sources["SAVE"] != "default":
+    resumes, source, save = run.values.MODEL.RESUME == "auto", run.sources["SAVE"], Path(run.values.SAVE)
+    is_apart = run.values.EVAL and not resumes
+    if source == "default":
+        path = save / (run.recipe + ("_eval" if is_apart else ""))
+    elif is_apart and source != COMMAND_LINE and (save / "run.json").exists():
+        path = Path(f"{save}_eval")
+    else:
         return run, False
-    resumes = run.values.MODEL.RESUME == "auto"
-    path = Path(run.values.SAVE, run.recipe + ("_eval" if run.values.EVAL and not resumes else ""))
     if resumes and not is_launched:
         known = [*numbered(path), path, path.parent]  # the last is where runs were before they had folders of their own
         path = next((folder for folder in known if holds_any(folder / "checkpoints")), path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple
@@ -125,9 +126,14 @@ def _missing(run: Run) -> List[str]:
     if run.figures:
         return []
     weights = run.folder / "checkpoints"
-    way = (
-        f"python -m paddlevit_dist evaluate -cfg={run.folder}/config.yaml -pretrained={run.folder} -output={run.folder}"
+    flags = (
+        f"-cfg={run.folder / 'config.yaml'}",
+        f"-pretrained={run.folder}",
+        f"-output={run.folder}",
+        "REPORT",
+        "True",
     )
+    way = shlex.join(["python", "-m", "paddlevit_dist", "evaluate", *flags])
     how = f"; make them with: {way}" if weights.is_dir() else ""
     return [one_line(f"this run holds no figures of what its model predicts{how}")]
 

@@ -39,13 +39,15 @@ def run(arguments: List[str]) -> None:
     from ..observe.progress import write_line
     from ..observe.record import output_folder
     from ..parallel import plan_processes
+    from ..parallel.roll_call import failures_told
 
     plan = plan_processes(run.values.NGPUS)
     plan.notices.extend(stale)
     if run.show:
         _show(run, plan)
         return
-    with output_folder(run.values.SAVE) as folder, own(folder, write_line, run.values.EVAL, holds=plan.is_main):
+    told = failures_told(run.values.WATCHDOG_SECONDS)
+    with told, output_folder(run.values.SAVE) as folder, own(folder, write_line, run.values.EVAL, holds=plan.is_main):
         _carry_out(run, plan, folder)
 
 

@@ -25,13 +25,13 @@ def port(monkeypatch) -> int:
     return number
 
 
-def answers(ranks, size: int, seconds: float = SECONDS) -> Dict[int, str]:
-    """What each of these ranks finds, in a thread each; "" if all are there."""
+def answers(ranks, size: int, seconds: float = SECONDS, **failures: str) -> Dict[int, str]:
+    """What each of these ranks finds, in a thread each; "" if all are there. ``failures``: of "rank_1", why it ends."""
     found: Dict[int, str] = {}
 
     def answer(rank: int) -> None:
         try:
-            roll_call.answer(rank, size, seconds)
+            roll_call.answer(rank, size, seconds, failures.get(f"rank_{rank}"))
             found[rank] = ""
         except (UserError, WorkerFailure) as error:
             found[rank] = f"{type(error).__name__}: {error}"
@@ -79,6 +79,26 @@ def test_a_missing_rank_is_named_to_those_who_came(port):
     assert len(set(found.values())) == 1
     assert found[1].startswith(f"WorkerFailure: rank 2 failed: it did not come to 127.0.0.1:{port} within 5 s")
     assert "(missing: ranks 2, 4)" in found[1]
+
+
+@pytest.mark.parametrize("failing", [0, 1])
+def test_a_rank_that_failed_before_is_named_to_all(port, failing):
+    found = answers(range(3), 3, 60.0, **{f"rank_{failing}": "no data in\n/data/é" + "x" * 2000})
+    assert len(set(found.values())) == 1
+    assert found[2].startswith(f"WorkerFailure: rank {failing} failed: no data in\\n/data/é") and len(found[2]) < 1024
+
+
+def test_a_failure_before_the_roll_call_is_told_and_stays_what_it_is(port, monkeypatch):
+    monkeypatch.setenv("PADDLE_TRAINER_ID", "1")
+    monkeypatch.setenv("PADDLE_TRAINERS_NUM", "2")
+    monkeypatch.setattr(roll_call, "_was_called", False)
+    first = threading.Thread(target=lambda: found.update(answers([0], 2, 60.0)))
+    found: Dict[int, str] = {}
+    with pytest.raises(KeyError), roll_call.failures_told(60.0):  # noqa: PT012 - both happen at once
+        first.start()
+        raise KeyError("no such class")
+    first.join(60.0)
+    assert found == {0: "WorkerFailure: rank 1 failed: KeyError: 'no such class'"}
 
 
 def test_a_missing_first_rank_and_a_taken_port_are_told_apart(port):

@@ -165,7 +165,7 @@ def _report(rank: int, host: str, port: int, deadline: float, seconds: float, fa
     word = f"paddlevit_dist: rank {rank}{'' if failure is None else f' failed: {failure}'}\n".encode()
     found = "nothing answers there: see whether it was started, and that its machine can be reached"
     if host.startswith("127."):
-        found += f"; {host} is each machine itself, by which the name of rank 0's goes there: give its launcher --host"
+        found += f"; {host} means each machine itself: if rank 0 is on another, give its launcher --host"
     is_foreign = False
     while time.monotonic() < deadline:
         try:

@@ -130,6 +130,14 @@ def test_a_machine_that_is_gone_or_stands_still_ends_the_others(tmp_path, guilty
         clear_away(ranks)
 
 
+def test_the_kernel_ends_a_rank_that_is_stopped():
+    program = "import os; from paddlevit_dist.parallel import group_watch as watch; watch._kill_after(60.0); "
+    stopped = start_command(
+        [sys.executable, "-c", program + f"watch._kill_after(0.2); os.kill(os.getpid(), {signal.SIGSTOP:d})"]
+    )
+    assert stopped.wait(LIMIT) == -signal.SIGKILL
+
+
 @pytest.mark.long
 def test_a_killed_rank_is_named_where_machines_share_memory(tmp_path):
     port = free_port()

@@ -102,7 +102,9 @@ def test_a_failure_before_the_roll_call_is_told_and_stays_what_it_is(port, monke
 
 
 def test_a_missing_first_rank_and_a_taken_port_are_told_apart(port):
-    assert "nothing answers there" in answers([1], 2, seconds=1.0)[1]
+    found = answers([1], 2, seconds=1.0)[1]
+    assert "nothing answers there" in found
+    assert "127.0.0.1 means each machine itself: if rank 0 is on another, give its launcher --host" in found
     with socket.socket() as stranger:
         stranger.bind(("127.0.0.1", port))
         stranger.listen()

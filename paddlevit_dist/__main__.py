@@ -8,9 +8,7 @@ from __future__ import annotations
 import sys
 from typing import List, Optional, Sequence
 
-from . import late_imports, signals
-
-late_imports.install()  # spawned workers import this module again, unless it was started with -m
+from . import signals
 
 COMMANDS = {  # name -> function under ``commands`` that implements it, and what it does
     "train": ("train:run", "train, and evaluate, on all devices of this machine; takes the main flags"),

@@ -62,13 +62,13 @@ def go_on_beside(error: ModuleNotFoundError) -> Optional[str]:
     return f"not installed for {sys.executable}: {', '.join(missing)}; {advice}"
 
 
-def restart(python: str = sys.executable) -> NoReturn:
-    """Replace this process with the same command, keeping the current environment variables."""
+def restart(python: str = sys.executable, *further: str) -> NoReturn:
+    """Replace this process with the same command, and ``further`` words, keeping the current environment variables."""
     sys.stdout.flush()
     sys.stderr.flush()
     signals.hold()  # until the new process can handle them
     signals.check()
-    os.execv(python, [python, *_arguments()])
+    os.execv(python, [python, *_arguments(), *further])
 
 
 def _arguments() -> List[str]:

@@ -170,6 +170,9 @@ RECIPES = {
 OBSERVERS: Dict[str, Target] = {
     "tensorboard": "paddlevit_dist.observe.event_logs:TensorBoardLog",
     "visualdl": "paddlevit_dist.observe.event_logs:VisualDlLog",
+    "wandb": "paddlevit_dist.observe.services:WandbLog",
+    "mlflow": "paddlevit_dist.observe.services:MlflowLog",
+    "clearml": "paddlevit_dist.observe.services:ClearmlLog",
 }
 
 _TABLES = {"model": MODELS, "dataset": DATASETS, "task": TASKS, "observer": OBSERVERS}

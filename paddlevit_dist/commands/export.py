@@ -204,8 +204,8 @@ def _require_settings(source: str) -> None:
     Raises:
         UserError: there are no weights, or nothing says how they were trained.
     """
+    from ..checkpoint.store import about_of, settings_beside
     from ..checkpoint.weights import evaluated_weights, local_file
-    from ..engine.trained import about_of, settings_beside
 
     file = local_file(evaluated_weights(source)).path
     if settings_beside(about_of(file), file) is None:

@@ -7,16 +7,18 @@ import difflib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import yaml
 from yacs.config import CfgNode
 
 from .. import own_code, registry
+from ..environment import program
 from ..errors import UserError
 from ..printing import without_credentials
 from . import checks, command_line, files, own_imports, recipes
-from .key import COLUMNS, COMMAND_LINE, Given, Mismatch, Setting, show
+from .key import COLUMNS, COMMAND_LINE, Given, Mismatch, Setting, TooLarge, show
 from .table import default_config, keys, keys_of, leaves, put, tables_of
 
 _FITTED = "follows from other keys"  # the source of a value that nobody set and that is not the default
@@ -32,6 +34,7 @@ class Configuration:
         notices: lines for the log.
         show: whether -show_config was given.
         argv: the command line that was read.
+        recipe: the name of the YAML file without its ending; of the dataset, if there is no file.
         recipe_epochs: TRAIN.NUM_EPOCHS as the files have it, whatever the command line says.
     """
 
@@ -40,6 +43,7 @@ class Configuration:
     notices: list[str]
     show: bool
     argv: list[str]
+    recipe: str
     recipe_epochs: int
 
     def changed(self, name: str, value: Any, notice: str | None, source: str = _FITTED) -> Configuration:
@@ -124,7 +128,8 @@ def _load(
 
     sources = {name: known[name].source if name in known else "default" for name in keys()}
     sources.update((name, _FITTED) for name, value in leaves(values) if value != chosen[name])
-    return Configuration(values, sources, notices, command.show, command.argv, recipe_epochs)
+    recipe = Path(cfg).stem if cfg else values.DATA.DATASET
+    return Configuration(values, sources, notices, command.show, command.argv, recipe, recipe_epochs)
 
 
 def _settings_of_replay(settings: list[Setting]) -> str | None:
@@ -143,6 +148,7 @@ def _example_unless_data(settings: list[Setting], example: str) -> str | None:
     """The example where no data is named, nothing for a dataset that the user registered; any other needs a recipe."""
     given = {setting.name: setting for setting in settings}
     named = given.get("DATA.DATASET") or given.get("DATA.DATA_PATH")
+    reason = ""
     if named is None:
         return example
     if named.name == "DATA.DATASET":
@@ -152,11 +158,14 @@ def _example_unless_data(settings: list[Setting], example: str) -> str | None:
             return None
     else:
         guess = registry.guess_dataset(os.path.expanduser(str(named.value)))
-        name = guess.dataset if guess else ""
+        name, reason = (guess.dataset, guess.reason) if guess else ("", "")
         room = registry.room_of("dataset", name) or "images"
     recipe = registry.RECIPES.get(name, registry.RECIPES[room])
-    raise UserError(
-        f"{named.place} {show(named.value)}: no recipe is named: add -cfg={recipe}, for example, or another of configs/"
+    raise recipes.RecipeMissing(
+        f"{named.place} {show(named.value)}: no recipe is named: add -cfg={recipe}, for example, or another that "
+        f"'{program('inspect recipes')}' lists",
+        recipe,
+        reason,
     )
 
 
@@ -258,8 +267,9 @@ def _parse(setting: Setting, value: Any, settings: list[Setting]) -> Any:
     key = keys()[setting.name]
     try:
         return key.parse(value)
-    except Mismatch:
+    except Mismatch as mismatch:
         message = f"{setting.place}: {setting.name} is {show(value)}: expected {key.expected()}"
+        message += f"; {mismatch}" if isinstance(mismatch, TooLarge) else ""
         raise UserError(message + _unknown_model(setting, settings)) from None
 
 

@@ -12,6 +12,20 @@ _ENDINGS = (".yaml", ".yml")
 _PACKAGE = Path(__file__).resolve().parents[1]
 
 
+class RecipeMissing(UserError):
+    """Data are named, and no recipe.
+
+    Args:
+        recipe: the name of the one that the message suggests.
+        reason: what was found at the data's path; empty: nothing that is known.
+    """
+
+    def __init__(self, message: str, recipe: str, reason: str) -> None:
+        super().__init__(message)
+        self.recipe = recipe
+        self.reason = reason
+
+
 def folder() -> Path:
     """Where they are. ``setup.py`` copies them into what it builds."""
     installed = _PACKAGE / "recipes"

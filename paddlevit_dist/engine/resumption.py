@@ -110,12 +110,11 @@ class Resumption:
             self.checkpointer.model, source, minimum_loaded=model.MINIMUM_LOADED, part=model.PRETRAINED_PART
         )
         self.record.say(f"pretrained weights {source}: {report.summary()}")
-        val = self.datasets["val"]
-        for line in [
-            *about.compare_settings(str(source), self.config, must_match=False),
-            *about.compare(str(source), self.config, self.task, must_match=False),
-            *require_not_trained_on(str(source), self.config, self.task, "val", val, must_match=False),
-        ]:
+        lines = about.compare_settings(str(source), self.config, must_match=False)
+        lines += about.compare(str(source), self.config, self.task, must_match=False)
+        for split, samples in self.datasets.items():  # a self-test has no val
+            lines += require_not_trained_on(str(source), self.config, self.task, split, samples, must_match=False)
+        for line in lines:
             self.record.say(line)
         others = about.differing_classes(str(source), self.task, self.datasets["train"])
         if others is not None and not report.reinitialised:

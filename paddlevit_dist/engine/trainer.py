@@ -88,6 +88,10 @@ class Trainer:
         workers = config.DATA.NUM_WORKERS
         self._num_workers = default_workers(world_size(), cpu_cores()) if workers is None else workers
         self.evaluated = self.datasets[config.DATA.SPLIT if config.EVAL else "val"]
+        # What stands beside a score.
+        self.evaluation_facts = dict(self.evaluation_precision.facts)
+        if self.evaluated.without:
+            self.evaluation_facts["without"] = self.evaluated.without
         self.val_loader = self._loader(
             self.evaluated,
             EvaluationSampler(
@@ -156,7 +160,7 @@ class Trainer:
         if not labelled:
             values, line = {}, self._without_score()
         facts = {"weights": without_credentials(str(source)), "split": self.config.DATA.SPLIT}
-        facts.update(self.evaluation_precision.facts)
+        facts.update(self.evaluation_facts)
         self.record.event("evaluation", {**facts, **values})
         self.observers.evaluated(0, 0, values)
         self.figures.write(self.model, keeper, {"of": facts["weights"], "split": facts["split"]})
@@ -198,7 +202,7 @@ class Trainer:
                 values, line = evaluate(
                     self.task, self.model, self.val_loader, count, writer=writer, epoch=epoch, keeper=keeper
                 )
-            return values, self.evaluation_precision.told(line)
+            return values, " ".join([line, *(f"({fact})" for fact in self.evaluation_facts.values())])
         finally:
             bar.close()
 
@@ -249,6 +253,7 @@ class Trainer:
             heartbeat=self.heartbeat,
             make_loader=self._loader,
             evaluate=self._evaluate,
+            evaluation_facts=self.evaluation_facts,
             figures=self.figures,
             observers=self.observers,
             start_observers=self._start_observers,

@@ -24,7 +24,7 @@ import time
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
-from .. import late_imports, own_code, printing, signals
+from .. import own_code, printing, signals
 from ..errors import Stopped, UserError, WorkerFailure
 from . import failures, leftovers, places, secret, tuning
 from .devices import ProcessPlan
@@ -159,7 +159,7 @@ def _package_before_paddle() -> Iterator[None]:
     if before is None or not before.name.endswith(".__main__"):
         yield
         return
-    main.__spec__ = late_imports.__spec__
+    main.__spec__ = signals.__spec__
     try:
         yield
     finally:

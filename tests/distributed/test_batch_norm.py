@@ -21,6 +21,8 @@ GENERATOR = np.random.default_rng(0)
 ROWS = 3.0 * GENERATOR.standard_normal((24, 4)) + 2.0
 TARGETS = GENERATOR.standard_normal((24, 2))
 SPLITS = {"even": (12,), "uneven": (5,), "none": (0,)}  # rows of the first rank; the second has the others
+if paddle.__version__.startswith("2."):
+    del SPLITS["none"]  # Paddle's own ``linear`` and ``tanh`` refuse a tensor without rows there
 
 
 def model_of(dtype: str) -> paddle.nn.Layer:

@@ -9,6 +9,9 @@ import pytest
 from support.processes import Finished, run_command
 from support.runs import DIGITS, PLAIN
 
+from paddlevit_dist.checkpoint.safetensors_files import write_safetensors
+from paddlevit_dist.models import create_model
+
 SCRIPT = Path(__file__).with_name("broken_models.py")
 ROOMS = Path(__file__).resolve().parents[2] / "configs" / "minkunet14_synthetic_rooms.yaml"
 OTHERS = ["-image_size=16", "-dataset=digits", "-batch_size=64", "-num_workers=0", "-epochs=1"]
@@ -22,8 +25,14 @@ def selftest(output: Path, *arguments: str) -> Finished:
     return ended
 
 
-def test_a_vision_transformer_passes(tmp_path):
-    ended = selftest(tmp_path / "output", *DIGITS, "MODEL.DROPPATH", "0.3", "TRAIN.MIXUP_ALPHA", "0.8")
+def test_a_vision_transformer_passes_also_from_weights(tmp_path):
+    options = {"image_size": 16, "patch_size": 8, "in_channels": 1, "embed_dim": 16, "depth": 1, "num_heads": 2}
+    weights = {
+        name: value.numpy() for name, value in create_model("vit", num_classes=10, **options).state_dict().items()
+    }
+    write_safetensors(tmp_path / "vit.safetensors", weights)
+    rates = ["MODEL.DROPPATH", "0.3", "TRAIN.MIXUP_ALPHA", "0.8"]
+    ended = selftest(tmp_path / "output", *DIGITS, f"-pretrained={tmp_path / 'vit.safetensors'}", *rates)
     lines = ended.out.splitlines()
     assert ended.code == 0 and lines[-1] == "PASS", ended.out + ended.err
     assert {"  2 processes x 32", "  1 process x 64", "  1 process x 32 x 2 accumulated"} <= set(lines)

@@ -94,10 +94,11 @@ def test_an_exported_model_teaches_as_the_model_itself(teacher_file, tmp_path):
     named = Teacher("vit_tiny_patch16_224", teacher_file, 10, 16, 1)
     path = str(tmp_path / "exported")
     spec = [paddle.static.InputSpec([None, 1, 16, 16], "float32")]
-    paddle.jit.save(named.model, path, input_spec=spec)
     images = paddle.randn([3, 1, 16, 16])
+    expected = named(images).numpy()  # before: Paddle 2.6 leaves its converted code in what it has saved
+    paddle.jit.save(named.model, path, input_spec=spec)
     exported = Teacher(path, None, 10, 16, 1)
-    np.testing.assert_allclose(exported(images).numpy(), named(images).numpy(), atol=1e-5)
+    np.testing.assert_allclose(exported(images).numpy(), expected, atol=1e-5)
     with pytest.raises(UserError, match="has 10 classes, the student 7"):
         Teacher(path, None, 7, 16, 1)(images)
 

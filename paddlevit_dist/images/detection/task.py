@@ -82,7 +82,9 @@ class Detection(Task):
         self._learned: Optional[Learned] = None
         self._turned: Dict[str, bool] = {}  # of each split that is open
         self._criterion: Optional[Criterion] = None
-        self._inspection: Optional[Inspection] = Inspection(config.EVAL, config.DATA.ON_BAD_SAMPLE == "skip")
+        self._inspection: Optional[Inspection] = Inspection(
+            config.EVAL, config.DATA.ON_BAD_SAMPLE == "skip", config.DATA.ALLOW_LEFT_OUT
+        )
         self.model_options, notices = configured_options(config.MODEL)
         self.model_options.update(self._own_options())
         self.notices += notices

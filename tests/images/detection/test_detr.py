@@ -214,7 +214,7 @@ def test_a_classifier_of_other_classes_begins_anew():
     report = load_weights(ours, state)
     assert sorted(report.reinitialised) == ["class_embed.bias", "class_embed.weight"] and not report.missing
     assert classes_of(ours, given_weights(ours.state_dict())) == 3
-    with pytest.raises(UserError, match="it has 80 classes and the model 3: set NUM_CLASSES to 80"):
+    with pytest.raises(UserError, match="it has 80 classes and the model 3: set MODEL.NUM_CLASSES to 80"):
         load_weights(ours, state, strict=True)
 
 

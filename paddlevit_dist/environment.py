@@ -30,7 +30,7 @@ def program(words: str) -> str:
     """How this process was called, with the command ``words``, for usage lines: "paddlevit-dist train", for example."""
     name = os.path.basename(sys.argv[0])
     if name == "main_multi_gpu.py" and words in ("train", "evaluate"):
-        return f"python {name}"
+        return f"python {name}" + (" -eval" if words == "evaluate" else "")
     return (
         f"python -m paddlevit_dist {words}"
         if name in ("__main__.py", "main_multi_gpu.py")
@@ -62,13 +62,13 @@ def go_on_beside(error: ModuleNotFoundError) -> Optional[str]:
     return f"not installed for {sys.executable}: {', '.join(missing)}; {advice}"
 
 
-def restart(python: str = sys.executable) -> NoReturn:
-    """Replace this process with the same command, keeping the current environment variables."""
+def restart(python: str = sys.executable, *further: str) -> NoReturn:
+    """Replace this process with the same command, and ``further`` words, keeping the current environment variables."""
     sys.stdout.flush()
     sys.stderr.flush()
     signals.hold()  # until the new process can handle them
     signals.check()
-    os.execv(python, [python, *_arguments()])
+    os.execv(python, [python, *_arguments(), *further])
 
 
 def _arguments() -> List[str]:

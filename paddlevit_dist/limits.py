@@ -18,6 +18,7 @@ _ENOUGH_FILES = 65536  # some programs try every number up to the limit
 _LEAST_ADDRESS_SPACE = 1700 << 20  # measured: a process of Paddle on the CPU takes 1,745 MiB, and fails with 1,460
 _OUT_OF_MEMORY = ("Cannot allocate memory", "Resource temporarily unavailable", "can't start new thread", "bad_alloc")
 _OUT_OF_MEMORY += ("failed to map segment", "Unable to allocate", "ResourceExhausted", "Allocation failed")
+_ALSO_WITHOUT_LIMIT = ("bad_alloc", "Unable to allocate", "ResourceExhausted")  # those of them that mean nothing else
 _OUT_OF_FILES = "Too many open files"
 
 
@@ -97,7 +98,7 @@ def home_problem() -> Optional[str]:
 
 
 def explain(error: BaseException) -> Optional[str]:
-    """One line about an error that a limit caused, with what to do; None if it is not such an error."""
+    """One line about an error that a limit of shell, machine or files caused, with what to do; None for others."""
     text = f"{type(error).__name__}: {error}"
     number = error.errno if isinstance(error, OSError) else None
     if number in (errno.EMFILE, errno.ENFILE) or _OUT_OF_FILES in text:
@@ -109,6 +110,13 @@ def explain(error: BaseException) -> Optional[str]:
             f"{_first_line(text)}: the memory limit of this shell, {memory >> 10} KiB for each process (ulimit -v), is "
             "too low; raise it (`ulimit -v unlimited`), or lower -batch_size or -num_workers"
         )
+    if isinstance(error, MemoryError) or number == errno.ENOMEM or any(sign in text for sign in _ALSO_WITHOUT_LIMIT):
+        return (
+            f"this machine has too little memory: {_first_line(text)}; lower -image_size, -batch_size or the model's "
+            "sizes (-show_config shows all values and where they are from)"
+        )
+    if number == errno.ENAMETOOLONG:
+        return f"{_first_line(text)}: give a shorter path"
     return None
 
 
@@ -172,4 +180,4 @@ def _limit(name: str) -> Optional[int]:
 
 
 def _first_line(text: str) -> str:
-    return next(line.strip().rstrip(":") for line in text.splitlines() if line.strip())
+    return next(line.strip().rstrip(":.") for line in text.splitlines() if line.strip())

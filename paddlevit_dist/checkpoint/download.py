@@ -169,7 +169,11 @@ def _fetch(address: str, path: Path, expected: Optional[str], say: Callable[[str
             found = part.digest.hexdigest()
             _compared(found, address, expected)
     except _NotFetched as error:
-        raise UserError(f"{error}; or fetch it by other means and put it there: {path}") from error
+        mirror = " and HF_ENDPOINT a mirror" if "/resolve/" in address else ""
+        raise UserError(
+            f"{error}; where https_proxy names a proxy{mirror}, these are asked; or fetch that file elsewhere and give "
+            f"its path instead (-pretrained=FILE), or put it there: {path}"
+        ) from error
     with atomic_file(path.with_name(_RECORD)) as record:
         record.write(f"{found}\n".encode("ascii"))
 

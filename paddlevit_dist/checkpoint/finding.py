@@ -55,7 +55,7 @@ def resolve(source: str, own_folder: Path, say: Callable[[str], None]) -> Option
                 "-output to start again"
             )
         return good
-    path = _existing(source)
+    path = existing(source)
     if path.is_file():
         if not (path.parent / STATE).exists():
             return path
@@ -80,8 +80,12 @@ def resolve(source: str, own_folder: Path, say: Callable[[str], None]) -> Option
         return good
 
 
-def _existing(source: str) -> Path:
-    """The file or folder that the user means, perhaps without its extension."""
+def existing(source: str) -> Path:
+    """The file or folder that ``-resume=source`` means, perhaps without its extension.
+
+    Raises:
+        UserError: there is none.
+    """
     with contextlib.suppress(OSError, ValueError, RuntimeError):  # too long, a null byte, ~ of nobody
         given = Path(source).expanduser()
         if given.exists():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
 
 import numpy as np
@@ -12,7 +13,8 @@ import paddle
 
 from ..contracts.user_models import contract_of
 from ..errors import UserError
-from .store import is_of_a_run
+from ..registry import MODELS
+from .store import about_of, is_of_a_run, settings_beside
 from .torch_names import from_torch_names, statistics_in, with_norms_named_as
 from .weights import Weights, given_weights, read_weights
 
@@ -278,9 +280,12 @@ def _require_everything(report: LoadReport, classes_of_outputs: Callable[[int], 
         source_shape, model_shape = report.shapes[name]
         if source_shape and model_shape and len(source_shape) == 2 and source_shape[1] != model_shape[1]:
             theirs, ours = classes_of_outputs(source_shape[1]), classes_of_outputs(model_shape[1])
-            reasons.append(f"it has {theirs} classes and the model {ours}: set NUM_CLASSES to {theirs}")
+            remedy = f"set MODEL.NUM_CLASSES to {theirs}"
+            if theirs < ours:  # which data with as many as the model do not allow
+                remedy = f"leave out MODEL.NUM_CLASSES; data of more than {theirs} classes it cannot be evaluated on"
+            reasons.append(f"it has {theirs} classes and the model {ours}: {remedy}")
             break  # other heads may have several outputs for each class
-    question = ". Is it for another architecture?" if report.missing else ""
+    question = _fitting(report.source) if report.missing else ""
     raise UserError(
         f"{report.source} does not hold this whole model, as evaluating and resuming need it: "
         f"{'; '.join(reasons)}{question}"
@@ -304,9 +309,19 @@ def _refuse(report: LoadReport, minimum_loaded: float) -> None:
         reasons.append(f"unexpected {_described(report, report.unexpected)}")
     raise UserError(
         f"{report.source} has only {100 * report.loaded_fraction:.1f} % of the model's parameters, at least "
-        f"{100 * minimum_loaded:g} % are needed (MODEL.MINIMUM_LOADED): {'; '.join(reasons)}. "
-        "Is it for another architecture?"
+        f"{100 * minimum_loaded:g} % are needed (MODEL.MINIMUM_LOADED): {'; '.join(reasons)}"
+        f"{_fitting(report.source)}"
     )
+
+
+def _fitting(source: str) -> str:
+    """Which model the weights are for, as far as what is beside them says it, or their name."""
+    file = Path(source)
+    model = (settings_beside(about_of(file), file) or {}).get("MODEL")
+    if isinstance(model, dict) and isinstance(model.get("NAME"), str):
+        return f". It is of a run of MODEL.NAME {_printable(model['NAME'])}: take that run's settings of MODEL"
+    named = [name for name in MODELS if file.name.startswith((f"{name}.", f"{name}-"))]
+    return f". By its name it is of MODEL.NAME {named[0]}" if named else ". Is it for another architecture?"
 
 
 def _described(report: LoadReport, names: List[str]) -> str:

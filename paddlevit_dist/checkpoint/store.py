@@ -347,6 +347,35 @@ def read_about(source: str) -> Optional[Dict[str, Any]]:
         return read_about_file(directory / ABOUT)
 
 
+def about_of(file: Path) -> Dict[str, Any]:
+    """What is said of the weights in ``file``: by their checkpoint, else by an ``about.yaml`` or ``NAME.about.yaml``
+    beside them; empty if nothing is.
+
+    Raises:
+        UserError: it cannot be read.
+    """
+    about = read_about(str(file))
+    if about is not None:
+        return about
+    for name in (f"{file.stem}.{ABOUT}", f"{file.name}.{ABOUT}", ABOUT):
+        beside = file.with_name(name)
+        if beside.is_file():
+            return read_about_file(beside)
+    return {}
+
+
+def settings_beside(about: Dict[str, Any], file: Path) -> Optional[Dict[str, Any]]:
+    """The settings of the run that trained the weights in ``file``: what ``about`` says, else the ``config.yaml`` of
+    the run's folder that they are in; None if there is neither."""
+    if isinstance(about.get("settings"), dict):
+        return dict(about["settings"])
+    nearest = list(file.absolute().parents)[:3]  # run / checkpoints / epoch_0004 / model.pdparams
+    for folder in nearest:
+        if (folder / "config.yaml").is_file():
+            return read_about_file(folder / "config.yaml")  # plain values as well
+    return None
+
+
 def read_samples(source: str) -> Optional[Dict[str, np.ndarray]]:
     """The samples that the training of the checkpoint at ``source`` had in each split, as ``Samples.identities`` has
     them: uint64 (samples,) by split, and of what only earlier sessions were trained on.

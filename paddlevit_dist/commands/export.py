@@ -68,6 +68,7 @@ def _parse(words: List[str]) -> Any:
         "export",
         "Write a trained model for use without this package, and compare its outputs with the model's. "
         "OUT.about.yaml says how its input is prepared, OUT.example.npz has an input with its outputs.",
+        ("output/vit_digits exported/digits", "output/vit_digits exported/digits -format=onnx -precision=float16"),
         imports=True,
     )
     parser.add_argument("weights", metavar="WEIGHTS", help="a run's -output folder, a checkpoint in it, or any weights")
@@ -204,8 +205,8 @@ def _require_settings(source: str) -> None:
     Raises:
         UserError: there are no weights, or nothing says how they were trained.
     """
+    from ..checkpoint.store import about_of, settings_beside
     from ..checkpoint.weights import evaluated_weights, local_file
-    from ..engine.trained import about_of, settings_beside
 
     file = local_file(evaluated_weights(source)).path
     if settings_beside(about_of(file), file) is None:

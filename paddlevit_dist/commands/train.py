@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import textwrap
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from .. import config as configuration
 from .. import limits, own_code, signals
+from ..config.key import COMMAND_LINE
+from ..environment import restart
 from ..errors import UserError
+from ..help_pages import COLUMNS
 from ..printing import one_line
 from ..registry import register_observer
 from . import replay, selftest
@@ -19,7 +23,12 @@ from . import replay, selftest
 def run(arguments: List[str]) -> None:
     """Carry out the command. Nothing here imports Paddle before its environment is set."""
     own_code.refuse_to_start_in_a_worker()
-    run = configuration.load(arguments, configuration.EXAMPLE)
+    try:
+        run = configuration.load(arguments, configuration.EXAMPLE)
+    except configuration.RecipeMissing as error:
+        if error.reason and signals.looks_like_training(arguments) and sys.stdin.isatty() and sys.stdout.isatty():
+            _offer(error)
+        raise
 
     is_training = not (run.values.EVAL or run.values.REPLAY or run.values.SELFTEST)
     signals.expect(training=is_training and not run.show)
@@ -42,11 +51,45 @@ def run(arguments: List[str]) -> None:
 
     plan = plan_processes(run.values.NGPUS)
     plan.notices.extend(stale)
+    run, is_numbered = _with_output(run, plan.launched)
     if run.show:
         _show(run, plan)
         return
-    with output_folder(run.values.SAVE) as folder, own(folder, write_line, run.values.EVAL, holds=plan.is_main):
-        _carry_out(run, plan, folder)
+    with output_folder(run.values.SAVE, is_numbered=is_numbered) as folder:
+        if is_numbered:
+            run = run.changed("SAVE", str(folder), f"output folder: {folder} (-output=FOLDER names another)")
+        with own(folder, write_line, run.values.EVAL, holds=plan.is_main):
+            _carry_out(run, plan, folder)
+
+
+def _offer(missing: configuration.RecipeMissing) -> None:
+    """Start the recipe that fits the data if the person at the terminal presses Enter, as if the command named it."""
+    name = missing.recipe
+    print(one_line(f"{missing.reason}. The recipe for that is {name}: {configuration.title(name)}"))
+    with contextlib.suppress(EOFError):
+        if not input(f"Enter starts it, as -cfg={name} does; anything else ends: ").strip():
+            restart(sys.executable, f"-cfg={name}")
+
+
+def _with_output(run: Any, is_launched: bool) -> Tuple[Any, bool]:
+    """The configuration with an output folder that is named by its recipe, if nobody has named one, and whether it gets
+    a number where it is taken. Processes that a launcher has started have to agree on a name before they are joined:
+    they take no numbers. An evaluation with a training's ``config.yaml`` writes beside that training's folder."""
+    from ..checkpoint.finding import holds_any
+    from ..observe.record import numbered
+
+    resumes, source, save = run.values.MODEL.RESUME == "auto", run.sources["SAVE"], Path(run.values.SAVE)
+    is_apart = run.values.EVAL and not resumes
+    if source == "default":
+        path = save / (run.recipe + ("_eval" if is_apart else ""))
+    elif is_apart and source != COMMAND_LINE and (save / "run.json").exists():
+        path = Path(f"{save}_eval")
+    else:
+        return run, False
+    if resumes and not is_launched:
+        known = [*numbered(path), path, path.parent]  # the last is where runs were before they had folders of their own
+        path = next((folder for folder in known if holds_any(folder / "checkpoints")), path)
+    return run.changed("SAVE", str(path), None), not (resumes or is_launched)
 
 
 def _carry_out(run: Any, plan: Any, folder: Path) -> None:
@@ -70,11 +113,11 @@ def _carry_out(run: Any, plan: Any, folder: Path) -> None:
     task = make_task(run.values)
     splits = (run.values.DATA.SPLIT,) if run.values.EVAL else ("train", "val")
     heartbeat = Heartbeat(write_line, shown=plan.is_main)
+    with heartbeat.at("fetching the weights"):
+        _find_weights(run.values, folder / "checkpoints", write_line)
     with heartbeat.at("reading the datasets"):
         datasets = {split: task.build_dataset(split, cache_folder(run.values)) for split in splits}
     run = _with_fitting_course(run, plan.total_processes, task, datasets)
-    with heartbeat.at("fetching the weights"):
-        _fetch_weights(run.values, folder / "checkpoints", write_line)
     began = time.time()
     try:
         arguments = (run.values, task, datasets, [*run.notices, *plan.notices], observers)
@@ -101,21 +144,28 @@ def _with_fitting_course(run: Any, processes: int, task: Any, datasets: Dict[str
     return with_fitting_warmup(run, processes, datasets)
 
 
-def _fetch_weights(config: Any, checkpoints: Path, say: Callable[[str], None]) -> None:
-    """Bring the weights that an address or a name means to this machine, before processes start that would wait for
-    them together.
+def _find_weights(config: Any, checkpoints: Path, say: Callable[[str], None]) -> None:
+    """See that the weights are there, before data are read; those of an address or a name are fetched, before processes
+    start that would wait for them together.
 
     Raises:
-        UserError: they cannot be fetched, or a training that needs some has none.
+        UserError: there are none, they cannot be fetched, or a training that needs some has none.
     """
-    from ..checkpoint.published import PUBLISHED, local_weights
+    from ..checkpoint.finding import existing
+    from ..checkpoint.published import PUBLISHED
     from ..checkpoint.store import holds_any
+    from ..checkpoint.weights import local_file
 
-    model = config.MODEL
-    if model.RESUME and (model.RESUME != "auto" or holds_any(checkpoints)):
+    model, train = config.MODEL, config.TRAIN
+    if not config.EVAL and train.get("DISTILLATION_TYPE", "none") != "none" and train.TEACHER_WEIGHTS:
+        local_file(train.TEACHER_WEIGHTS, say=say)
+    weights = model.PRETRAINED or (None if config.EVAL else model.get("BACKBONE_PRETRAINED"))
+    if model.RESUME and model.RESUME != "auto":
+        existing(model.RESUME)
+    elif model.RESUME and holds_any(checkpoints):
         return
-    if model.PRETRAINED:
-        local_weights(model.PRETRAINED, say=say)
+    elif weights:
+        local_file(weights, say=say)
     elif model.PRETRAINED_REQUIRED and not config.EVAL:
         raise UserError(
             "this recipe starts from trained weights and none are named (MODEL.PRETRAINED_REQUIRED): add "
@@ -168,7 +218,7 @@ def _show(run: Any, plan: Any) -> None:
     problems = task.check_model()
     print(run.describe())
     rates = describe_rates(run.values, plan.total_processes)
-    print(textwrap.fill(rates, configuration.COLUMNS, subsequent_indent="  ", break_on_hyphens=False))
+    print(textwrap.fill(rates, COLUMNS, subsequent_indent="  ", break_on_hyphens=False))
     train = run.values.TRAIN
     if train.NUM_SAMPLES is not None and not run.values.EVAL:
         least, most = train.EPOCH_LIMITS

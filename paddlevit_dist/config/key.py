@@ -30,8 +30,15 @@ _short.maxlist = _short.maxtuple = _short.maxdict = 8
 _short.maxlevel = 3
 
 
+_LARGEST = 2**31 - 1  # what libraries take, where a key has no limit of its own
+
+
 class Mismatch(ValueError):
     """The value is not what its key may hold."""
+
+
+class TooLarge(Mismatch):
+    """The number fits its key, but nothing that would read it."""
 
 
 @dataclass(frozen=True)
@@ -152,6 +159,9 @@ class Key:
             raise Mismatch("none of the choices")
         if self.within is not None and parsed not in self.within:
             raise Mismatch("out of range")
+        has_limit = self.within is not None and self.within.high < math.inf
+        if self.kind == "int" and not has_limit and abs(parsed) > _LARGEST:
+            raise TooLarge(f"numbers beyond {_LARGEST} are not taken")
         return parsed
 
 
@@ -208,7 +218,7 @@ def _parse_switch(value: Any) -> bool | str:
 
 
 def _parse_text(value: Any) -> str:
-    if not isinstance(value, str) or not value:
+    if not isinstance(value, str) or not value or "\0" in value:
         raise Mismatch("not a text")
     return value
 
@@ -229,7 +239,6 @@ _PARSERS: dict[str, Callable[[Any], Any]] = {
 
 
 COMMAND_LINE = "command line"
-COLUMNS = 100  # of what -h and -show_config print
 
 
 @dataclass(frozen=True)

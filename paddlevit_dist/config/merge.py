@@ -7,16 +7,19 @@ import difflib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import yaml
 from yacs.config import CfgNode
 
 from .. import own_code, registry
+from ..environment import program
 from ..errors import UserError
+from ..help_pages import COLUMNS, HELP
 from ..printing import without_credentials
-from . import checks, command_line, files, own_imports, recipes
-from .key import COLUMNS, COMMAND_LINE, Given, Mismatch, Setting, show
+from . import checks, command_line, files, help, own_imports, recipes
+from .key import COMMAND_LINE, Given, Mismatch, Setting, TooLarge, show
 from .table import default_config, keys, keys_of, leaves, put, tables_of
 
 _FITTED = "follows from other keys"  # the source of a value that nobody set and that is not the default
@@ -32,6 +35,7 @@ class Configuration:
         notices: lines for the log.
         show: whether -show_config was given.
         argv: the command line that was read.
+        recipe: the name of the YAML file without its ending; of the dataset, if there is no file.
         recipe_epochs: TRAIN.NUM_EPOCHS as the files have it, whatever the command line says.
     """
 
@@ -40,6 +44,7 @@ class Configuration:
     notices: list[str]
     show: bool
     argv: list[str]
+    recipe: str
     recipe_epochs: int
 
     def changed(self, name: str, value: Any, notice: str | None, source: str = _FITTED) -> Configuration:
@@ -56,7 +61,9 @@ class Configuration:
         return _describe(self.values, self.sources)
 
 
-def load(argv: Sequence[str], example: str | None = None, is_trusted: bool = True) -> Configuration:
+def load(
+    argv: Sequence[str], example: str | None = None, is_trusted: bool = True, command: str = "train"
+) -> Configuration:
     """Read the command line and the files it names; merge over the defaults, check, freeze.
 
     Args:
@@ -64,21 +71,25 @@ def load(argv: Sequence[str], example: str | None = None, is_trusted: bool = Tru
             is then an error, names have to be registered, and a dataset that nothing names is guessed from
             DATA.DATA_PATH. None: only the defaults, and names are looked up by whoever uses them.
         is_trusted: the modules that the files name in IMPORTS are imported. False for files that came with weights.
+        command: whose help is printed.
     Raises:
         UserError: a flag, a file, a key or a value is wrong, or values do not fit together.
         SystemExit: help was asked for, and printed.
     """
-    command, cfg, settings = _read(argv)
+    if set(HELP) & set(argv):
+        print(help.help_text(argv, command))
+        raise SystemExit(0)
+    parsed, cfg, settings = _read(argv)
     if not is_trusted:
         own_imports.explain_missing(settings)
-    elif imported := own_imports.load(settings, tells=command.show):
-        command, cfg, settings = _read(argv)  # again, now that their keys are known
+    elif imported := own_imports.load(settings, tells=parsed.show):
+        parsed, cfg, settings = _read(argv)  # again, now that their keys are known
         settings = own_imports.merged(settings, imported)
     try:
-        return _load(command, cfg, settings, example)
+        return _load(parsed, cfg, settings, example)
     except UserError as error:
         if own_code.load_installed():
-            return load(argv, example, is_trusted)
+            return load(argv, example, is_trusted, command)
         if not is_trusted:
             own_imports.explain_missing(settings, error)
         raise
@@ -124,7 +135,8 @@ def _load(
 
     sources = {name: known[name].source if name in known else "default" for name in keys()}
     sources.update((name, _FITTED) for name, value in leaves(values) if value != chosen[name])
-    return Configuration(values, sources, notices, command.show, command.argv, recipe_epochs)
+    recipe = Path(cfg).stem if cfg else values.DATA.DATASET
+    return Configuration(values, sources, notices, command.show, command.argv, recipe, recipe_epochs)
 
 
 def _settings_of_replay(settings: list[Setting]) -> str | None:
@@ -143,6 +155,7 @@ def _example_unless_data(settings: list[Setting], example: str) -> str | None:
     """The example where no data is named, nothing for a dataset that the user registered; any other needs a recipe."""
     given = {setting.name: setting for setting in settings}
     named = given.get("DATA.DATASET") or given.get("DATA.DATA_PATH")
+    reason = ""
     if named is None:
         return example
     if named.name == "DATA.DATASET":
@@ -152,11 +165,14 @@ def _example_unless_data(settings: list[Setting], example: str) -> str | None:
             return None
     else:
         guess = registry.guess_dataset(os.path.expanduser(str(named.value)))
-        name = guess.dataset if guess else ""
+        name, reason = (guess.dataset, guess.reason) if guess else ("", "")
         room = registry.room_of("dataset", name) or "images"
     recipe = registry.RECIPES.get(name, registry.RECIPES[room])
-    raise UserError(
-        f"{named.place} {show(named.value)}: no recipe is named: add -cfg={recipe}, for example, or another of configs/"
+    raise recipes.RecipeMissing(
+        f"{named.place} {show(named.value)}: no recipe is named: add -cfg={recipe}, for example, or another that "
+        f"'{program('inspect recipes')}' lists",
+        recipe,
+        reason,
     )
 
 
@@ -258,22 +274,29 @@ def _parse(setting: Setting, value: Any, settings: list[Setting]) -> Any:
     key = keys()[setting.name]
     try:
         return key.parse(value)
-    except Mismatch:
+    except Mismatch as mismatch:
         message = f"{setting.place}: {setting.name} is {show(value)}: expected {key.expected()}"
+        message += f"; {mismatch}" if isinstance(mismatch, TooLarge) else ""
         raise UserError(message + _unknown_model(setting, settings)) from None
 
 
 def _unknown_key(setting: Setting) -> str:
     name = setting.name if setting.name.isprintable() else show(setting.name)
     value = "a section" if isinstance(setting.value, dict) else show(setting.value)
-    return f"{setting.place}: {name} ({value}) is not a known key: the closest is {closest_key(setting.name)}"
+    is_a_word = name.islower() and "." not in name and setting.source == COMMAND_LINE
+    called = command_line.called_here(name, str(setting.value)) if is_a_word else ""
+    advice = f"write {called}" if called else f"the closest is {closest_key(setting.name)}"
+    return f"{setting.place}: {name} ({value}) is not a known key: {advice}"
 
 
 def closest_key(name: str) -> str:
-    """The key that is spelled most like ``name``; one that ends in the same word comes first."""
+    """The key that is spelled most like ``name``; one that ends in the same word, or in one that other tools have for
+    it, comes first."""
     upper = name.upper()
-    same_end = [key for key in keys() if key.rsplit(".", 1)[-1] == upper.rsplit(".", 1)[-1]]
-    candidates = same_end or list(keys())
+    end = upper.rsplit(".", 1)[-1]
+    same_end = [key for key in keys() if key.rsplit(".", 1)[-1] == end]
+    meant = command_line.key_called(end)
+    candidates = same_end or ([meant] if meant else list(keys()))
     return difflib.get_close_matches(upper, candidates, n=1, cutoff=0.0)[0]
 
 

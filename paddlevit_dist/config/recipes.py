@@ -6,10 +6,25 @@ import difflib
 import os
 from pathlib import Path
 
+from ..environment import program
 from ..errors import UserError
 
 _ENDINGS = (".yaml", ".yml")
 _PACKAGE = Path(__file__).resolve().parents[1]
+
+
+class RecipeMissing(UserError):
+    """Data are named, and no recipe.
+
+    Args:
+        recipe: the name of the one that the message suggests.
+        reason: what was found at the data's path; empty: nothing that is known.
+    """
+
+    def __init__(self, message: str, recipe: str, reason: str) -> None:
+        super().__init__(message)
+        self.recipe = recipe
+        self.reason = reason
 
 
 def folder() -> Path:
@@ -85,5 +100,5 @@ def _why_not(path: str, stem: str) -> str:
     hint = f"did you mean -cfg={near[0]}?" if near else ""
     if path != stem:
         return f"{said}: {hint}"
-    listed = "python -m paddlevit_dist inspect recipes lists all"
+    listed = f"'{program('inspect recipes')}' lists all"
     return f"there is neither a file nor a recipe {path}: {f'{hint} ' if hint else ''}{listed}"

@@ -100,8 +100,12 @@ class Samples:
     notices: Sequence[str] = ()
     #: whether any sample has labels; of a split without, an evaluation writes predictions and claims no score
     labelled: bool = True
+    #: what a score of it leaves out, such as "without 3 pictures not opened here"; told beside it
+    without: str = ""
     #: what is trained on and what is held out was drawn from one dataset: checkpoints list the samples of each
     is_share: bool = False
+    #: name of each class, or of each landmark, in the order of their numbers; None: they have none
+    class_names: Optional[Sequence[str]] = None
 
     def identities(self) -> Optional[np.ndarray]:
         """uint64 (samples,), a digest of what tells each sample from all others wherever the data are stored, such as

@@ -98,10 +98,6 @@ class EvaluationPrecision(Precision):
         elif config.EVAL_AMP:
             self.notice = "EVAL_AMP: this device has no half-precision kernels, evaluation is in float32"
 
-    def told(self, line: str) -> str:
-        """The line of an evaluation's numbers, with what they were computed in if that is not float32."""
-        return f"{line} ({self.facts['precision']})" if self.enabled else line
-
     @contextlib.contextmanager
     def forward_of(self, model: paddle.nn.Layer) -> Iterator[None]:
         """Inside the block the model's forward passes are computed in this precision. What a task makes of their

@@ -74,13 +74,13 @@ _MODEL = (
 
 _TRAIN = (
     Key("TRAIN.LAST_EPOCH", 0, "int", "epochs already trained", AT_LEAST_0),
-    Key("TRAIN.NUM_EPOCHS", 300, "int", "epochs of the whole training run", AT_LEAST_1),
+    Key("TRAIN.NUM_EPOCHS", 300, "int", "epochs of the whole training run", Range(low=1, high=1_000_000)),
     optional(
         "TRAIN.NUM_SAMPLES",
         "int",
         "samples that the training reads in all: NUM_EPOCHS follows from the size of the training set; a NUM_EPOCHS of "
         "a later file or of the command line takes its place",
-        AT_LEAST_1,
+        Range(low=1, high=1e15),
     ),
     Key("TRAIN.EPOCH_LIMITS", (10, 100), "int", "NUM_SAMPLES: fewest and most epochs", AT_LEAST_1, None, True, 2),
     optional("TRAIN.STOP_AFTER_EPOCH", "int", "stop here, keeping NUM_EPOCHS' schedule, to resume later", AT_LEAST_1),
@@ -207,7 +207,13 @@ _RUN = (
     Key("BASE", [], "text", "YAML files read before this one, relative to it; only inside a file", many=True),
     IMPORTS,
     Key("TASK", "classification", "text", "name of a registered task"),
-    Key("SAVE", "./output", "path", "output folder: log, metrics, configuration, checkpoints"),
+    Key(
+        "SAVE",
+        "./output",
+        "path",
+        "output folder: log, metrics, configuration, checkpoints; not set: one in ./output, named by the recipe and "
+        "numbered, such as vit_digits-2; of an evaluation vit_digits_eval",
+    ),
     Key("SAVE_FREQ", 10, "int", "epochs between checkpoints that are kept", AT_LEAST_1),
     Key("SAVE_EVERY_UPDATES", 0, "int", "updates between mid-epoch checkpoints; 0: none", AT_LEAST_0),
     Key("SAVE_EVERY_MINUTES", 30.0, "float", "minutes without a checkpoint until one is saved; 0: none", AT_LEAST_0),
@@ -219,7 +225,9 @@ _RUN = (
     ),
     Key("VALIDATE_FREQ", 1, "int", "epochs between evaluations", AT_LEAST_1),
     Key("REPORT_FREQ", 20, "int", "updates between lines of the log", AT_LEAST_1),
-    Key("LOG_TO", [], "text", "event logs: tensorboard, visualdl, or names of registered observers", many=True),
+    Key(
+        "LOG_TO", [], "text", "tensorboard, visualdl, wandb, mlflow, clearml, or names of your own observers", many=True
+    ),
     optional(
         "PROFILE",
         "int",

@@ -11,10 +11,10 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tu
 import yaml
 
 from .. import config as configuration
-from ..checkpoint.content import ABOUT, fingerprint, read_about_file
+from ..checkpoint.content import fingerprint
 from ..checkpoint.download import silent
 from ..checkpoint.load import LoadReport, classes_of, load_weights
-from ..checkpoint.store import read_about
+from ..checkpoint.store import about_of, settings_beside
 from ..checkpoint.weights import INDEX_ENDING, SUFFIXES, evaluated_weights, local_file, read_weights, shards_of
 from ..config.table import keys_of
 from ..contracts.prediction import Learned
@@ -23,7 +23,6 @@ from ..errors import UserError
 from ..registry import room_of
 from .about import settings_of
 
-_RUN_CONFIGURATION = "config.yaml"  # in a run's folder
 _PICTURES = "folder"
 _LEAST_SCORE = "DETECTION.SHOWN_SCORE"
 _EXPORTED = (".pdiparams", ".pdmodel", ".onnx")
@@ -115,35 +114,6 @@ def open_source(
     if least_score is not None:
         settings = {**settings, "least_score": least_score}  # other predictions than those of the weights' own
     return Source(str(file), loaded.values, settings, learned)
-
-
-def about_of(file: Path) -> Dict[str, Any]:
-    """What is said of the weights in ``file``: by their checkpoint, else by an ``about.yaml`` or ``NAME.about.yaml``
-    beside them; empty if nothing is.
-
-    Raises:
-        UserError: it cannot be read.
-    """
-    about = read_about(str(file))
-    if about is not None:
-        return about
-    for name in (f"{file.stem}.{ABOUT}", f"{file.name}.{ABOUT}", ABOUT):
-        beside = file.with_name(name)
-        if beside.is_file():
-            return read_about_file(beside)
-    return {}
-
-
-def settings_beside(about: Dict[str, Any], file: Path) -> Optional[Dict[str, Any]]:
-    """The settings of the run that trained the weights in ``file``: what ``about`` says, else the ``config.yaml`` of
-    the run's folder that they are in; None if there is neither."""
-    if isinstance(about.get("settings"), dict):
-        return dict(about["settings"])
-    nearest = list(file.absolute().parents)[:3]  # run / checkpoints / epoch_0004 / model.pdparams
-    for folder in nearest:
-        if (folder / _RUN_CONFIGURATION).is_file():
-            return read_about_file(folder / _RUN_CONFIGURATION)  # plain values as well
-    return None
 
 
 def configuration_of(

@@ -86,6 +86,10 @@ class Trainer:
         workers = config.DATA.NUM_WORKERS
         self._num_workers = default_workers(world_size(), cpu_cores()) if workers is None else workers
         self.evaluated = self.datasets[config.DATA.SPLIT if config.EVAL else "val"]
+        # What stands beside a score.
+        self.evaluation_facts = dict(self.evaluation_precision.facts)
+        if self.evaluated.without:
+            self.evaluation_facts["without"] = self.evaluated.without
         self.val_loader = self._loader(
             self.evaluated,
             EvaluationSampler(
@@ -111,8 +115,14 @@ class Trainer:
             "effective_batch": effective_batch_size(self.config, world_size()),
             "product_check": tuned,
             "gpu": gpu.settings(),
+            "data": {split: self._about(samples) for split, samples in self.datasets.items()},
         }
         self.record.start(dump_yaml(self.config), facts, self.config.EVAL)
+
+    def _about(self, samples: Samples) -> Dict[str, Any]:
+        """What a report says of a split: how many samples, and what was found when it was opened."""
+        classes = self.task.about_data(samples).get("number of classes")
+        return {"holds": self.task.describe_samples(samples), "classes": classes, "notes": list(samples.notices)}
 
     # ---- evaluation ------------------------------------------------------------------------------------------
 
@@ -154,7 +164,7 @@ class Trainer:
         if not labelled:
             values, line = {}, self._without_score()
         facts = {"weights": without_credentials(str(source)), "split": self.config.DATA.SPLIT}
-        facts.update(self.evaluation_precision.facts)
+        facts.update(self.evaluation_facts)
         self.record.event("evaluation", {**facts, **values})
         self.observers.evaluated(0, 0, values)
         self.figures.write(self.model, keeper, {"of": facts["weights"], "split": facts["split"]})
@@ -196,7 +206,7 @@ class Trainer:
                 values, line = evaluate(
                     self.task, self.model, self.val_loader, count, writer=writer, epoch=epoch, keeper=keeper
                 )
-            return values, self.evaluation_precision.told(line)
+            return values, " ".join([line, *(f"({fact})" for fact in self.evaluation_facts.values())])
         finally:
             bar.close()
 
@@ -247,6 +257,7 @@ class Trainer:
             heartbeat=self.heartbeat,
             make_loader=self._loader,
             evaluate=self._evaluate,
+            evaluation_facts=self.evaluation_facts,
             figures=self.figures,
             observers=self.observers,
             start_observers=self._start_observers,

@@ -41,7 +41,7 @@ from .introduction import describe_training
 from .model_ema import ModelEma
 from .optimizer import OptimizerState, build_optimizer, freeze
 from .passes import PassesTrial, compile_model
-from .precision import EvaluationPrecision, Precision
+from .precision import Precision
 from .profile import Profile
 from .remaining import Pace, RemainingTime
 from .reports import Reports, require_finite
@@ -65,6 +65,7 @@ class Training:
         start_record: writes configuration and run record, once the run is sure to continue.
         make_loader: a loader of this run's settings.
         evaluate: evaluates the model as it is.
+        evaluation_facts: what stands beside the values of an evaluation.
         figures: makes those of the report; None: there is no report.
         start_observers: called once ``metrics.jsonl`` says what of an earlier course counts.
     """
@@ -81,6 +82,7 @@ class Training:
         heartbeat: Heartbeat,
         make_loader: MakeLoader,
         evaluate: Evaluate,
+        evaluation_facts: Optional[Dict[str, str]] = None,
         figures: Optional[FigureMaker] = None,
         observers: Optional[Observers] = None,
         start_observers: Callable[["Training"], None] = lambda _: None,
@@ -104,7 +106,7 @@ class Training:
         self.loader = make_loader(datasets["train"], self.sampler, CountingCollate(task))
         self.schedule = self._schedule()
         self.precision = Precision(config.AMP, config.AMP_DTYPE, config.AMP_LEVEL)
-        self.evaluation_facts = EvaluationPrecision(config).facts
+        self.evaluation_facts = evaluation_facts or {}
         self._prepare_model()
         groups = task.parameter_groups(model)
         decays = train.WEIGHT_DECAY, train.LAYER_DECAY

@@ -28,7 +28,7 @@ from ..errors import UserError
 
 
 def _dimension(name: str, kind: str, meaning: str, or_many: bool = False) -> Key:
-    within = AT_LEAST_1 if kind == "int" else ABOVE_0
+    within = Range(low=1, high=1_000_000) if kind == "int" else Range(low=0, high=1000, low_open=True)
     return Key(name, None, kind, f"{meaning}; None: the variant's", within, optional=True, or_many=or_many)
 
 
@@ -51,6 +51,13 @@ _DATA = (
         "text",
         "training: an unreadable picture ends the run, or the next readable one takes its place and it is listed",
         choices=("stop", "skip"),
+    ),
+    Key(
+        "DATA.ALLOW_LEFT_OUT",
+        False,
+        "bool",
+        "evaluate without the pictures that cannot be opened here, and say beside the score how many they are; else "
+        "they end the run, a training's as well",
     ),
     Key(
         "DATA.EXIF_ROTATE",

@@ -291,7 +291,7 @@ def _abandon(batches: Any) -> None:
     queue = batches._blocking_queue
     if queue is not None:
         queue.close()
-    if not _workers_of(batches):
+    if not _workers_of(batches) and batches._thread is not None:  # else it was abandoned before
         signals.leave_running(batches._thread)  # in native code, or in a sample that takes its time
         batches._thread = None
 

@@ -5,5 +5,6 @@
 - ``report``: one HTML file about runs
 - ``meters``: windowed sums over all ranks; ``progress``: the bar, and what ``display`` has below it; ``heartbeat``:
   signs of life while nothing moves
+- ``observer``: what watches a run; ``event_logs``: TensorBoard and VisualDL; ``services``: those on the network
 - ``memory``: what a run takes; ``hints``: what would make it faster
 """

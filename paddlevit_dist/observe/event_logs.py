@@ -22,8 +22,8 @@ from .observer import Observer, RunFacts
 _NO_CURVES = ("kind", "time", "epoch", "update", "superseded")
 
 
-def _scalars(group: str, values: Dict[str, Any]) -> Iterator[Any]:
-    """(tag, value) of what is a number."""
+def scalars_of(group: str, values: Dict[str, Any]) -> Iterator[Any]:
+    """(``group/name``, value) of what is a number."""
     for name, value in values.items():
         if name not in _NO_CURVES and isinstance(value, (int, float)) and not isinstance(value, bool):
             yield f"{group}/{name}", float(value)
@@ -53,7 +53,7 @@ class EventLog(Observer):
         self.begin(self._file)
         self.text("configuration", run.config_text)
         for event in run.history():
-            self.scalars(dict(_scalars(event["kind"], event)), event["update"], event["time"])
+            self.scalars(dict(scalars_of(event["kind"], event)), event["update"], event["time"])
         self._file.flush()
         for file in earlier:
             with contextlib.suppress(FileNotFoundError):
@@ -74,7 +74,7 @@ class EventLog(Observer):
 
     def _add(self, group: str, update: int, values: Dict[str, float]) -> None:
         if self._file is not None:
-            self.scalars(dict(_scalars(group, values)), update, time.time())
+            self.scalars(dict(scalars_of(group, values)), update, time.time())
             self._file.flush()
 
     def end(self, outcome: str) -> None:

@@ -1,8 +1,8 @@
 """What a program can learn of a training while it runs.
 
 An observer is a class with some of the methods of ``Observer``. ``register_observer("mine", Mine)`` gives it a name for
-``-log_to=mine``; ``Trainer(..., observers=[Mine()])`` takes it as it is. The event logs for TensorBoard and VisualDL
-(``event_logs``) are observers, too.
+``-log_to=mine``; ``Trainer(..., observers=[Mine()])`` takes it as it is. TensorBoard and VisualDL (``event_logs``),
+Weights & Biases, MLflow and ClearML (``services``) are observers, too.
 """
 
 from __future__ import annotations

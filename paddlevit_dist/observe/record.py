@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import glob
+import itertools
 import json
 import os
 import platform
@@ -13,7 +15,7 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any, Dict, Iterator, Sequence
+from typing import Any, Dict, Iterator, List, Sequence
 
 from .. import printing
 from ..errors import UserError
@@ -110,18 +112,21 @@ def surroundings() -> Dict[str, Any]:
 
 
 @contextlib.contextmanager
-def output_folder(path: str, records: Sequence[str] = ("run.json", "eval_run.json")) -> Iterator[Path]:
+def output_folder(
+    path: str, records: Sequence[str] = ("run.json", "eval_run.json"), is_numbered: bool = False
+) -> Iterator[Path]:
     """Context with the output folder, created where it is not there. One that was, and that a refused run has put
     nothing lasting into, is gone afterwards.
 
     Args:
         records: names of files that are there once a run is sure to go on.
+        is_numbered: take the first of path, path-2, path-3 and so on that is not there.
     Raises:
         UserError: it cannot be created.
     """
     parents = [parent for parent in Path(path).absolute().parents if not parent.exists()]
-    is_new = not os.path.lexists(path)
-    folder = make_folder(path)
+    is_new = is_numbered or not os.path.lexists(path)
+    folder = make_folder(path, is_numbered)
     try:
         yield folder
     except UserError:
@@ -134,9 +139,17 @@ def output_folder(path: str, records: Sequence[str] = ("run.json", "eval_run.jso
         raise
 
 
-def make_folder(path: str) -> Path:
+def numbered(path: Path) -> List[Path]:
+    """The folders path-2, path-3 and so on that are there, the last first."""
+    by_end = {other.name[len(path.name) + 1 :]: other for other in path.parent.glob(f"{glob.escape(path.name)}-*")}
+    return [by_end[end] for end in sorted(filter(str.isdigit, by_end), key=int, reverse=True)]
+
+
+def make_folder(path: str, is_numbered: bool = False) -> Path:
     """Create the output folder, and write nothing into it.
 
+    Args:
+        is_numbered: as for ``output_folder``; of two runs that start at once, each gets its own.
     Raises:
         UserError: it cannot be created.
     """
@@ -144,11 +157,16 @@ def make_folder(path: str) -> Path:
         raise UserError(
             f"-output={path} (SAVE): there is no such user; write ./{path} if the folder is to be called so"
         )
-    try:
-        Path(path).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"-output={path} (SAVE) cannot be written: {error.strerror}; choose another folder") from error
-    return Path(path)
+    names = (path if number == 1 else f"{path}-{number}" for number in itertools.count(1))
+    while True:
+        folder = Path(next(names))
+        try:
+            folder.mkdir(parents=True, exist_ok=not is_numbered)
+            return folder
+        except OSError as error:
+            if not (is_numbered and isinstance(error, FileExistsError)):
+                reason = f"cannot be written: {error.strerror}; choose another folder"
+                raise UserError(f"-output={folder} (SAVE) {reason}") from error
 
 
 def prepare_folder(path: str) -> Path:

@@ -35,6 +35,7 @@ class ProcessPlan(NamedTuple):
 
 
 # What Paddle's launcher tells each process besides its number.
+_MOST_PER_CORE = 16  # processes without a GPU: more would only wait for one another
 _LAUNCHER: Tuple[str, ...] = (
     "PADDLE_MASTER",
     "PADDLE_TRAINERS_NUM",
@@ -51,9 +52,16 @@ def require_sound_variables(requested: int) -> None:
     Args:
         requested: the value of NGPUS, -1 or at least 1.
     Raises:
-        UserError: PADDLE_TRAINER_ID is set, and the variables around it do not fit it.
+        UserError: PADDLE_TRAINER_ID is set, and the variables around it do not fit it; or no machine has so many GPUs,
+            and this one too few cores for as many processes.
     """
     if not is_launched():
+        gpus, cores = expected_gpus(), cpu_cores()
+        if requested > max(gpus, _MOST_PER_CORE * cores):
+            raise UserError(
+                f"-ngpus={requested} (NGPUS): this machine has {gpus} visible GPU(s) and {cores} core(s): give at most "
+                f"{gpus or cores}, or leave it out"
+            )
         return
     number, total = os.environ["PADDLE_TRAINER_ID"], os.environ.get("PADDLE_TRAINERS_NUM")
     local = os.environ.get("PADDLE_LOCAL_SIZE", "1")

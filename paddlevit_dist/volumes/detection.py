@@ -33,7 +33,7 @@ from .pictures import fitted, orthogonal_slices
 from .predictions import Found, LandmarkOutputs, LandmarkWriter, picture_of, points_of
 from .samples import Augmentation, VolumeSamples, mirror_order
 
-_CELL_PX = (720, 216)  # width and height of a picture in a sheet of many
+_CELL_PX = (640, 216)  # width and height of a picture in a sheet of many
 _RARE = -4.6  # first logit of the focal loss, a probability of 0.01: else almost-empty maps cost thousands at first
 
 

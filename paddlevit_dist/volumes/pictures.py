@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import Optional, Sequence, Tuple
 
 import numpy as np
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageDraw
+
+from ..lettering import legend, letters
 
 Colour = Tuple[int, int, int]
-_FOUND, _TRUE = (255, 70, 70), (80, 230, 80)
+_FOUND, _TRUE, _NOT_SHOWN = (255, 70, 70), (80, 230, 80), (130, 130, 130)
 _SHORTEST_SIDE, _LONGEST_SIDE = 256, 768  # pixels; the latter of thin volumes
 _GAP = 6
 _DIRECTIONS = (("axial", 1, 2), ("coronal", 0, 2), ("sagittal", 0, 1))  # name, rows, columns
-_TEXT_PX, _LINE_PX = 12, 15
-_LONGEST_NAME = 32
+_NUMBER_PX = 12
 _ENDS = (("I", "S"), ("P", "A"), ("L", "R"))  # where depth, height and width begin and end
 
 
@@ -85,7 +86,7 @@ def _panel(
     picture = Image.fromarray(grey[::-1])  # arrays begin inferior and posterior
     picture = picture.resize((size[1], size[0]), Image.BILINEAR).convert("RGB")
     drawing = ImageDraw.Draw(picture)
-    font, is_numbered = _font(), set()
+    is_numbered = set()
     for points, colour in shown[::-1]:  # what was found gets the number, and its mark lies beneath that of the truth
         for number in np.flatnonzero(np.isfinite(points).all(axis=1)).tolist():
             point = points[number]
@@ -94,7 +95,7 @@ def _panel(
             _mark(drawing, (row, column), colour, is_near=abs(point[axis] - index[axis]) <= 2)
             if names is not None and number not in is_numbered:
                 is_numbered.add(number)
-                drawing.text((column + 5, row - _LINE_PX + 3), str(number + 1), fill=colour, font=font)
+                picture.paste(colour, (int(column) + 5, int(row) - _NUMBER_PX), letters(str(number + 1), _NUMBER_PX))
     drawing.text((4, 4), f"{title} {index[axis]}", fill=(255, 255, 255))
     if shows_sides:
         _write_sides(drawing, picture.size, _ENDS[rows][::-1], _ENDS[columns])
@@ -102,31 +103,10 @@ def _panel(
 
 
 def _list_of(names: Sequence[str], shown: Sequence[Tuple[np.ndarray, Colour]], height: int) -> np.ndarray:
-    """Numbers and names in the colour of their marks, grey for what is not shown; in several columns if need be."""
-    font, rows = _font(), max(height // _LINE_PX, 1)
-    texts = [f"{number} {name[:_LONGEST_NAME]}" for number, name in enumerate(map(_drawable, names), 1)]
-    ruler = ImageDraw.Draw(Image.new("RGB", (1, 1)))
-    width = int(max((ruler.textlength(text, font=font) for text in texts), default=0)) + 12
-    columns = -(-len(texts) // rows)
-    picture = Image.new("RGB", (max(width * columns, 1), height))
-    drawing = ImageDraw.Draw(picture)
-    for number, text in enumerate(texts):
-        colours = [colour for points, colour in shown if np.isfinite(points[number]).all()]
-        place = (number // rows * width + 4, number % rows * _LINE_PX + 2)
-        drawing.text(place, text, fill=colours[-1] if colours else (130, 130, 130), font=font)
-    return np.asarray(picture)
-
-
-def _drawable(name: str) -> str:
-    """What Pillow's own font has letters for."""
-    return name.encode("latin-1", "replace").decode("latin-1")
-
-
-def _font() -> ImageFont.ImageFont:
-    try:
-        return ImageFont.load_default(_TEXT_PX)
-    except TypeError:  # before Pillow 10.1 it has one size
-        return ImageFont.load_default()
+    """Numbers and names beside the colour of their marks, grey for what is not shown."""
+    colours = [[colour for points, colour in shown if np.isfinite(points[n]).all()] for n in range(len(names))]
+    entries = [(f"{n + 1} {name}", (colours[n] or [_NOT_SHOWN])[-1]) for n, name in enumerate(names)]
+    return np.asarray(legend(entries, height, ink="white", paper="black"))
 
 
 def fitted(picture: np.ndarray, width: int, height: int) -> np.ndarray:

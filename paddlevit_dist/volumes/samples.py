@@ -74,6 +74,10 @@ class VolumeSamples(Samples):
     def labelled(self) -> bool:  # type: ignore[override] # the dataset knows
         return self.dataset.labelled
 
+    @property
+    def class_names(self) -> Optional[Sequence[str]]:  # type: ignore[override] # likewise
+        return self.dataset.class_names
+
     def describe(self, index: int) -> str:
         return self.dataset.describe(index)
 

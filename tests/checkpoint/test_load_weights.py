@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 
 import numpy as np
 import paddle
@@ -384,3 +385,21 @@ def test_wrappers_inside_themselves_end(tmp_path):
     (tmp_path / "loop.pdparams").write_bytes(pickle.dumps(state, 4))
     with pytest.raises(UserError, match="holds no weights"):
         read_state(tmp_path / "loop")
+
+
+@pytest.mark.parametrize(
+    "file, beside, said",
+    [
+        ("weights.pdparams", {"MODEL": {"NAME": "swin_tiny"}}, "It is of a run of MODEL.NAME swin_tiny: take that run"),
+        ("vit_tiny_patch16_224.pdparams", None, "By its name it is of MODEL.NAME vit_tiny_patch16_224"),
+        ("weights.pdparams", None, "Is it for another architecture?"),
+    ],
+    ids=["config.yaml", "name", "nothing"],
+)
+def test_weights_of_another_model_say_of_which_as_far_as_it_is_known(file, beside, said, tmp_path):
+    if beside is not None:
+        (tmp_path / "config.yaml").write_text(json.dumps(beside))
+    paddle.save(paddle.nn.Linear(2, 2).state_dict(), str(tmp_path / file))
+    for strict in (True, False):
+        with pytest.raises(UserError, match=re.escape(said)):
+            load_weights(paddle.nn.Conv1D(3, 3, 3), tmp_path / file, strict=strict)

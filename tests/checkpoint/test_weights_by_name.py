@@ -143,7 +143,8 @@ def test_what_keeps_breaking_leaves_nothing_and_says_where_to_put_the_file(hub, 
     said = str(error.value)
     target = Path(said.rpartition(": ")[2])
     assert tmp_path / "cache" in target.parents and target.name == "model.safetensors"
-    assert "bytes arrived; try again; or fetch it by other means and put it there" in said
+    assert "bytes arrived; try again; where https_proxy names a proxy and HF_ENDPOINT a mirror" in said
+    assert "or fetch that file elsewhere and give its path instead (-pretrained=FILE), or put it there: " in said
     assert hub.address(PATH[1:]) in said and "\n" not in said
     assert kept(tmp_path) == ["lock"] and len(hub.ranges) == 3
     target.write_bytes(weights.read_bytes())  # as the message says

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
+from support.processes import run_main
 from support.runs import DIGITS, contents, refused
 
 from paddlevit_dist import UserError
-from paddlevit_dist.parallel import plan_processes
+from paddlevit_dist.parallel import devices, plan_processes
 
 
 def words(value):
@@ -24,6 +27,8 @@ def words(value):
         (["TRAIN.LR_SCHEDULER.NAME", "cosin"], ["TRAIN.LR_SCHEDULER.NAME", "'cosin'", "cosine, constant, step, poly"]),
         (["-epochs=many"], ["-epochs", "'many'", "whole number"]),
         (["-epochs"], ["-epochs", "-epochs=N"]),
+        (["-image_size=100000"], ["-image_size", "DATA.IMAGE_SIZE", "'100000'", ">= 1 and <= 10000"]),
+        (["DATA.PREFETCH", "1e300"], ["DATA.PREFETCH", "'1e300'", ">= 1; numbers beyond 2147483647"]),
         (["-cfg=recipe.yaml"], ["-cfg", "recipe.yaml"]),
         (["-eval"], ["-eval", "-pretrained=PATH"]),
         (["TRAIN.WARMUP_EPOCHS", "1"], ["TRAIN.WARMUP_EPOCHS 1", "fewer than TRAIN.NUM_EPOCHS 1"]),
@@ -72,6 +77,23 @@ def test_a_value_that_does_not_fit_data_or_model_leaves_no_record_behind(argumen
     assert contents(tmp_path) == {}
 
 
+@pytest.mark.parametrize(
+    "arguments, expected",
+    [
+        (["MODEL.EMBED_DIM", "1000000", "MODEL.PATCH_SIZE", "4"], "this machine has too little memory: MemoryError"),
+        ([f"-pretrained={'n' * 300}"], "File name too long: "),
+    ],
+    ids=["memory", "name"],
+)
+def test_a_value_that_fits_its_key_and_no_machine_ends_in_a_line(arguments, expected, tmp_path):
+    assert expected in refused(f"-output={tmp_path}", *DIGITS, *arguments)
+
+
+def test_a_batch_that_a_thread_is_late_with_ends_in_a_line(tmp_path):
+    late = run_main(f"-output={tmp_path}", *DIGITS, "DATA.LOADER_TIMEOUT_SECONDS", "1e-9")
+    assert late.code == 1 and late.err.startswith("error: no batch arrived for 1e-09 s"), late.err
+
+
 @pytest.mark.parametrize("output", ["file", "file/folder"], ids=["is a file", "is below a file"])
 def test_an_output_folder_that_cannot_be_made_is_named(output, tmp_path):
     (tmp_path / "file").write_text("precious")
@@ -88,6 +110,16 @@ def test_more_gpus_than_are_visible_are_refused(monkeypatch):
         plan_processes(4, gpus=2)
     message = str(refusal.value)
     assert all(part in message for part in ("-ngpus=4", "NGPUS", "2 visible GPU(s)", "CUDA_VISIBLE_DEVICES", "2,3"))
+
+
+@pytest.mark.parametrize("gpus, said", [(0, "0 visible GPU(s) and 2 core(s): give at most 2"), (8, "8 visible GPU(s)")])
+def test_more_processes_than_a_machine_can_have_are_refused_with_what_it_has(gpus, said, monkeypatch):
+    monkeypatch.delenv("PADDLE_TRAINER_ID", raising=False)
+    monkeypatch.setattr(devices, "expected_gpus", lambda: gpus)
+    monkeypatch.setattr(devices, "cpu_cores", lambda: 2)
+    devices.require_sound_variables(8)
+    with pytest.raises(UserError, match=rf"^-ngpus=9999 \(NGPUS\): this machine has {re.escape(said)}"):
+        devices.require_sound_variables(9999)
 
 
 def test_every_visible_gpu_or_fewer_are_used_as_asked(monkeypatch):

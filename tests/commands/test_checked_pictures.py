@@ -53,11 +53,26 @@ def test_a_training_tells_each_finding_once_and_no_top5_of_two_classes(processes
         last_line(trained).startswith(f"{last_line(evaluated)} (last")
         and "opened all 9 pictures of val" in evaluated.out
     )
+
+
+def test_a_training_stops_over_the_same_pictures_as_an_evaluation_or_both_say_beside_the_score_what_it_lacks(
+    pictures, tmp_path
+):
+    output = tmp_path / "output"
     (pictures / "val" / "ant" / "x.HEIC").write_bytes(b"\0\0\0\x18ftypheic" + bytes(40))
-    message = refused(f"-output={tmp_path / 'evaluation'}", *arguments, *weights)
-    assert message.startswith(
-        f"left out below {pictures}/val: 1 .heic (pip install pillow-heif), 1 .txt; an evaluation"
-    )
+    arguments = [f"-output={output}", *PICTURES, f"-data_path={pictures}"]
+    weights = ["-eval", f"-pretrained={output / 'checkpoints' / 'last'}"]
+    said = f"left out below {pictures}/val: 1 .heic (pip install pillow-heif); an evaluation without them would be"
+    message = refused(*arguments)
+    assert message.startswith(said) and message.endswith("or add DATA.ALLOW_LEFT_OUT True")
+    beside = "(without 1 picture not opened here)"
+    trained = well(run_main(*arguments, "DATA.ALLOW_LEFT_OUT", "True"))
+    assert f"{beside} (last and best" in last_line(trained)
+    assert refused(*arguments, *weights) == message
+    evaluated = well(run_main(*arguments, *weights, "DATA.ALLOW_LEFT_OUT", "True"))
+    assert last_line(evaluated).endswith(beside) and last_line(trained).startswith(last_line(evaluated))
+    recorded = [event["without"] for event in events(output) if event["kind"] == "evaluation"]
+    assert recorded == [beside[1:-1]] * 2
 
 
 def test_ctrl_c_while_pictures_are_opened(tmp_path):

@@ -8,6 +8,8 @@ import numpy as np
 from PIL import Image
 from support.processes import run_command, succeeded
 
+from paddlevit_dist.lettering import LINE_PX
+
 DIGITS = ["-image_size=16", "DATA.IMAGE_CHANNELS", "1"]
 
 
@@ -28,9 +30,10 @@ def test_the_sheet_shows_the_evaluated_and_the_trained_pictures(tmp_path):
     digits = Digits(None, "train", None)
     first = int(np.random.default_rng(0).permutation(len(digits))[0])
     expected = np.asarray(digits.read(first)[0].resize((16, 16), Image.Resampling.BICUBIC))
-    shown = sheet[14 : 14 + 16 * enlarged : enlarged, : 16 * enlarged : enlarged, 0]
+    top = LINE_PX
+    shown = sheet[top : top + 16 * enlarged : enlarged, : 16 * enlarged : enlarged, 0]
     np.testing.assert_array_equal(shown, expected)
-    trained = sheet[14 : 14 + 16 * enlarged : enlarged, cell : cell + 16 * enlarged : enlarged, 0]
+    trained = sheet[top : top + 16 * enlarged : enlarged, cell : cell + 16 * enlarged : enlarged, 0]
     assert np.abs(trained.astype(int) - expected).mean() > 5
 
 
@@ -38,3 +41,17 @@ def test_the_same_flags_give_the_same_sheet(tmp_path):
     for name in ("a", "b"):
         inspect(tmp_path / name, *DIGITS, "TRAIN.CUTMIX_ALPHA", "1.0")
     assert (tmp_path / "a" / "data.png").read_bytes() == (tmp_path / "b" / "data.png").read_bytes()
+
+
+def test_a_sheet_fits_a_laptop_and_tells_of_names_that_it_cannot_draw(tmp_path):
+    for name in ("cat", "猫", "ไก่"):
+        (tmp_path / "pictures" / name).mkdir(parents=True)
+        for number in range(5):
+            pixels = np.random.default_rng(number).integers(0, 256, (60, 80, 3), np.uint8)
+            Image.fromarray(pixels).save(tmp_path / "pictures" / name / f"{number}.png")
+    flags = ["-cfg=finetune_pictures", f"-data_path={tmp_path / 'pictures'}"]
+    ended = inspect(tmp_path / "out", *flags)
+    width, height = Image.open(tmp_path / "out" / "data.png").size
+    assert 900 < width <= 1366 and height <= 1500
+    (note,) = (line for line in ended.out.splitlines() if "no font" in line)
+    assert "ไก่" in note and "cat" not in note

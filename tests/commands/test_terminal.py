@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -14,8 +15,9 @@ import sys
 import termios
 import time
 
+import pytest
 from support.processes import environment, start_command
-from support.runs import DIGITS, MAIN
+from support.runs import DIGITS, MAIN, refused, write_pictures
 
 
 def test_bar_and_values_fit_80_columns_and_lines_stay_whole(tmp_path):
@@ -44,6 +46,34 @@ def test_bar_and_values_fit_80_columns_and_lines_stay_whole(tmp_path):
     log = [line[20:] for line in (tmp_path / "output" / "log.txt").read_text().splitlines()]
     assert len(log) > 12
     assert [line for line in log if line not in (piece.rstrip() for piece in pieces)] == []
+
+
+@pytest.mark.parametrize("answer, starts", [("\n", True), ("n\n", False), ("\x04", False)])
+def test_enter_starts_the_recipe_that_fits_a_folder_of_pictures(tmp_path, answer, starts):
+    write_pictures(tmp_path / "my_data")
+    person, terminal = pty.openpty()
+    command = [sys.executable, str(MAIN), "-data_path=my_data", "-pretrained=nowhere"]
+    run = subprocess.Popen(command, stdin=terminal, stdout=terminal, stderr=terminal, cwd=tmp_path, env=environment(1))
+    os.close(terminal)
+    shown = b""
+    with contextlib.suppress(OSError):  # how Linux says that the last process has closed the terminal
+        while part := os.read(person, 4096):
+            is_asked = b"anything else ends: " in shown
+            shown += part
+            if not is_asked and b"anything else ends: " in shown:
+                os.write(person, answer.encode())
+    os.close(person)
+    said = shown.decode()
+    assert run.wait(timeout=60) == 2
+    assert "The recipe for that is finetune_pictures: ViT-S/16 fine-tuned on your own pictures" in said
+    assert ("error: no weights at nowhere" in said) == starts
+    assert ("error: -data_path 'my_data': no recipe is named: add -cfg=finetune_pictures" in said) != starts
+
+
+def test_without_a_terminal_nobody_is_asked(tmp_path):
+    write_pictures(tmp_path / "my_data")
+    message = refused(f"-data_path={tmp_path / 'my_data'}")
+    assert "no recipe is named: add -cfg=finetune_pictures" in message
 
 
 def test_an_interruption_is_an_event_and_a_line_of_the_log(tmp_path):

@@ -34,6 +34,7 @@ PROMISED = {
     "DATA.VAL_SEED": 0,
     "DATA.CLASS_BALANCED": False,
     "DATA.ON_BAD_SAMPLE": "stop",
+    "DATA.ALLOW_LEFT_OUT": False,
     "DATA.EXIF_ROTATE": False,
     "DATA.MAX_PIXELS": 89_478_485,
     "DATA.LOADER_TIMEOUT_SECONDS": 600,
@@ -305,7 +306,7 @@ def test_expectations_are_worded():
     assert keys()["TRAIN.BASE_LR"].expected() == "a number > 0"
     assert keys()["SEED"].expected() == "a whole number >= 0 and <= 2147483647"
     assert keys()["NGPUS"].expected() == "a whole number >= 1 or -1"
-    assert keys()["MODEL.DEPTH"].expected() == "a whole number >= 1, or None"
+    assert keys()["MODEL.DEPTH"].expected() == "a whole number >= 1 and <= 1000000, or None"
     assert keys()["TRAIN.OPTIMIZER.BETAS"].expected() == "a list of 2 numbers, each >= 0 and < 1"
     assert keys()["TRAIN.LR_SCHEDULER.MILESTONES"].expected() == "a list of whole numbers, each >= 1"
     assert keys()["TRAIN.OPTIMIZER.NAME"].expected() == "one of AdamW, Adam, SGD"

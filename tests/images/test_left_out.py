@@ -228,7 +228,8 @@ def test_an_evaluation_stops_over_pictures_but_not_over_text(dataset, root, cach
     lines = Inspection(is_evaluation=True, replaces_bad=False).look(build(str(root), "val", cache), "val", 2)
     assert lines == [f"left out below {root}/val: 1 .txt", "opened all 2 pictures of val"]
     put(root / "val" / "ant" / "x.heic", HEIC_HEAD)
-    with pytest.raises(UserError, match=r"1 \.heic \(pip install pillow-heif\).*another set.*move them away"):
-        Inspection(is_evaluation=True, replaces_bad=False).look(build(str(root), "val", cache), "val", 2)
-    lines = Inspection(is_evaluation=False, replaces_bad=False).look(build(str(root), "val", cache), "val", 2)
+    for is_evaluation in (True, False):
+        with pytest.raises(UserError, match=r"1 \.heic \(pip install pillow-heif\).*another set.*move them away"):
+            Inspection(is_evaluation, replaces_bad=False).look(build(str(root), "val", cache), "val", 2)
+    lines = Inspection(True, False, allows_left_out=True).look(build(str(root), "val", cache), "val", 2)
     assert lines[0] == f"left out below {root}/val: 1 .heic (pip install pillow-heif), 1 .txt"

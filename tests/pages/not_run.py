@@ -40,6 +40,7 @@ NOT_RUN = {
     "pip install '.[volumes]'": DOWNLOAD,
     "pip install '.[tensorboard]'": DOWNLOAD,
     "pip install '.[visualdl]'": DOWNLOAD,
+    "pip install '.[wandb]'": DOWNLOAD,
     "pip install '.[fast]'": DOWNLOAD,
     "pip install '.[onnx]'": DOWNLOAD,
     "pip install pillow-heif": DOWNLOAD,

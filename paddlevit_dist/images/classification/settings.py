@@ -28,7 +28,7 @@ _INSIDE = Range(low=0, high=1, low_open=True, high_open=True)
 _MIXING = ("TRAIN.MIXUP_ALPHA", "TRAIN.CUTMIX_ALPHA", "TRAIN.CUTMIX_MINMAX")  # each switches mixing on
 
 _DATA = (
-    Key("DATA.IMAGE_SIZE", 224, "int", "height and width in pixels that the model sees", AT_LEAST_1),
+    Key("DATA.IMAGE_SIZE", 224, "int", "height and width in pixels that the model sees", Range(low=1, high=10_000)),
     Key("DATA.IMAGE_CHANNELS", 3, "int", "3 for colour, 1 for grey", choices=(1, 3)),
     Key("DATA.CROP_PCT", 0.875, "float", "evaluation: share of the resized image that is kept", SHARE_ABOVE_0),
     Key(

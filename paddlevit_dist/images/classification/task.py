@@ -18,7 +18,9 @@ from ...contracts.prediction import InputSamples, Learned, Row
 from ...contracts.sample_checks import require_finite, require_label
 from ...contracts.task import EvaluationStep, ExportParts, Records, Step, Task, Term
 from ...contracts.user_models import contract_of
+from ...environment import program
 from ...errors import UserError
+from ...lettering import drawable
 from ...models import create_model
 from ...parallel import has_batch_norm, rank
 from ...transfers import to_device
@@ -62,6 +64,8 @@ class ImageSamples(Samples):
         self.reader: Any = dataset.read
         self.replacements: Optional[Replacements] = None  # replaces unreadable images
         self.is_balanced = False
+        left_out = dataset.left_out.num_pictures if dataset.left_out else 0
+        self.without = f"without {left_out:,} picture{'s' * (left_out > 1)} not opened here" if left_out else ""
 
     def __len__(self) -> int:
         return len(self.dataset)
@@ -124,7 +128,9 @@ class Classification(Task):
         self.replacements: Optional[Replacements] = None
         self.teacher: Optional[Teacher] = None
         self._compiled_operations: Optional[Set[str]] = None  # None: training pictures need no compiled loops
-        self._inspection: Optional[Inspection] = Inspection(config.EVAL, data.ON_BAD_SAMPLE == "skip")
+        self._inspection: Optional[Inspection] = Inspection(
+            config.EVAL, data.ON_BAD_SAMPLE == "skip", data.ALLOW_LEFT_OUT
+        )
         train = config.TRAIN
         self.mixing = build_mixing(train)
         self.erasing: Optional[RandomErasing] = None
@@ -242,7 +248,7 @@ class Classification(Task):
     def reading_advice(self, samples: Any) -> Sequence[str]:
         if not isinstance(samples, ImageSamples) or samples.dataset.reading is None:  # not files of pictures
             return ()
-        packing = "make smaller pictures once (python -m paddlevit_dist prepare images -h)"
+        packing = f"make smaller pictures once ({program('prepare images')} -h)"
         return (packing,) if self.config.DATA.DECODER == "fast" else ("DATA.DECODER fast", packing)
 
     def classes_of(self, samples: Any) -> Optional[np.ndarray]:
@@ -373,7 +379,7 @@ class Classification(Task):
     def _caption(self, shares: np.ndarray, class_names: Optional[List[str]]) -> str:
         """Names of the labels, with their shares where there are several."""
         best = [label for label in np.argsort(-shares)[:2].tolist() if shares[label] > 0.005]
-        names = [class_names[label] if class_names else str(label) for label in best]
+        names = [drawable(class_names[label], f"class {label}") if class_names else str(label) for label in best]
         return names[0] if len(best) == 1 else " ".join(f"{n} {shares[i]:.0%}" for n, i in zip(names, best))
 
     def _draw_mix(self, shape: Sequence[int], step: Step) -> Optional[Mix]:

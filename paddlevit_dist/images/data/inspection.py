@@ -93,22 +93,25 @@ class Inspection:
     """Inspects the splits one by one, in the process that builds them.
 
     Args:
-        is_evaluation: whether the run only evaluates: leaving images out would make it a result on a different set.
+        is_evaluation: whether the run only evaluates.
         replaces_bad: whether training replaces an unreadable image with the next one.
+        allows_left_out: whether a split may be evaluated without images that cannot be opened here, which makes it a
+            score of a different set.
     """
 
-    def __init__(self, is_evaluation: bool, replaces_bad: bool) -> None:
+    def __init__(self, is_evaluation: bool, replaces_bad: bool, allows_left_out: bool = False) -> None:
         self.is_evaluation = is_evaluation
         self.replaces_bad = replaces_bad
+        self.allows_left_out = allows_left_out
         self._splits: Dict[str, _Split] = {}
 
     def look(self, dataset: Any, split: str, num_classes: int) -> List[str]:
         """Lines about ``split`` ("train" or "val") for the log.
 
         Raises:
-            UserError: an image cannot be read, or an evaluation would skip images.
+            UserError: an image cannot be read, or the split would be evaluated without some.
         """
-        lines = self._left_out(dataset.left_out)
+        lines = self._left_out(dataset.left_out, is_evaluated=self.is_evaluation or split != "train")
         lines += classes_without_pictures(dataset, split, num_classes)
         if dataset.reading is not None:  # image files; other datasets were checked in full when they were opened
             opened = open_split(dataset, split)
@@ -122,13 +125,13 @@ class Inspection:
             self._splits = {}
         return [printable(line) for line in lines]
 
-    def _left_out(self, left_out: Optional[LeftOut]) -> List[str]:
+    def _left_out(self, left_out: Optional[LeftOut], is_evaluated: bool) -> List[str]:
         if left_out is None:
             return []
-        if self.is_evaluation and left_out.num_pictures:
+        if is_evaluated and left_out.num_pictures and not self.allows_left_out:
             raise UserError(
                 f"{left_out.summary()}; an evaluation without them would be of another set: make them readable "
-                f"here or move them away, as {left_out.example}"
+                f"here or move them away, as {left_out.example}, or add DATA.ALLOW_LEFT_OUT True"
             )
         return left_out.lines()
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageDraw
 
 from ...contracts.figures import Colour, class_colours
+from ...lettering import drawable, letters
 from .run_lengths import decode
 
 CELL_PX = 320  # of one picture on a sheet of many
@@ -98,17 +99,16 @@ def colours_of(labels: np.ndarray, number: int) -> List[Colour]:
 
 
 def short_name(names: Sequence[str], label: int) -> str:
-    """The name of a class, with "?" for what the font has no letters for; its number where it has none at all."""
-    name = names[label] if label < len(names) else str(label)
-    shown = name[:_LONGEST_NAME].encode("latin-1", "replace").decode("latin-1")
-    return shown if shown.strip("? ") else f"class {label}"
+    """The name of a class, with "?" for what no font has letters for; its number where nothing is left."""
+    return drawable(names[label] if label < len(names) else str(label), f"class {label}")[:_LONGEST_NAME]
 
 
 class _Pen(NamedTuple):
     """Draws on one canvas."""
 
+    canvas: Image.Image
     draw: Any
-    font: Any
+    text_px: int
     size: Tuple[int, int]  # width, height
     line_px: int
 
@@ -116,7 +116,7 @@ class _Pen(NamedTuple):
     def on(cls, canvas: Image.Image) -> _Pen:
         longest = max(canvas.size)
         text_px = int(min(max(longest * _TEXT_SHARE, _SMALLEST_TEXT_PX), _LARGEST_TEXT_PX))
-        return cls(ImageDraw.Draw(canvas), _font(text_px), canvas.size, max(2, round(longest * _LINE_SHARE)))
+        return cls(canvas, ImageDraw.Draw(canvas), text_px, canvas.size, max(2, round(longest * _LINE_SHARE)))
 
     def frame(self, box: np.ndarray, colour: Colour) -> None:
         if not np.isfinite(box).all():
@@ -132,8 +132,8 @@ class _Pen(NamedTuple):
         """Above the box, else in its upper corner or below it, where no other name is."""
         if not np.isfinite(box).all():
             return
-        ruler = self.draw.textbbox((0, 0), text, font=self.font)
-        wide, high = ruler[2] - ruler[0] + 2 * _MARGIN_PX, ruler[3] - ruler[1] + 2 * _MARGIN_PX
+        mask = letters(text, self.text_px)
+        wide, high = mask.width + 2 * _MARGIN_PX, mask.height
         left = int(np.clip(min(box[0], box[2]), 0, max(self.size[0] - wide, 0)))
         first, last = sorted((box[1], box[3]))
         choices = [int(first) - high, int(first) + self.line_px, int(last), int(last) - high]
@@ -142,8 +142,7 @@ class _Pen(NamedTuple):
         place = next((one for one in places if not any(_meet(one, other) for other in plates)), places[0])
         plates.append(place)
         self.draw.rectangle([place[0], place[1], place[2] - 1, place[3] - 1], fill=colour)
-        origin = (place[0] + _MARGIN_PX - ruler[0], place[1] + _MARGIN_PX - ruler[1])
-        self.draw.text(origin, text, fill="white" if _is_dark(colour) else "black", font=self.font)
+        self.canvas.paste("white" if _is_dark(colour) else "black", (place[0] + _MARGIN_PX, place[1]), mask)
 
 
 def _is_dark(colour: Colour) -> bool:
@@ -161,10 +160,3 @@ def _as_array(mask: Any, size: Sequence[int]) -> np.ndarray:
 def _tint(pixels: np.ndarray, mask: np.ndarray, factor: int, colour: Colour) -> None:
     inside = np.repeat(np.repeat(mask.astype(bool), factor, axis=0), factor, axis=1)
     pixels[inside] = np.rint((1 - _MASK_SHARE) * pixels[inside] + _MASK_SHARE * np.array(colour)).astype(np.uint8)
-
-
-def _font(size: int) -> Any:
-    try:
-        return ImageFont.load_default(size)
-    except TypeError:  # before Pillow 10.1 there is one size
-        return ImageFont.load_default()

@@ -7,7 +7,7 @@ Shared by both tasks. Each has its own steps and point features: see ``segmentat
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -67,6 +67,10 @@ class SceneSamples(Samples):
     @property
     def labelled(self) -> bool:  # type: ignore[override] # the dataset knows
         return self.dataset.labelled
+
+    @property
+    def class_names(self) -> Optional[Sequence[str]]:  # type: ignore[override] # likewise
+        return self.dataset.class_names
 
     def describe(self, index: int) -> str:
         return self.dataset.describe(index)

@@ -10,8 +10,7 @@ from paddlevit_dist.checkpoint.load import classes_of, load_weights
 from paddlevit_dist.checkpoint.weights import given_weights
 from paddlevit_dist.errors import UserError
 from paddlevit_dist.images.detection.coco_categories import COCO_CATEGORIES
-from paddlevit_dist.images.detection.detr.anchors import grid_points
-from paddlevit_dist.images.detection.detr.position import cells_of, sine_embedding
+from paddlevit_dist.images.detection.detr.position import cells_of, grid_points, sine_embedding
 from paddlevit_dist.models import create_model
 from paddlevit_dist.parallel import recompute_layers
 
@@ -214,7 +213,7 @@ def test_a_classifier_of_other_classes_begins_anew():
     report = load_weights(ours, state)
     assert sorted(report.reinitialised) == ["class_embed.bias", "class_embed.weight"] and not report.missing
     assert classes_of(ours, given_weights(ours.state_dict())) == 3
-    with pytest.raises(UserError, match="it has 80 classes and the model 3: set NUM_CLASSES to 80"):
+    with pytest.raises(UserError, match="it has 80 classes and the model 3: set MODEL.NUM_CLASSES to 80"):
         load_weights(ours, state, strict=True)
 
 

@@ -1,0 +1,96 @@
+"""The output folder of a run that is given none: named by its recipe, and numbered."""
+
+from __future__ import annotations
+
+import html
+import re
+import shlex
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from support.processes import run_command
+from support.runs import DIGITS, MAIN, last_line, refusal, well
+
+from paddlevit_dist.commands.train import _with_output
+from paddlevit_dist.config import EXAMPLE, load
+from paddlevit_dist.errors import UserError
+from paddlevit_dist.observe.record import output_folder
+
+
+def run_in(folder, *words):
+    return run_command([sys.executable, str(MAIN), *DIGITS, *words], timeout=120, folder=folder)
+
+
+def test_each_run_has_its_own_folder_and_a_refused_one_none(tmp_path):
+    outputs = tmp_path / "output"
+    assert "-data_path" in refusal(run_in(tmp_path, "-dataset=folder"))
+    assert not outputs.exists()
+
+    assert "output folder: output/plain (" in well(run_in(tmp_path)).out
+    assert "nothing to do" in last_line(well(run_in(tmp_path, "-resume=auto")))
+    assert "output folder: output/plain_eval (" in well(run_in(tmp_path, "-eval", "-pretrained=output/plain")).out
+    again = ["-eval", "-pretrained=output/plain", f"-cfg={outputs / 'plain' / 'config.yaml'}"]
+    assert "output folder: output/plain_eval-2 (" in well(run_in(tmp_path, *again)).out
+    assert sorted(path.name for path in outputs.iterdir()) == ["plain", "plain_eval", "plain_eval-2"]
+    assert load([f"-cfg={outputs / 'plain' / 'config.yaml'}"]).values.SAVE == "output/plain"
+
+
+def test_the_advice_of_a_page_without_figures_can_be_followed(tmp_path):
+    folder = tmp_path / "my runs"
+    well(run_in(tmp_path, f"-output={folder}", "REPORT", "False"))
+    write = [sys.executable, "-m", "paddlevit_dist", "report", str(folder)]
+    well(run_command(write, timeout=60, folder=tmp_path))
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    advice = html.unescape(re.search(r"make them with: python ([^<]*)", page)[1])
+    well(run_command([sys.executable, *shlex.split(advice)], timeout=120, folder=tmp_path))
+    assert "make them with" not in (folder / "report.html").read_text(encoding="utf-8")
+
+
+def test_runs_that_start_at_once_get_different_numbers(tmp_path):
+    path, taken, go = tmp_path / "output" / "run", [], threading.Barrier(8)
+
+    def start():
+        go.wait()
+        with output_folder(str(path), is_numbered=True) as folder:
+            taken.append(folder.name)
+
+    threads = [threading.Thread(target=start) for _ in range(8)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    assert sorted(taken) == ["run", *(f"run-{number}" for number in range(2, 9))]
+
+
+def test_of_numbered_runs_only_the_refused_one_leaves_no_folder(tmp_path):
+    path = tmp_path / "output" / "run"
+    path.mkdir(parents=True)
+    with pytest.raises(UserError), output_folder(str(path), is_numbered=True) as folder:
+        assert folder.name == "run-2"
+        raise UserError("the data are missing")
+    assert [other.name for other in path.parent.iterdir()] == ["run"]
+
+
+@pytest.mark.parametrize(
+    "words, there, is_launched, expected",
+    [
+        ("", [], False, ("output/vit_digits", True)),
+        ("-eval -pretrained=x", [], False, ("output/vit_digits_eval", True)),
+        ("-resume=auto", [], False, ("output/vit_digits", False)),
+        ("-resume=auto", ["vit_digits", "vit_digits-2", "vit_digits-10"], False, ("output/vit_digits-10", False)),
+        ("-resume=auto", ["vit_digits", "vit_digits_eval", "vit_digits-x"], False, ("output/vit_digits", False)),
+        ("-resume=auto", ["."], False, ("output", False)),  # of the time when runs had no folders of their own
+        ("-eval -resume=auto", ["vit_digits-2"], False, ("output/vit_digits-2", False)),
+        ("", ["vit_digits"], True, ("output/vit_digits", False)),  # machines see different folders
+        ("-resume=auto", ["vit_digits-2"], True, ("output/vit_digits", False)),
+        ("-output=mine", ["vit_digits"], False, ("mine", False)),
+        ("-output=./output", [], False, ("./output", False)),
+    ],
+)
+def test_the_folder_follows_from_recipe_and_command(tmp_path, monkeypatch, words, there, is_launched, expected):
+    monkeypatch.chdir(tmp_path)
+    for name in there:
+        Path("output", name, "checkpoints", "epoch_0001").mkdir(parents=True)
+    Path("output", "vit_digits-11").mkdir(parents=True)  # was ended before it saved anything
+    run, is_numbered = _with_output(load(words.split(), EXAMPLE), is_launched)
+    assert (run.values.SAVE, is_numbered) == expected

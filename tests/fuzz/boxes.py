@@ -9,10 +9,10 @@ from images.detection.test_voc_data import write_voc
 from images.detection.test_yolo_data import write_yolo
 
 from paddlevit_dist.errors import UserError
+from paddlevit_dist.images.detection.coco_files import elements
 from paddlevit_dist.images.detection.data.coco import Coco
 from paddlevit_dist.images.detection.data.voc import Voc
 from paddlevit_dist.images.detection.data.yolo import Yolo
-from paddlevit_dist.images.detection.json_stream import elements
 from paddlevit_dist.images.detection.run_lengths import runs_of
 
 _TRIANGLE = [[2.0, 3.0, 12.0, 3.0, 2.0, 11.0]]
@@ -77,5 +77,6 @@ def make_json(folder):
 
 def read_json(folder):
     content = (folder / "x.json").read_bytes()
-    for element in elements(folder / "x.json", 16):
-        assert 0 <= element.start < element.end <= len(content)
+    for parts in elements(folder / "x.json").values():
+        for element in parts:
+            assert 0 <= element.start < element.end <= len(content)

@@ -9,11 +9,13 @@ import paddle
 
 from ...contracts.model import Model
 from ...contracts.task import Term
+from ...errors import UserError
 
 if TYPE_CHECKING:
     from .evaluation.detections import Detections
 
 Outputs = Dict[str, paddle.Tensor]
+_NORMALISERS = ("global", "reference")
 
 
 class Targets(NamedTuple):
@@ -43,6 +45,16 @@ class Criterion:
 
     #: names of the normalisers that ``counts`` returns; a term of another name brings its own count
     count_names: Tuple[str, ...] = ()
+
+    def __init__(self, normaliser: str) -> None:
+        """Losses are divided by counts of all devices ("global"), or as a model's authors do ("reference").
+
+        Raises:
+            UserError: it is neither.
+        """
+        if normaliser not in _NORMALISERS:
+            raise UserError(f"normaliser '{normaliser}': expected one of {', '.join(_NORMALISERS)}")
+        self.is_global = normaliser == "global"
 
     def counts(self, batch: Mapping[str, np.ndarray]) -> Dict[str, Union[int, float]]:
         """Normalisers of a batch by term name, one for each of ``count_names``. The engine adds them up over all ranks

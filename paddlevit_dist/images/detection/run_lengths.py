@@ -64,6 +64,10 @@ class Runs(NamedTuple):
         edges = np.concatenate([[0], edges, [total] if not len(edges) or edges[-1] < total else []]).astype(np.int64)
         return np.diff(edges)
 
+    def listed(self) -> Dict[str, Any]:
+        """As COCO's JSON has it where it is not compressed."""
+        return {"size": [int(self.height), int(self.width)], "counts": self.counts().tolist()}
+
     def compressed(self) -> Dict[str, Any]:
         """As results hold it: {"size": [height, width], "counts": "..."}."""
         return {"size": [int(self.height), int(self.width)], "counts": self.text().decode("ascii")}

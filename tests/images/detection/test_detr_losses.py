@@ -12,9 +12,10 @@ import pytest
 
 from paddlevit_dist.engine.steps import loss_of
 from paddlevit_dist.errors import UserError
+from paddlevit_dist.images.detection.boxes import corners, generalised_iou, relative
 from paddlevit_dist.images.detection.detector import Targets
-from paddlevit_dist.images.detection.detr.boxes import corners, generalised_iou, relative
 from paddlevit_dist.images.detection.detr.criterion import SetCriterion
+from paddlevit_dist.images.detection.mask_rcnn.criterion import MaskRcnnCriterion
 
 from .small_detr import CLASSES, QUERIES, criterion_of, objects_of, pictures_of, small_detr, targets_of
 
@@ -88,9 +89,10 @@ def test_counts_are_objects_and_the_weights_of_all_queries():
     assert own.count_names == ("box", "giou") and own.counts({"labels": labels}) == {"box": 10, "giou": 10}
 
 
-def test_another_normaliser_is_refused():
-    with pytest.raises(UserError, match="normaliser 'local' is not one of global, reference"):
-        SetCriterion(CLASSES, QUERIES, 2, normaliser="local")
+@pytest.mark.parametrize("kind, arguments", [(SetCriterion, (CLASSES, QUERIES, 2)), (MaskRcnnCriterion, ())])
+def test_another_normaliser_is_refused(kind, arguments):
+    with pytest.raises(UserError, match="normaliser 'local': expected one of global, reference"):
+        kind(*arguments, normaliser="local")
 
 
 def gradients_of(groups, normaliser):

@@ -242,23 +242,21 @@ def test_an_empty_segmentation_is_none(evaluate, nothing):
 
 
 @pytest.mark.parametrize("path, value, message", [
-    ([0, "image_id"], 4, "1 pictures are not in"),
+    ([0, "image_id"], 4, "results.json: 1 pictures are not in"),
     ([1, "image_id"], "x", "image_id 'x' (result 1); it is a text, and ids of pictures are numbers there, such as 3"),
-    ([1, "image_id"], [3], "result 1: image_id must be a whole number or a text"),
-    ([1, "category_id"], del_, "result 1 has no category_id"),
-    ([1, "score"], del_, "result 1 has no score"),
-    ([1, "score"], float("nan"), "result 1: score must be of finite numbers"),
-    ([1, "bbox"], del_, "result 1 has no bbox"),
-    ([0, "bbox"], del_, "result 0 has neither bbox nor segmentation"),
-    ([1, "bbox", 0], float("-inf"), "result 1: bbox must be of finite numbers"),
-    ([1, "bbox", 0], None, "result 1: bbox must be of finite numbers, found null"),
-    ([1, "bbox", 0], 10**400, "result 1: bbox must be of finite numbers"),
-    ([1], [7, 5], "result 1: expected an object"),
+    ([1, "image_id"], 3.5, "results.json: result 1 has image_id 3.5: expected a whole number or a text"),
+    ([1, "category_id"], del_, "[1]: Object missing required field `category_id`"),
+    ([1, "score"], 1e301, "results.json: result 1 has score 1e+301: expected a finite number"),
+    ([1, "bbox"], del_, "results.json: result 1 has bbox null: expected four finite numbers"),
+    ([0, "bbox"], del_, "results.json: result 0 has neither bbox nor segmentation"),
+    ([1, "bbox", 0], -1e301, "results.json: result 1 has bbox [-1e+301, 5.0, 20.0, 20.0]: expected four finite"),
+    ([1, "bbox", 0], None, "[1]: Expected `float`, got `null` - at `$.bbox[0]`"),
+    ([1], [7, 5], "[1]: Expected `object`, got `array`"),
 ])  # fmt: skip
 def test_results_that_cannot_be_used_are_refused(evaluate, path, value, message):
     with pytest.raises(UserError) as caught:
         evaluate(ANNOTATIONS, changed(RESULTS, path, value))
-    assert "results.json: " in str(caught.value) and message in str(caught.value) and "\n" not in str(caught.value)
+    assert "results.json" in str(caught.value) and message in str(caught.value) and "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("annotations, results, message", [
@@ -267,9 +265,11 @@ def test_results_that_cannot_be_used_are_refused(evaluate, path, value, message)
     ("", RESULTS, "annotations.json is not JSON"),
     (json.dumps(ANNOTATIONS)[:-20], RESULTS, "annotations.json is not JSON"),
     (ANNOTATIONS, json.dumps(RESULTS)[:-20], "results.json is not JSON"),
-    (ANNOTATIONS, "[1, 2", "results.json: result 0: expected an object"),
+    (ANNOTATIONS, "[1, 2", "results.json is not JSON"),
+    (ANNOTATIONS, '[{"score": NaN}]', "results.json is not JSON as COCO's results are: JSON is malformed: invalid"),
+    (ANNOTATIONS, "[" + "9" * 5000 + "]", "results.json is not JSON"),
     (ANNOTATIONS, "12", "results.json is not JSON"),
-    ("{}", RESULTS, "annotations.json has no images"),
+    ("{}", RESULTS, "annotations.json has no categories"),
 ])  # fmt: skip
 def test_files_of_something_else_are_refused(evaluate, annotations, results, message):
     with pytest.raises(UserError) as caught:

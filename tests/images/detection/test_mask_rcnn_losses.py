@@ -14,7 +14,7 @@ from paddlevit_dist.engine.steps import loss_of
 from paddlevit_dist.images.detection.mask_rcnn.criterion import MaskRcnnCriterion
 from paddlevit_dist.images.detection.mask_rcnn.network import MaskRCNN
 from paddlevit_dist.images.detection.mask_rcnn.region_targets import lesson, mask_lesson
-from paddlevit_dist.images.detection.mask_rcnn.rules import Rules
+from paddlevit_dist.images.detection.mask_rcnn.variants import Rules
 
 
 def outputs_of(rng, used, regions, masks):

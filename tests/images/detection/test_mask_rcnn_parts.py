@@ -7,13 +7,10 @@ import paddle
 import pytest
 from images.detection import mask_rcnn_peers as peers
 
-from paddlevit_dist.images.detection.mask_rcnn.anchors import anchors_at_origin, anchors_of_level
-from paddlevit_dist.images.detection.mask_rcnn.boxes import inside, moved_boxes, offsets, overlaps
-from paddlevit_dist.images.detection.mask_rcnn.matching import match
-from paddlevit_dist.images.detection.mask_rcnn.pasting import paste
-from paddlevit_dist.images.detection.mask_rcnn.pooling import cut_out, levels_of
-from paddlevit_dist.images.detection.mask_rcnn.sampling import sample
-from paddlevit_dist.images.detection.mask_rcnn.suppression import best_apart
+from paddlevit_dist.images.detection.boxes import inside, moved_boxes, offsets, overlaps
+from paddlevit_dist.images.detection.mask_rcnn.matching import match, sample
+from paddlevit_dist.images.detection.mask_rcnn.pooling import cut_out, levels_of, paste
+from paddlevit_dist.images.detection.mask_rcnn.region_proposals import anchors_at_origin, anchors_of_level, suppressed
 
 
 def tensor(values, dtype="float64"):
@@ -145,15 +142,15 @@ def test_suppression_keeps_what_a_loop_keeps(number, dtype):
     boxes = peers.boxes(rng, number).astype(dtype)
     scores, groups = rng.permutation(number) / max(number, 1), rng.integers(0, 3, number)
     best = np.argsort(-scores)
-    found = best_apart(tensor(boxes[best], dtype), tensor(groups[best], "int64"), 0.3, 1000)
+    found = suppressed(tensor(boxes[best], dtype), tensor(groups[best], "int64"), 0.3, 1000)
     assert best[found.numpy()].tolist() == peers.suppressed(boxes.astype(np.float64), scores, groups, 0.3)
 
 
 def test_suppression_knows_the_same_box_collapsed_boxes_and_a_limit():
     boxes = tensor([[0.0, 0, 9, 9], [3, 3, 3, 3], [3, 3, 3, 3], [0, 0, 9, 9], [0, 0, 9, 9]])
     groups = tensor([0, 0, 0, 1, 0], "int64")
-    assert best_apart(boxes, groups, 0.5, 9).numpy().tolist() == [0, 1, 2, 3]
-    assert best_apart(boxes, groups, 0.5, 2).numpy().tolist() == [0, 1]
+    assert suppressed(boxes, groups, 0.5, 9).numpy().tolist() == [0, 1, 2, 3]
+    assert suppressed(boxes, groups, 0.5, 2).numpy().tolist() == [0, 1]
 
 
 def test_a_region_is_cut_out_one_level_coarser_for_each_doubling_of_its_side():

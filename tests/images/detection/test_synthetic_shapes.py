@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from paddlevit_dist.errors import UserError
-from paddlevit_dist.images.detection.data.drawn_shapes import draw_shapes, paint
-from paddlevit_dist.images.detection.data.shape_names import CATEGORIES
-from paddlevit_dist.images.detection.data.synthetic_shapes import SyntheticShapes, run_lengths
-from paddlevit_dist.images.detection.run_lengths import decode
+from paddlevit_dist.images.detection.data.settings import CATEGORIES
+from paddlevit_dist.images.detection.data.synthetic_shapes import SyntheticShapes, draw_shapes, paint
+from paddlevit_dist.images.detection.run_lengths import decode, runs_of_mask
 
 
 def shapes(split="train", **options):
@@ -95,6 +94,6 @@ def test_its_pickle_is_small_and_reads_the_same():
 def test_run_lengths_of_any_mask_lead_back_to_it(first):
     mask = np.random.default_rng(0).random((5, 7)) < 0.5
     mask[0, 0] = first
-    assert np.array_equal(decode(run_lengths(mask), 5, 7), mask)
+    assert np.array_equal(decode(runs_of_mask(mask).listed(), 5, 7), mask)
     for value in (False, True):
-        assert np.array_equal(decode(run_lengths(np.full((3, 2), value)), 3, 2), np.full((3, 2), value))
+        assert np.array_equal(decode(runs_of_mask(np.full((3, 2), value)).listed(), 3, 2), np.full((3, 2), value))

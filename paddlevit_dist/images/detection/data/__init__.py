@@ -2,14 +2,12 @@
 
 - ``detection_dataset``: what every dataset offers (``DetectionDataset``) and what is annotated in a picture
   (``Annotations``).
-- ``synthetic_shapes``, ``drawn_shapes``, ``shape_names``: drawn pictures that come with the package.
+- ``synthetic_shapes``: drawn pictures that come with the package.
 - ``coco`` and ``coco_json``: COCO's files and whatever is laid out like them.
-- ``voc`` and ``xml_files``, ``yolo``; ``layouts``: folders of pictures with one file of annotations for each.
+- ``voc``, ``yolo``; ``layouts``: folders of pictures with one file of annotations for each.
 - ``annotation_index``, ``indexed_pictures``, ``picture_parts``: pictures and boxes in memory-mapped
   files, and parts of them.
-- ``measuring``: how large pictures are.
 - ``views`` and ``transforms``: picture, boxes and masks resized, cropped and mirrored together.
-- ``grouping``: the order of an epoch that saves padding.
 - ``samples``: a dataset with its transform, as a loader process reads it, and the arrays of a batch.
 - ``opening``: from the keys to the samples of a split; ``settings``: these keys.
 """

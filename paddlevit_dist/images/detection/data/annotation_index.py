@@ -7,9 +7,10 @@ for each object, ordered by picture, and the categories with what was found whil
 
 from __future__ import annotations
 
+import functools
 import json
 from pathlib import Path
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, List, NamedTuple, Optional, Sequence
 
 import numpy as np
 
@@ -69,53 +70,54 @@ class Source(NamedTuple):
     owners: np.ndarray
     objects: np.ndarray
 
+    @classmethod
+    def of(
+        cls, about: About, paths: List[bytes], numbers: np.ndarray, sizes: np.ndarray, found: Sequence[np.ndarray]
+    ) -> Source:
+        """The source of pictures that come with a file each.
+
+        Args:
+            numbers: int64 (P,), of the pictures.
+            sizes: int64 (P, 2), height and width.
+            found: rows of OBJECT of each picture, whose ids are counted here, from 1.
+        """
+        pictures, objects = np.zeros(len(paths), PICTURE), np.concatenate([np.zeros(0, OBJECT), *found])
+        pictures["id"], pictures["height"], pictures["width"] = numbers, sizes[:, 0], sizes[:, 1]
+        objects["id"] = np.arange(1, len(objects) + 1)
+        return cls(about, paths, pictures, np.repeat(np.arange(len(found)), [len(rows) for rows in found]), objects)
+
 
 class AnnotationIndex:
     """What ``ensure_annotation_index`` has opened. Its pickle is the beginning of the files' names."""
 
     def __init__(self, stem: str) -> None:
         self._stem = stem
-        self._paths: Optional[PathIndex] = None
-        self._pictures: Optional[np.ndarray] = None
-        self._objects: Optional[np.ndarray] = None
-        self._about: Optional[About] = None
 
     def __getstate__(self) -> Any:
-        return self._stem
-
-    def __setstate__(self, state: Any) -> None:
-        self.__init__(state)  # type: ignore[misc]
+        return {"_stem": self._stem}
 
     def __len__(self) -> int:
         return len(self.pictures) - 1
 
-    @property
+    @functools.cached_property
     def paths(self) -> PathIndex:
         """The file of each picture."""
-        if self._paths is None:
-            self._paths = PathIndex(f"{self._stem}.index")
-        return self._paths
+        return PathIndex(f"{self._stem}.index")
 
-    @property
+    @functools.cached_property
     def pictures(self) -> np.ndarray:
         """A row of PICTURE for each, and one more whose ``first`` is the number of objects."""
-        if self._pictures is None:
-            self._pictures = map_array(f"{self._stem}-pictures.npy")
-        return self._pictures
+        return map_array(f"{self._stem}-pictures.npy")
 
-    @property
+    @functools.cached_property
     def objects(self) -> np.ndarray:
         """Rows of OBJECT, those of a picture in the source's order."""
-        if self._objects is None:
-            self._objects = map_array(f"{self._stem}-objects.npy")
-        return self._objects
+        return map_array(f"{self._stem}-objects.npy")
 
-    @property
+    @functools.cached_property
     def about(self) -> About:
         """Categories and notices."""
-        if self._about is None:
-            self._about = About(**json.loads(read_checked(f"{self._stem}-about.json")))
-        return self._about
+        return About(**json.loads(read_checked(f"{self._stem}-about.json")))
 
     def objects_of(self, index: int) -> np.ndarray:
         """The rows of picture ``index``."""
@@ -197,66 +199,3 @@ def _build(stem: str, folder: Path, name: str, key: bytes, source: Source) -> No
     with checked_file(Path(f"{stem}-about.json")) as out:
         out.write(json.dumps(source.about._asdict()).encode("ascii"))
     ensure_path_index(folder, name, key, lambda: [make_batch(source.paths, 0)])
-
-
-class Columns:
-    """Objects while a source is read: columns of plain arrays, 80 bytes each."""
-
-    def __init__(self) -> None:
-        from array import array
-
-        self._columns: Dict[str, Any] = {
-            name: array(code)
-            for name, code in (("box", "d"), ("area", "d"), ("id", "q"), ("crowd", "b"), ("bytes", "q"), ("start", "q"))
-        }
-        self.pictures, self.categories = array("q"), array("q")  # of each object, by the source's numbers
-
-    def __len__(self) -> int:
-        return len(self.pictures)
-
-    def add(
-        self,
-        picture: int,
-        category: int,
-        box: Sequence[float],
-        area: float,
-        number: int,
-        is_crowd: bool = False,
-        text: Tuple[int, int] = (0, 0),
-    ) -> None:
-        """One more object; ``text``: where it begins in the source, and how many bytes it takes."""
-        columns = self._columns
-        self.pictures.append(picture)
-        self.categories.append(category)
-        columns["box"].extend(box)
-        columns["area"].append(area)
-        columns["id"].append(number)
-        columns["crowd"].append(is_crowd)
-        columns["start"].append(text[0])
-        columns["bytes"].append(text[1])
-
-    def rows(self, labels: np.ndarray) -> np.ndarray:
-        """Rows of OBJECT; ``labels`` int (objects,)."""
-        rows = np.zeros(len(self), OBJECT)
-        rows["box"] = np.frombuffer(self._columns["box"], np.float64).reshape(-1, 4)
-        rows["label"] = labels
-        for field, column, dtype in (
-            ("area", "area", np.float64),
-            ("id", "id", np.int64),
-            ("is_crowd", "crowd", np.int8),
-            ("bytes", "bytes", np.int64),
-            ("start", "start", np.int64),
-        ):
-            rows[field] = np.frombuffer(self._columns[column], dtype)
-        return rows
-
-
-def positions_of(wanted: np.ndarray, known: np.ndarray) -> np.ndarray:
-    """The position of each of ``wanted`` in ``known``, both int64, -1 where it is not there; ``known`` are all
-    different."""
-    if not len(known):
-        return np.full(len(wanted), -1, np.int64)
-    order = np.argsort(known, kind="stable")
-    places = np.minimum(np.searchsorted(known[order], wanted), len(known) - 1)
-    found = order[places]
-    return np.where(known[found] == wanted, found, -1)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 from pathlib import Path
-from typing import Any, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
 
 from ....contracts.dataset import require_split
 from ....errors import UserError
 from ....files import open_regular
 from ...data.box_layouts import SPLIT_WORDS, is_coco, json_files, names_of, says
 from ...data.reading import existing_folder
-from ..json_stream import elements
+from ..coco_files import elements
 from .annotation_index import VERSION, ensure_annotation_index
 from .coco_json import file_name, read_coco
 from .indexed_pictures import IndexedPictures
@@ -201,7 +202,7 @@ def _named_after(files: Sequence[str], split: str) -> List[str]:
 
 def _find_folder(root: str, split: str, file: str) -> str:
     """The folder that has the pictures which a file of annotations names."""
-    names = list(_first_names(file))
+    names = _first_names(file)
     words = SPLIT_WORDS.get(split, (split,))
     folders = [
         os.path.join(root, parent, name)
@@ -224,22 +225,14 @@ def _find_folder(root: str, split: str, file: str) -> str:
     return folders[hits.index(max(hits))]
 
 
-def _first_names(file: str) -> Iterator[str]:
-    """The names of some pictures, from the file's beginning where the pictures are listed there."""
-    number = 0
+def _first_names(file: str) -> List[str]:
+    """The names of some pictures."""
     try:
-        for element in elements(file):
-            if element.name == "images" and isinstance(element.value, dict):
-                name = file_name(element.value)
-                if name is not None:
-                    yield name
-                number += 1
-                if number >= _LOOKED_AT:
-                    return
-            elif number:
-                return
+        pictures = itertools.islice(elements(file).get("images", ()), _LOOKED_AT)
+        names = [file_name(picture.value) for picture in pictures if isinstance(picture.value, dict)]
     except (OSError, ValueError):  # told by whoever reads the whole file
-        return
+        return []
+    return [name for name in names if name is not None]
 
 
 def _digest(file: str, *decides: Any) -> bytes:

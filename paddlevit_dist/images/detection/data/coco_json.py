@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
+from array import array
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence, Set
 
 import numpy as np
 from tqdm import tqdm
 
-from ..coco_reader import CocoReader, Object
-from ..json_stream import Element
-from .annotation_index import PICTURE, About, Columns, Source, positions_of
-from .measuring import measure, turns
+from ..coco_files import CocoReader, Element
+from .annotation_index import OBJECT, PICTURE, About, Source
+from .indexed_pictures import fill_in
 
 _TICK_BYTES = 1 << 22
 _SLACK = 0.01  # of shares: rounding
@@ -33,12 +33,7 @@ def read_coco(file: str, folder: str, turned: Optional[bool], inside: Optional[S
     size = os.path.getsize(file) if os.path.isfile(file) else 0
     label = f"reading {Path(file).name}"
     with tqdm(total=size, desc=label, unit="B", unit_scale=True, delay=1.0, disable=None, leave=False) as bar:
-
-        def progress(element: Element) -> None:
-            if element.end - bar.n > _TICK_BYTES:
-                bar.update(element.end - bar.n)
-
-        reader.read(progress)
+        reader.read(lambda element: bar.update(element.end - bar.n) if element.end - bar.n > _TICK_BYTES else None)
     return reader.source(turned)
 
 
@@ -49,7 +44,7 @@ class _Reader(CocoReader):
         super().__init__(file)
         self.folder, self.inside = folder, inside
         self.paths: List[bytes] = []
-        self.columns = Columns()
+        self.starts, self.bytes = array("q"), array("q")  # of each object's text in the file, if it has a mask
 
     def picture(self, element: Element) -> None:
         entry = element.value
@@ -71,56 +66,38 @@ class _Reader(CocoReader):
             self.note("picture", "whose file_name has backslashes: taken for slashes", self.image_ids[-1])
         self.paths.append(path)
 
-    def object(self, element: Element, found: Object) -> None:
-        text = (0, 0) if found.segmentation is None else (element.start, element.end - element.start)
-        self.columns.add(
-            int(found.picture), int(found.category), found.box, found.area, found.number, found.is_crowd, text
-        )
+    def object(self, element: Element) -> None:
+        has_mask = bool(element.value.get("segmentation"))
+        self.starts.append(element.start if has_mask else 0)
+        self.bytes.append(element.end - element.start if has_mask else 0)
 
     def source(self, turned: Optional[bool]) -> Source:
         """All that was read, in the form of the index."""
-        ids = np.array(self.image_ids, dtype=np.int64)
-        self._note_files(ids)
-        pictures = np.zeros(len(ids), PICTURE)
-        pictures["id"] = ids
-        pictures["height"], pictures["width"] = np.array(self.sizes, dtype=np.int64).reshape(-1, 2).T
-        is_turned = self._measure(pictures, turned)
-        category_ids = np.array(sorted(map(int, self.categories)), dtype=np.int64)
-        owners = positions_of(np.array(self.columns.pictures, dtype=np.int64), ids)
-        labels = positions_of(np.array(self.columns.categories, dtype=np.int64), category_ids)
-        objects = self.columns.rows(labels)
-        kept = (owners >= 0) & (labels >= 0)
-        self.note_objects(objects["id"], owners, labels)
-        self._note_odd_boxes(objects[kept], pictures[owners[kept]])
-        has_masks = bool((objects["bytes"][kept] > 0).any())
-        if has_masks:
-            self.note_all("object", "without a mask: the box is taken", objects["id"][kept & (objects["bytes"] == 0)])
-        about = About(
-            [self.categories[number] for number in category_ids.tolist()],
-            category_ids.tolist(),
-            has_masks,
-            self.has_annotations,
-            self.notices(),
-            is_turned,
+        self._note_files()
+        pictures, sizes = np.zeros(len(self.image_ids), PICTURE), np.array(self.sizes).reshape(-1, 2)
+        is_turned, unknown, told = fill_in(
+            sizes, lambda row: os.path.join(self.folder, os.fsdecode(self.paths[row])), turned
         )
-        return Source(about, self.paths, pictures, owners[kept], objects[kept])
+        pictures["id"], pictures["height"], pictures["width"] = self.image_ids, sizes[:, 0], sizes[:, 1]
+        self.note_all("picture", f"without height or width: both were measured{told}", pictures["id"][unknown])
+        objects = np.zeros(len(self.numbers), OBJECT)
+        objects["box"], objects["area"] = np.array(self.boxes).reshape(-1, 4), self.areas
+        objects["area"] = np.where(np.isnan(objects["area"]), objects["box"][:, 2:].prod(axis=1), objects["area"])
+        objects["id"], objects["label"], objects["is_crowd"] = self.numbers, self.labels, self.crowds
+        objects["bytes"], objects["start"] = self.bytes, self.starts
+        objects, owners = objects[self.kept], np.array(self.owners)[self.kept]
+        self._note_odd_boxes(objects, pictures[owners])
+        has_masks = bool((objects["bytes"] > 0).any())
+        if has_masks:
+            self.note_all("object", "without a mask: the box is taken", objects["id"][objects["bytes"] == 0])
+        names, numbers = list(self.categories.values()), list(map(int, self.categories))
+        about = About(names, numbers, has_masks, self.has_annotations, self.notices(), is_turned)
+        return Source(about, self.paths, pictures, owners, objects)
 
-    def _note_files(self, ids: np.ndarray) -> None:
-        if len(set(self.paths)) < len(self.paths):
-            seen: set = set()
-            again = [number for path, number in zip(self.paths, ids.tolist()) if path in seen or seen.add(path)]
-            self.note_all("picture", "whose file another one has too", again)
-
-    def _measure(self, pictures: np.ndarray, turned: Optional[bool]) -> bool:
-        """Fill in missing sizes; whether boxes are of turned pictures."""
-        unknown = np.flatnonzero((pictures["height"] <= 0) | (pictures["width"] <= 0))
-        is_turned, told = turns(turned, len(unknown), len(pictures))
-        if len(unknown):
-            files = [os.path.join(self.folder, os.fsdecode(self.paths[row])) for row in unknown.tolist()]
-            sizes = measure(files, is_turned)
-            pictures["height"][unknown], pictures["width"][unknown] = sizes[:, 0], sizes[:, 1]
-            self.note_all("picture", f"without height or width: both were measured{told}", pictures["id"][unknown])
-        return is_turned
+    def _note_files(self) -> None:
+        seen: Set[bytes] = set()
+        again = [own for path, own in zip(self.paths, self.image_ids) if path in seen or seen.add(path)]  # type: ignore[func-returns-value]
+        self.note_all("picture", "whose file another one has too", again)
 
     def _note_odd_boxes(self, objects: np.ndarray, pictures: np.ndarray) -> None:
         box = objects["box"]

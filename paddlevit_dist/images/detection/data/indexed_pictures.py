@@ -1,19 +1,19 @@
-"""Datasets of picture files whose annotations are in an index: COCO's, Pascal VOC's and YOLO's."""
+"""Datasets of picture files whose annotations are in an index, COCO's, Pascal VOC's and YOLO's; and how large their
+pictures are, from the beginnings of the files."""
 
 from __future__ import annotations
 
 import os
-from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 import numpy as np
 from PIL import Image
 
 from ....errors import UserError
 from ...data.opening import in_threads
-from ...data.reading import Reading, UnreadablePicture, decode_image, read_file
+from ...data.reading import Reading, UnreadablePicture, decode_image, open_image, orientation, read_file
 from .annotation_index import AnnotationIndex
 from .detection_dataset import Annotations, DetectionDataset
-from .measuring import announced_size
 from .views import Size
 
 _CHECKED = 1000  # pictures whose size is compared with their annotations' before a run
@@ -206,3 +206,54 @@ def check_sizes(dataset: Any, split: str, is_replaced: bool) -> List[str]:
     if not is_replaced or len(wrong) == len(order):
         raise UserError(f"{first}" + (f" (with it {scope})" if len(wrong) > 1 else ""))
     return [f"{scope} have another size than their annotations say and the next one takes their place: {first}"]
+
+
+def announced_size(path: str, reading: Reading) -> Size:
+    """Height and width that a picture will have once it is decoded.
+
+    Raises:
+        UnreadablePicture: it is missing, or no picture.
+    """
+    with open_image(read_file(path), path, reading) as image:
+        width, height = image.size
+        is_turned = reading.exif_rotate and orientation(image) in (5, 6, 7, 8)
+    return (width, height) if is_turned else (height, width)
+
+
+def fill_in(sizes: np.ndarray, file: Callable[[int], str], configured: Optional[bool]) -> Tuple[bool, np.ndarray, str]:
+    """Measure the pictures of which nobody has said how large they are.
+
+    Args:
+        sizes: int64 (pictures, 2), height and width; what is not positive is filled in.
+        file: of each picture.
+        configured: DATA.EXIF_ROTATE.
+    Returns:
+        Whether boxes are taken to be drawn on pictures as their EXIF orientation turns them: they are where no size is
+        said, for nobody wrote down those of the stored pictures; where some are said, these decide for all. Which
+        pictures were measured. What to tell of that.
+    """
+    unknown = np.flatnonzero((sizes <= 0).any(axis=1))
+    if configured is not None or len(unknown) == len(sizes):
+        is_turned, told = configured is not False, ""
+    else:
+        is_turned = False
+        told = " as stored, like those whose size is said (DATA.EXIF_ROTATE true: as EXIF turns them)"
+    sizes[unknown] = measure([file(row) for row in unknown.tolist()], is_turned)
+    return is_turned, unknown, told
+
+
+def measure(files: Sequence[str], turned: bool) -> np.ndarray:
+    """int64 (files, 2): height and width of each; 0 where it cannot be read, which is told when it is opened.
+
+    Args:
+        turned: as its EXIF orientation says; else as it is stored.
+    """
+
+    def size(files: List[str], index: int) -> Size:
+        try:
+            return announced_size(files[index], Reading(turned, max_pixels=2**31))
+        except UnreadablePicture:
+            return 0, 0
+
+    sizes = in_threads(size, list(files), range(len(files)), "measuring", len(files), np.inf)
+    return np.array(list(sizes), np.int64).reshape(-1, 2)

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from ....config.key import AT_LEAST_0, AT_LEAST_1, SHARE, Given, Key, Range, Table, Unused, optional
 from ....errors import UserError
-from .shape_names import CATEGORIES, SMALLEST_SIDE
 
+CATEGORIES = ("circle", "square", "triangle", "cross", "ring", "bar")  # what synthetic_shapes can draw
 PIXELS, EDGES = "pixels", "edges"
 PILLOW, TORCHVISION = "pillow", "torchvision"
 _LARGE = Range(low=1, high=65_535)  # no picture format that is common has longer sides
@@ -87,7 +87,7 @@ _SHAPES = (
         [64, 64],
         "int",
         "synthetic_shapes: smallest and largest height and width of a picture",
-        Range(low=SMALLEST_SIDE, high=4096),
+        Range(low=16, high=4096),
         None,
         True,
         2,

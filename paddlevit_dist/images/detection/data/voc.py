@@ -6,6 +6,7 @@ import math
 import os
 from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
 import numpy as np
@@ -13,19 +14,18 @@ from tqdm import tqdm
 
 from ....contracts.dataset import require_split
 from ....errors import UserError
-from ....text_files import read_text
+from ....text_files import read_bytes, read_text
 from ...data.box_layouts import SPLIT_WORDS, VOC_ANNOTATIONS, VOC_PICTURES
 from ...data.formats import readable_suffixes, suffix_of
 from ...data.image_dataset import read_class_names
 from ...data.reading import existing_folder
-from .annotation_index import PICTURE, VERSION, About, Columns, Source, ensure_annotation_index
+from .annotation_index import OBJECT, VERSION, About, Source, ensure_annotation_index
 from .detection_dataset import count
-from .indexed_pictures import IndexedPictures
+from .indexed_pictures import IndexedPictures, fill_in
 from .layouts import names_in, numbers_of, picture_names, pictures_in, stamp, sub_folders
-from .measuring import measure, turns
 from .settings import EDGES, PIXELS
-from .xml_files import read_xml
 
+_LARGEST_BYTES = 1 << 24
 _LAYOUT = (
     "with Annotations/*.xml, JPEGImages/ and ImageSets/Main/train.txt and val.txt (VOCdevkit/VOC2007, for example), or "
     "with train/ and val/ that hold pictures and their .xml files"
@@ -197,28 +197,45 @@ def _read(
     turned: Optional[bool],
     corners: str,
 ) -> Source:
-    reader = _Reader(names, len(stems), 1 if corners == PIXELS else 0)
+    reader = _Reader(names, 1 if corners == PIXELS else 0)
     pictures = {part.pictures: pictures_in(part.pictures) for part in dict.fromkeys(part for part, _ in stems)}
     positions = {os.path.join(part.annotations, f"{stem}.xml"): at for at, (part, stem) in enumerate(stems)}
     missing = set(positions).difference(annotated)
     if missing:
         more = f" (with it {len(missing):,} of {len(stems):,})" if len(missing) > 1 else ""
         raise UserError(f"{min(missing)} is missing, but a list of the split names it{more}")
+    paths, sizes, found = [""] * len(stems), np.zeros((len(stems), 2), np.int64), [np.zeros(0, OBJECT)] * len(stems)
     for file in tqdm(annotated, desc="reading XML", unit="file", delay=1.0, disable=None, leave=False):
         tree = _tree(file)
         reader.learn_names(file, tree)
         if file in positions:
-            part, stem = stems[positions[file]]
-            picture = _picture(stem, tree, pictures[part.pictures])
-            reader.add(positions[file], file, tree, os.path.relpath(os.path.join(part.pictures, picture), root))
-    return reader.source(root, numbers_of([stem for _, stem in stems]), turned)
+            position = positions[file]
+            part, stem = stems[position]
+            paths[position] = os.path.join(part.pictures, _picture(stem, tree, pictures[part.pictures]))
+            sizes[position] = _side(tree, "height"), _side(tree, "width")
+            found[position] = reader.objects(file, tree)
+    is_turned, unknown, told = fill_in(sizes, paths.__getitem__, turned)
+    notices = reader.notices(sum(map(len, found)))
+    if len(unknown):
+        notices.append(f"{count(len(unknown), 'picture')} without a size in the XML file: measured{told}")
+    ordered = names if names is not None else sorted(reader.names)
+    if not ordered:
+        raise UserError(f"{root}: no XML file has an object; expected boxes in <object> elements")
+    about = About(ordered, list(range(1, len(ordered) + 1)), False, True, notices, is_turned)
+    relative = [os.fsencode(os.path.relpath(path, root)) for path in paths]
+    source = Source.of(about, relative, numbers_of([stem for _, stem in stems]), sizes, found)
+    label_of = np.array([ordered.index(name) for name in reader.names], dtype=np.int64)
+    source.objects["label"] = label_of[source.objects["label"]]
+    return source
 
 
 def _tree(file: str) -> Element:
     try:
-        return read_xml(file)
+        return ElementTree.fromstring(read_bytes(file, _LARGEST_BYTES))  # whose expat refuses entities that grow
     except OSError as error:
         raise UserError(f"{file} cannot be read: {error.strerror}") from error
+    except (ElementTree.ParseError, LookupError) as error:  # or an encoding that does not exist
+        raise UserError(f"{file} is not an annotation: it is not XML: {error}") from error
     except ValueError as error:
         raise UserError(f"{file} is not an annotation: {error}") from error
 
@@ -230,33 +247,30 @@ def _picture(stem: str, tree: Element, there: Dict[str, str]) -> str:
 
 
 class _Reader:
-    """Gathers objects by the names of their categories.
+    """Reads objects, whose labels are the order in which the names of their categories were met.
 
     Args:
-        names: of all categories; None: those that occur.
+        known: names of all categories; None: those that occur.
         first: number of the first pixel, 1 or 0.
     """
 
-    def __init__(self, names: Optional[List[str]], num_pictures: int, first: int) -> None:
-        self.fixed, self.first = names, first
-        self.names: Dict[str, int] = {}  # in the order in which they were met
-        self.columns = Columns()
-        self.paths = [b""] * num_pictures
-        self.sizes = np.zeros((num_pictures, 2), np.int64)
+    def __init__(self, known: Optional[List[str]], first: int) -> None:
+        self.known, self.first = known, first
+        self.names: Dict[str, int] = {}
         self.difficult = self.flat = self.before = 0
 
     def learn_names(self, file: str, tree: Element) -> None:
         for entry in tree.iter("object"):
-            name = (entry.findtext("name") or "").strip()
+            name = _name(entry)
             if not name:
                 raise UserError(f"{file}: an object has no name; expected that of its category")
-            if self.fixed is not None and name not in self.fixed:
+            if self.known is not None and name not in self.known:
                 raise UserError(f"{file}: category '{name}' is not in classes.txt; add a line, or correct it")
             self.names.setdefault(name, len(self.names))
 
-    def add(self, position: int, file: str, tree: Element, path: str) -> None:
-        self.paths[position] = os.fsencode(path)
-        self.sizes[position] = _side(tree, "height"), _side(tree, "width")
+    def objects(self, file: str, tree: Element) -> np.ndarray:
+        """Rows of OBJECT."""
+        rows = []
         for entry in tree.iter("object"):
             corners = [_number(entry, f"bndbox/{side}", file) for side in ("xmin", "ymin", "xmax", "ymax")]
             x, y = corners[0] - self.first, corners[1] - self.first
@@ -267,43 +281,29 @@ class _Reader:
                 width, height = max(width, 0.0), max(height, 0.0)
             is_difficult = (entry.findtext("difficult") or "0").strip() == "1"
             self.difficult += is_difficult
-            label = self.names[(entry.findtext("name") or "").strip()]
-            number = len(self.columns) + 1
-            self.columns.add(position, label, (x, y, width, height), width * height, number, is_difficult)
+            rows.append(((x, y, width, height), width * height, 0, self.names[_name(entry)], is_difficult, 0, 0))
+        return np.array(rows, OBJECT)
 
-    def source(self, root: str, numbers: np.ndarray, turned: Optional[bool]) -> Source:
-        ordered = self.fixed if self.fixed is not None else sorted(self.names)
-        if not ordered:
-            raise UserError(f"{root}: no XML file has an object; expected boxes in <object> elements")
-        label_of = np.array([ordered.index(name) for name in self.names], dtype=np.int64)
-        pictures = np.zeros(len(self.paths), PICTURE)
-        pictures["id"] = numbers
-        sizes = self.sizes
-        unknown = np.flatnonzero((sizes <= 0).any(axis=1))
-        is_turned, told = turns(turned, len(unknown), len(sizes))
-        if len(unknown):
-            files = [os.path.join(root, os.fsdecode(self.paths[row])) for row in unknown.tolist()]
-            sizes[unknown] = measure(files, is_turned)
-        pictures["height"], pictures["width"] = sizes[:, 0], sizes[:, 1]
-        notices = []
+    def notices(self, total: int) -> List[str]:
+        """What was odd in ``total`` objects."""
+        told = []
         if self.difficult:
-            notices.append(
+            told.append(
                 f"{count(self.difficult, 'object')} marked as difficult: not learnt, and neither right nor wrong where "
                 "found, as COCO treats crowds"
             )
         if self.flat:
-            notices.append(f"{count(self.flat, 'object')} whose last corner is before the first: not learnt")
+            told.append(f"{count(self.flat, 'object')} whose last corner is before the first: not learnt")
         if self.before and self.first:
-            notices.append(
-                f"{count(self.before, 'object')} of {len(self.columns):,} with corners at 0 or -1, where VOC counts "
+            told.append(
+                f"{count(self.before, 'object')} of {total:,} with corners at 0 or -1, where VOC counts "
                 f"pixels from 1: if they are distances from the picture's edges, set DATA.VOC_CORNERS {EDGES}"
             )
-        if len(unknown):
-            notices.append(f"{count(len(unknown), 'picture')} without a size in the XML file: measured{told}")
-        labels = label_of[np.array(self.columns.categories, dtype=np.int64)]
-        about = About(ordered, list(range(1, len(ordered) + 1)), False, True, notices, is_turned)
-        owners = np.array(self.columns.pictures, dtype=np.int64)
-        return Source(about, self.paths, pictures, owners, self.columns.rows(labels))
+        return told
+
+
+def _name(entry: Element) -> str:
+    return (entry.findtext("name") or "").strip()
 
 
 def _side(tree: Element, name: str) -> int:
@@ -322,6 +322,5 @@ def _number(entry: Element, path: str, file: str) -> float:
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        name = (entry.findtext("name") or "").strip()
-        raise UserError(f"{file}: object '{name}' has {path} {text!r}: expected a number of pixels")
+        raise UserError(f"{file}: object '{_name(entry)}' has {path} {text!r}: expected a number of pixels")
     return value

@@ -15,11 +15,10 @@ from ....text_files import read_bytes, read_text, read_yaml
 from ...data.box_layouts import SPLIT_WORDS, yolo_descriptions
 from ...data.image_dataset import read_class_names
 from ...data.reading import existing_folder
-from .annotation_index import PICTURE, VERSION, About, Columns, Source, ensure_annotation_index
+from .annotation_index import OBJECT, VERSION, About, Source, ensure_annotation_index
 from .detection_dataset import count
-from .indexed_pictures import IndexedPictures
+from .indexed_pictures import IndexedPictures, measure
 from .layouts import names_in, numbers_of, picture_names, pictures_in, stamp, sub_folders
-from .measuring import measure
 
 _LAYOUT = (
     "with data.yaml (train, val and names), or with images/train, images/val, labels/train, labels/val and "
@@ -214,9 +213,9 @@ def _below(folder: str) -> List[str]:
 
 def _read(root: str, pictures: List[str], names: Dict[int, str], turned: bool) -> Source:
     sizes = measure(pictures, turned)
-    columns = Columns()
     label_of = {number: label for label, number in enumerate(names)}
     odd: Dict[str, List[Any]] = {}
+    found = [np.zeros(0, OBJECT)] * len(pictures)
     for position, picture in enumerate(
         tqdm(pictures, desc="reading labels", unit="file", delay=1.0, disable=None, leave=False)
     ):
@@ -224,18 +223,14 @@ def _read(root: str, pictures: List[str], names: Dict[int, str], turned: bool) -
         if not os.path.isfile(file):
             odd.setdefault("picture without a file of labels: no boxes", [0, picture])[0] += 1
             continue
-        height, width = sizes[position].tolist()
-        for line in _lines(file, len(names), label_of, odd):
-            box, area = line.box(width, height)
-            columns.add(position, line.label, box, area, len(columns) + 1, False, line.text)
-    table = np.zeros(len(pictures), PICTURE)
-    table["id"] = numbers_of([os.path.splitext(os.path.basename(picture))[0] for picture in pictures])
-    table["height"], table["width"] = sizes[:, 0], sizes[:, 1]
-    rows = columns.rows(np.array(columns.categories, dtype=np.int64))
+        lines = _lines(file, len(names), label_of, odd)
+        found[position] = np.array([line.row(*sizes[position].tolist()) for line in lines], OBJECT)
+    has_masks = any((rows["bytes"] > 0).any() for rows in found)
     notices = [f"{number:,} x {text}, as {first}" for text, (number, first) in odd.items()]
-    about = About(list(names.values()), list(names), bool((rows["bytes"] > 0).any()), True, notices)
+    about = About(list(names.values()), list(names), has_masks, True, notices)
     paths = [os.fsencode(os.path.relpath(picture, root)) for picture in pictures]
-    return Source(about, paths, table, np.array(columns.pictures, dtype=np.int64), rows)
+    stems = [os.path.splitext(os.path.basename(picture))[0] for picture in pictures]
+    return Source.of(about, paths, numbers_of(stems), sizes, found)
 
 
 class _Line(NamedTuple):
@@ -245,18 +240,20 @@ class _Line(NamedTuple):
     shares: List[float]
     text: Tuple[int, int]
 
-    def box(self, width: int, height: int) -> Tuple[Tuple[float, float, float, float], float]:
-        """x, y, width, height in pixels, and the area: of the outline where there is one."""
+    def row(self, height: int, width: int) -> Tuple[Any, ...]:
+        """The object in a picture of this size; its area is that of the outline where there is one."""
         if len(self.shares) == 4:
             x, y, across, down = self.shares
-            return ((x - across / 2) * width, (y - down / 2) * height, across * width, down * height), (
-                across * down * width * height
-            )
-        corners = np.array(self.shares).reshape(-1, 2) * (width, height)
-        (x0, y0), (x1, y1) = corners.min(axis=0).tolist(), corners.max(axis=0).tolist()
-        following = np.roll(corners, -1, axis=0)
-        area = abs(float((corners[:, 0] * following[:, 1] - following[:, 0] * corners[:, 1]).sum())) / 2
-        return (x0, y0, x1 - x0, y1 - y0), area
+            box = ((x - across / 2) * width, (y - down / 2) * height, across * width, down * height)
+            area = across * down * width * height
+        else:
+            corners = np.array(self.shares).reshape(-1, 2) * (width, height)
+            (x0, y0), (x1, y1) = corners.min(axis=0).tolist(), corners.max(axis=0).tolist()
+            following = np.roll(corners, -1, axis=0)
+            box = (x0, y0, x1 - x0, y1 - y0)
+            area = abs(float((corners[:, 0] * following[:, 1] - following[:, 0] * corners[:, 1]).sum())) / 2
+        start, number = self.text
+        return (box, area, 0, self.label, False, number, start)
 
 
 def _lines(file: str, num_classes: int, label_of: Dict[int, int], odd: Dict[str, List[Any]]) -> List[_Line]:

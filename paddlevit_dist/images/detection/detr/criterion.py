@@ -13,13 +13,11 @@ import paddle
 from paddle.nn import functional as F
 
 from ....contracts.task import Term
-from ....errors import UserError
 from ....transfers import to_device
+from ..boxes import corners, generalised_iou, relative
 from ..detector import Criterion, Outputs, Targets
-from .boxes import corners, generalised_iou, relative
 from .matching import CostWeights, Matches, match
 
-_NORMALISERS = ("global", "reference")
 _AUXILIARY = "_auxiliary"
 
 
@@ -76,9 +74,8 @@ class SetCriterion(Criterion):
         cost_box: float = 5.0,
         cost_giou: float = 2.0,
     ):
-        if normaliser not in _NORMALISERS:
-            raise UserError(f"normaliser '{normaliser}' is not one of {', '.join(_NORMALISERS)}")
-        self.num_classes, self.queries, self.normaliser = num_classes, queries, normaliser
+        super().__init__(normaliser)
+        self.num_classes, self.queries = num_classes, queries
         self.weights = {"class": class_weight, "box": box_weight, "giou": giou_weight}
         self.no_object_weight = no_object_weight
         self.cost = CostWeights(class_weight if cost_class is None else cost_class, cost_box, cost_giou)
@@ -86,7 +83,7 @@ class SetCriterion(Criterion):
             0  # objects since the last report: all, without a query, of a picture
         )
         self.suffixes: Tuple[str, ...] = ("", _AUXILIARY) if layers > 1 else ("",)
-        known = ("class", "box", "giou") if normaliser == "global" else ("box", "giou")
+        known = ("class", "box", "giou") if self.is_global else ("box", "giou")
         self.count_names = tuple(f"{name}{suffix}" for suffix in self.suffixes for name in known)
 
     def counts(self, batch: Mapping[str, np.ndarray]) -> Dict[str, Union[int, float]]:

@@ -10,7 +10,7 @@ import paddle
 from .... import autocast
 from ....errors import UserError
 from ....transfers import read
-from .boxes import corners, generalised_iou
+from ..boxes import corners, generalised_iou
 
 _INSTALL = "pip install '.[detection]' in the folder of paddlevit_dist's setup.py"
 

@@ -19,10 +19,9 @@ from ...kernels.layers import Conv2D
 from ..detector import Detector, Outputs, Targets
 from ..evaluation.detections import Detections
 from . import key_names
-from .anchors import Anchors, AtPoints
 from .criterion import SetCriterion
 from .matching import solver
-from .position import Cells, cells_of, sine_embedding
+from .position import Anchors, AtPoints, Cells, cells_of, sine_embedding
 from .transformer import Transformer, plain_linear
 from .variants import DETR
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-from array import array
-from typing import Any, Callable, Collection, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
 from ....errors import UserError
-from ..coco_reader import CocoReader, Id, Object, as_id
-from ..json_stream import Element
+from ..coco_files import CocoReader, Element, Id, as_id, in_order
 from ..run_lengths import area_of, text_of
 from .matching import Federated, Truth
 
@@ -81,136 +79,107 @@ def read_annotations(
         UserError: the file cannot be read, or is none of annotations; the message says where.
     """
     reader = _Reader(os.fspath(path), kind, federated)
-
-    def passed(element: Element) -> None:
-        if element.number % 1000 == 0:
-            progress(element.end)
-
-    reader.read(passed)
+    reader.read(lambda element: progress(element.end) if element.number % 1000 == 0 else None)
     return reader.ended()
 
 
 class _Reader(CocoReader):
-    """Gathers columns of annotations."""
+    """Gathers masks, and what LVIS's pictures and categories have besides."""
 
     takes_texts = True
 
     def __init__(self, path: str, kind: str, federated: bool) -> None:
         super().__init__(path)
         self.kind, self.federated = kind, federated
-        self.lists: Dict[Id, Any] = {}  # absent and not exhaustive categories of each picture
+        self.lists: List[Any] = []  # absent and not exhaustive categories of each picture
         self.frequencies: Dict[Id, str] = {}
-        self.image_of: List[Id] = []
-        self.category_of: List[Id] = []
-        self.boxes, self.areas = array("d"), array("d")
-        self.crowds, self.numbers = array("b"), array("q")
-        self.masks: List[Any] = []
-        self.size_of: Dict[Id, Tuple[int, int]] = {}  # of the pictures so far
+        self.masks: List[Optional[bytes]] = []
 
     def picture(self, element: Element) -> None:
-        self.size_of[self.image_ids[-1]] = (self.sizes[-2], self.sizes[-1])
         if self.federated:
             lists = [element.value.get(name) for name in ("neg_category_ids", "not_exhaustive_category_ids")]
             if not all(isinstance(one, list) for one in lists):
                 expected = "expected lists neg_category_ids and not_exhaustive_category_ids"
                 raise self.error(element, "", expected)
-            self.lists[self.image_ids[-1]] = lists
+            self.lists.append(lists)
 
     def category(self, element: Element, number: Id) -> None:
         self.frequencies[number] = str(element.value.get("frequency", ""))
 
-    def object(self, element: Element, found: Object) -> None:
-        self.image_of.append(found.picture)
-        self.category_of.append(found.category)
-        self.boxes.extend(found.box)
-        self.areas.append(found.area if found.has_area or self.kind == BOXES else np.nan)  # else of the mask
-        self.crowds.append(found.is_crowd)
-        self.numbers.append(found.number)
+    def object(self, element: Element) -> None:
         if self.kind == MASKS:
-            is_known = found.segmentation is not None and min(self.size_of.get(found.picture, (0, 0))) > 0
-            mask = self._mask(found.segmentation, found.picture, found.number) if is_known else found.segmentation
-            self.masks.append(mask)  # as objects of Python, those of a large file would not fit into memory
+            shape, is_kept = element.value.get("segmentation"), min(self.owners[-1], self.labels[-1]) >= 0
+            self.masks.append(self._mask(shape, -1) if shape and is_kept else None)
 
-    def _mask(self, segmentation: Any, picture: Id, number: int) -> bytes:
-        """Compressed run lengths."""
-        height, width = self.size_of[picture]
+    def _mask(self, segmentation: Any, row: int) -> bytes:
+        """The compressed run lengths of an object."""
+        picture = self.owners[row]
+        height, width = self.sizes[2 * picture : 2 * picture + 2]
         if height < 1 or width < 1:
-            raise _without_size(self.file, picture)
+            raise _without_size(self.file, self.image_ids[picture])
         try:
             return text_of(segmentation, height, width)
         except ValueError as error:
-            raise UserError(f"{self.file}: annotation {number}: its segmentation {error}") from None
+            raise UserError(f"{self.file}: annotation {self.numbers[row]}: its segmentation {error}") from None
 
     def ended(self) -> AnnotationFile:
-        image_ids = in_order(self.image_ids)
-        category_ids = in_order(self.categories)
-        position = {own: place for place, own in enumerate(image_ids)}
-        label = {own: place for place, own in enumerate(category_ids)}
-        pictures = np.array([position.get(own, -1) for own in self.image_of], np.int64)
-        labels = np.array([label.get(own, -1) for own in self.category_of], np.int64)
-        numbers = np.array(self.numbers, np.int64)
-        self.note_objects(numbers, pictures, labels)
-        order = np.argsort(pictures, kind="stable")
-        order = order[(pictures[order] >= 0) & (labels[order] >= 0)]
-        areas = np.array(self.areas)
-        masks = None
-        if self.kind == MASKS:
-            masks = self._masks(order, numbers)
-            missing = np.isnan(areas[order])
-            areas[order[missing]] = [area_of(masks[row]) for row in np.flatnonzero(missing)]
-        truth = Truth(
-            np.array(self.boxes).reshape(-1, 4)[order], labels[order], areas[order], np.array(self.crowds, bool)[order]
+        image_ids, kept = in_order(self.image_ids), np.flatnonzero(self.kept)
+        places = [self._positions[own] for own in image_ids]  # in the file, of the pictures in order
+        pictures = np.argsort(places)[np.array(self.owners)[kept]] if len(kept) else kept
+        order = kept[np.argsort(pictures, kind="stable")]
+        boxes, areas = np.array(self.boxes).reshape(-1, 4), np.array(self.areas)
+        masks = self._masks(order, boxes) if self.kind == MASKS else None
+        missing = np.flatnonzero(np.isnan(areas[order]))
+        areas[order[missing]] = (
+            boxes[order[missing], 2:].prod(axis=1) if masks is None else [area_of(masks[row]) for row in missing]
         )
+        labels, crowds = np.array(self.labels)[order], np.array(self.crowds, bool)[order]
         return AnnotationFile(
             self.file,
             image_ids,
-            np.array([self.size_of[own] for own in image_ids], np.int64),
-            category_ids,
-            different_names(category_ids, [self.categories[own] for own in category_ids]),
-            truth,
+            np.array(self.sizes).reshape(-1, 2)[places],
+            list(self.categories),
+            different_names(self.categories),
+            Truth(boxes[order], labels, areas[order], crowds),
             masks,
-            np.searchsorted(pictures[order], np.arange(len(image_ids) + 1)),
-            [*self.notices(), *([] if len(labels) else [f"{self.file}: no annotations in it, so no score is defined"])],
-            [self._checked(own, label) for own in image_ids] if self.federated else None,
-            [self.frequencies[own] for own in category_ids],
+            np.searchsorted(np.sort(pictures), np.arange(len(image_ids) + 1)),
+            [
+                *self.notices(),
+                *([] if self.numbers else [f"{self.file}: no annotations in it, so no score is defined"]),
+            ],
+            [self._checked(place) for place in places] if self.federated else None,
+            [self.frequencies[own] for own in self.categories],
         )
 
-    def _masks(self, order: np.ndarray, numbers: np.ndarray) -> List[bytes]:
+    def _masks(self, order: np.ndarray, boxes: np.ndarray) -> List[bytes]:
         """Compressed run lengths of the annotations; where only some have a mask, the box of the others."""
         without = [row for row in order.tolist() if self.masks[row] is None]
         if len(without) == len(order) and len(order):
             raise UserError(f"{self.file}: no annotation has a segmentation, and masks are to be compared")
-        self.note_all("object", "without a mask: the box is taken", numbers[without])
-        masks = []
-        for row in order.tolist():
-            x, y, across, down = self.boxes[4 * row : 4 * row + 4]
-            shape = self.masks[row] or [[x, y, x + across, y, x + across, y + down, x, y + down]]
-            is_made = isinstance(shape, bytes)
-            masks.append(shape if is_made else self._mask(shape, self.image_of[row], numbers[row]))
-        return masks
+        self.note_all("object", "without a mask: the box is taken", [self.numbers[row] for row in without])
+        for row in without:
+            x, y, across, down = boxes[row].tolist()
+            self.masks[row] = self._mask([[x, y, x + across, y, x + across, y + down, x, y + down]], row)
+        return [self.masks[row] for row in order.tolist()]  # type: ignore[misc] # no None is left
 
-    def _checked(self, image_id: Id, label: Dict[Any, int]) -> Federated:
-        """What a picture was checked for."""
+    def _checked(self, place: int) -> Federated:
+        """What the picture at this place in the file was checked for."""
         try:
-            lists = [[label[as_id(own, True) or own] for own in some] for some in self.lists[image_id]]
+            lists = [[self._labels[as_id(own, True) or own] for own in some] for some in self.lists[place]]
             return Federated(*(np.array(some, np.int64) for some in lists))
         except (KeyError, TypeError) as error:
-            raise UserError(f"{self.file}: picture {image_id!r} lists category {error}, which is not there") from None
+            listed = f"picture {self.image_ids[place]!r} lists category {error}"
+            raise UserError(f"{self.file}: {listed}, which is not there") from None
 
 
 def _without_size(path: str, image_id: Id) -> UserError:
     return UserError(f"{path}: picture {image_id!r} has no height and width, which its masks need")
 
 
-def in_order(ids: Collection[Id]) -> List[Id]:
-    """Ids in ascending order; where one is no number, all are ordered as the texts that they are in the file."""
-    return sorted(ids, key=str if any(isinstance(own, str) for own in ids) else None)  # type: ignore[type-var]
-
-
-def different_names(category_ids: Sequence[Id], names: Sequence[str]) -> List[str]:
+def different_names(categories: Mapping[Id, str]) -> List[str]:
     """A name for each category: its own; with its id where several have the same."""
-    result = []
-    for own, name in zip(category_ids, names):
+    names, result = list(categories.values()), []
+    for own, name in categories.items():
         if names.count(name) > 1:
             name = f"{name} (id {own})"
             while name in names:  # the name of another

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 from array import array
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
+import msgspec
 import numpy as np
 
 from ....errors import UserError
-from ....files import open_regular
-from ..coco_reader import LARGEST, Id, as_id, short
-from ..json_stream import elements
+from ..coco_files import LARGEST, Id, as_id, elements, short
 from ..run_lengths import area_of, rectangle, runs_of, text_of
 from .annotation_file import BOXES, MASKS, AnnotationFile
 
@@ -26,7 +25,6 @@ class ResultFile(NamedTuple):
         scores: float64 (n,).
         labels: int64 (n,), as in the annotations, -1 for categories that they do not have.
         masks: of each, as ``run_lengths.text_of`` returns them, where masks are compared.
-        numbers: int64 (n,), places in the file.
         first: int64 (pictures + 1,), first detection of each picture.
         notices: what differs from what COCO's tools expect.
     """
@@ -37,7 +35,6 @@ class ResultFile(NamedTuple):
     scores: np.ndarray
     labels: np.ndarray
     masks: Optional[List[bytes]]
-    numbers: np.ndarray
     first: np.ndarray
     notices: List[str]
 
@@ -66,8 +63,13 @@ def read_results(
     """
     reader = _Reader(os.fspath(path), annotations, kind)
     try:
-        _require_list(path)
-        for element in elements(path):
+        lists = elements(path, _Result)
+        if "" not in lists:
+            raise UserError(
+                f"{path}: expected a list of results, found an object, as annotations are; results are "
+                '[{"image_id": 1, "category_id": 2, "bbox": [x, y, width, height], "score": 0.5}, ...]'
+            )
+        for element in lists[""]:
             reader.result(element.number, element.value)
             if element.number % 1000 == 0:
                 progress(element.end)
@@ -78,15 +80,12 @@ def read_results(
     return reader.ended()
 
 
-def _require_list(path: Any) -> None:
-    """Refuse a file that begins as an object does."""
-    with open_regular(path, "rb") as stream:
-        beginning = stream.read(4096).lstrip(b"\xef\xbb\xbf \t\r\n")
-    if beginning.startswith(b"{"):
-        raise UserError(
-            f"{path}: expected a list of results, found an object, as annotations are; results are "
-            '[{"image_id": 1, "category_id": 2, "bbox": [x, y, width, height], "score": 0.5}, ...]'
-        )
+class _Result(msgspec.Struct, gc=False):
+    image_id: Union[int, float, str]
+    category_id: Union[int, float, str]
+    score: float
+    bbox: Optional[List[float]] = None
+    segmentation: Any = None
 
 
 class _Reader:
@@ -97,56 +96,54 @@ class _Reader:
         self.position = {own: place for place, own in enumerate(annotations.image_ids)}
         self.label = {own: place for place, own in enumerate(annotations.category_ids)}
         self.boxes, self.areas, self.scores = array("d"), array("d"), array("d")
-        self.pictures, self.labels = array("l"), array("l")
+        self.pictures, self.labels = array("q"), array("q")
         self.masks: List[bytes] = []
         self.has_boxes = True
         self.unknown_pictures: Dict[Id, int] = {}  # id -> its first result
 
-    def result(self, number: int, result: Any) -> None:
-        place = f"result {number}"
-        image_id = _id(self.path, place, result, "image_id")
-        category_id = _id(self.path, place, result, "category_id")
-        if "score" not in result:
-            raise UserError(f"{self.path}: {place} has no score")
-        _check_number(self.path, place, "score", result["score"])
-        picture = self.position.get(image_id, -1)
-        if picture < 0:
-            self.unknown_pictures.setdefault(image_id, number)
+    def result(self, number: int, result: _Result) -> None:
         if number == 0:
-            self.has_boxes = result.get("bbox") not in (None, [])
-            if not self.has_boxes and "segmentation" not in result:
-                raise UserError(f"{self.path}: {place} has neither bbox nor segmentation")
+            self.has_boxes = bool(result.bbox)
+            if not (result.bbox or result.segmentation):
+                raise self._error(0, "has neither bbox nor segmentation")
+        if not -LARGEST < result.score < LARGEST:
+            raise self._error(number, f"has score {result.score}: expected a finite number")
+        image_id = self._id(number, result.image_id, "image_id")
+        picture = self.position.get(image_id, -1)
         self.pictures.append(picture)
-        self.labels.append(self.label.get(category_id, -1))
-        self.scores.append(result["score"])
+        self.labels.append(self.label.get(self._id(number, result.category_id, "category_id"), -1))
+        self.scores.append(result.score)
         if picture >= 0:
-            self._shape(place, picture, result)
+            self._shape(number, picture, result)
         else:
-            self._add((0.0, 0.0, 0.0, 0.0), 0.0, b"")
+            self.unknown_pictures.setdefault(image_id, number)
+            self._add((0.0, 0.0, 0.0, 0.0), 0.0)
 
-    def _shape(self, place: str, picture: int, result: Dict[str, Any]) -> None:
+    def _shape(self, number: int, picture: int, result: _Result) -> None:
         """Add the box or mask of a result."""
-        box: Any = (0.0, 0.0, 0.0, 0.0)
+        box: Sequence[float] = (0.0, 0.0, 0.0, 0.0)
         if self.has_boxes:
-            box = result.get("bbox")
-            _check_box(self.path, place, box)
+            box = result.bbox or ()
+            if len(box) != 4 or not all(-LARGEST < value < LARGEST for value in box):
+                shown = short(result.bbox)
+                raise self._error(number, f"has bbox {shown}: expected four finite numbers, x, y, width, height")
             if self.kind == BOXES:  # most files have no more, and may have millions of them
                 self._add(box, box[2] * box[3])
                 return
-        elif "segmentation" not in result:
-            raise UserError(f"{self.path}: {place} has no segmentation, unlike the first result")
+        elif result.segmentation is None:
+            raise self._error(number, "has no segmentation, unlike the first result")
         height, width = self._size(picture)
         try:
             if self.kind == BOXES:
-                runs = runs_of(result["segmentation"], height, width)
+                runs = runs_of(result.segmentation, height, width)
                 self._add(runs.box(), runs.area)
-            elif "segmentation" in result:
-                text = text_of(result["segmentation"], height, width)
-                self._add(box, box[2] * box[3] if self.has_boxes else area_of(text), text)
-            else:
+            elif result.segmentation is None:
                 self._add(box, box[2] * box[3], rectangle(box, height, width).text())  # type: ignore[arg-type]
+            else:
+                text = text_of(result.segmentation, height, width)
+                self._add(box, box[2] * box[3] if self.has_boxes else area_of(text), text)
         except ValueError as error:
-            raise UserError(f"{self.path}: {place}: its segmentation {error}") from None
+            raise self._error(number, f"has a segmentation that {error}") from None
 
     def _size(self, picture: int) -> Tuple[Optional[int], Optional[int]]:
         """Height and width of a picture; where boxes are drawn around masks they need not be known."""
@@ -157,12 +154,20 @@ class _Reader:
     def _add(self, box: Sequence[float], area: float, mask: bytes = b"") -> None:
         self.boxes.extend(box)
         self.areas.append(area)
-        if self.kind == MASKS:
-            self.masks.append(mask)
+        self.masks.append(mask)
+
+    def _id(self, number: int, value: Any, name: str) -> Id:
+        own = as_id(value, True)
+        if own is None:
+            raise self._error(number, f"has {name} {short(value)}: expected a whole number or a text")
+        return own
+
+    def _error(self, number: int, message: str) -> UserError:
+        return UserError(f"{self.path}: result {number} {message}")
 
     def ended(self) -> ResultFile:
         self._refuse_unknown_pictures()
-        pictures, labels = np.array(self.pictures, np.int64), np.array(self.labels, np.int64)
+        pictures, labels = np.array(self.pictures), np.array(self.labels)
         order = np.argsort(pictures, kind="stable")
         return ResultFile(
             self.path,
@@ -171,7 +176,6 @@ class _Reader:
             np.array(self.scores)[order],
             labels[order],
             [self.masks[row] for row in order.tolist()] if self.kind == MASKS else None,
-            order,
             np.searchsorted(pictures[order], np.arange(len(self.annotations.image_ids) + 1)),
             self._notices(labels),
         )
@@ -201,29 +205,3 @@ class _Reader:
             what = "areas are those of the boxes, as in COCO's tools; leave bbox out for those of the masks"
             notices.append(f"{self.path}: results have boxes too, so that their {what}")
         return notices
-
-
-def _id(path: str, place: str, entry: Any, name: str) -> Id:
-    if not isinstance(entry, dict):
-        raise UserError(f"{path}: {place}: expected an object, found {short(entry)}")
-    if name not in entry:
-        raise UserError(f"{path}: {place} has no {name}")
-    own = as_id(entry[name], True)
-    if own is None:
-        raise UserError(f"{path}: {place}: {name} must be a whole number or a text, found {short(entry[name])}")
-    return own
-
-
-def _check_box(path: str, place: str, box: Any) -> None:
-    if box is None:
-        raise UserError(f"{path}: {place} has no bbox; expected [x, y, width, height]")
-    if not isinstance(box, list) or len(box) != 4:
-        raise UserError(f"{path}: {place}: bbox must be [x, y, width, height], found {short(box)}")
-    for number in box:
-        if type(number) is not float or not -LARGEST < number < LARGEST:  # a call for each would take a second
-            _check_number(path, place, "bbox", number)
-
-
-def _check_number(path: str, place: str, name: str, number: Any) -> None:
-    if not isinstance(number, (int, float)) or not -LARGEST < number < LARGEST:
-        raise UserError(f"{path}: {place}: {name} must be of finite numbers, found {short(number)}")

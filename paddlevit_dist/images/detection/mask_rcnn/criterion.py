@@ -40,11 +40,9 @@ class MaskRcnnCriterion(Criterion):
         normaliser: str = "global",
         class_weight: float = 1.0,
     ):
-        if normaliser not in ("global", "reference"):
-            raise ValueError(f"normaliser {normaliser!r}: expected 'global' or 'reference'")
+        super().__init__(normaliser)
         self.anchor_beta, self.box_beta = anchor_beta, box_beta
         self.terms_by_name: Tuple[str, ...] = NAMES if has_masks else NAMES[:-1]
-        self.is_global = normaliser == "global"
         self.weights = {name: class_weight if name == "classes" else 1.0 for name in self.terms_by_name}
         # The engine asks for one count at least; under "reference" each term brings its own.
         self.count_names = self.terms_by_name if self.is_global else ("pictures",)

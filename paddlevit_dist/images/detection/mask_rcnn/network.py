@@ -17,17 +17,15 @@ from ....contracts.model import Model
 from ....errors import UserError
 from ....models import create_model
 from ....transfers import constant, read, to_device
+from ..boxes import inside, moved_boxes
 from ..detector import Criterion, Detector, Outputs, Targets
 from . import key_names
-from .boxes import inside, moved_boxes
 from .criterion import MaskRcnnCriterion
 from .pyramid import PyramidBackbone
 from .region_heads import RegionHeads, stand_in
-from .region_proposals import ProposalNetwork
+from .region_proposals import ProposalNetwork, suppressed
 from .region_targets import lesson, mask_lesson
-from .rules import Rules
-from .suppression import best_apart
-from .variants import FASTER_RCNN, MASK_RCNN
+from .variants import FASTER_RCNN, MASK_RCNN, Rules
 
 if TYPE_CHECKING:
     from ..evaluation.detections import Detections
@@ -226,7 +224,7 @@ class MaskRCNN(Detector):
         """See ``Detector.decode``."""
         from ..evaluation.detections import Detections
         from ..run_lengths import encode
-        from .pasting import paste
+        from .pooling import paste
 
         arrays = dict(zip(outputs, read(*outputs.values())))
         results = []
@@ -296,7 +294,7 @@ def _choose(scores: paddle.Tensor, boxes: paddle.Tensor, rules: Rules) -> Found:
     scores, order = paddle.topk(paddle.gather(scores.flatten(), places), places.shape[0])  # best first
     places = paddle.gather(places, order)
     boxes, labels = paddle.gather(boxes.reshape([-1, 4]), places), places % classes
-    kept = best_apart(boxes, labels, rules.detection_overlap, rules.detections)
+    kept = suppressed(boxes, labels, rules.detection_overlap, rules.detections)
     return Found(*(paddle.gather(values, kept) for values in (boxes, scores, labels)))
 
 

@@ -18,7 +18,7 @@ from ...kernels.layers import Conv2D, Conv2DTranspose, Linear
 from .pooling import cut_out, levels_of
 from .pyramid import start, uniform, zeros
 from .region_proposals import single_or_double
-from .rules import Rules
+from .variants import Rules
 
 
 class Regions(NamedTuple):

@@ -5,22 +5,21 @@ Source: Ren et al., Faster R-CNN, 2015, section 3.1; on a pyramid, Lin et al., 2
 
 from __future__ import annotations
 
-from typing import Dict, List, NamedTuple, Optional, Sequence
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
+import numpy as np
 import paddle
 from paddle import nn
 from paddle.nn import functional as F
+from paddle.vision.ops import nms
 
 from ....transfers import constant, read
 from ...kernels.layers import Conv2D
+from ..boxes import inside, moved_boxes, offsets, overlaps
 from ..detector import Targets
-from .anchors import anchors_of_level
-from .boxes import inside, moved_boxes, offsets, overlaps
-from .matching import match
+from .matching import match, sample
 from .pyramid import start, zeros
-from .rules import Rules
-from .sampling import sample
-from .suppression import best_apart
+from .variants import Rules
 
 _SHORTEST_SIDE_PX = 1e-3  # of a proposal
 
@@ -131,7 +130,7 @@ class ProposalNetwork(nn.Layer):
                 continue
             places = order[picture, :fitting]  # best first; what does not fit comes last
             of_picture = paddle.gather(boxes[picture], places)
-            kept = best_apart(of_picture, paddle.gather(levels, places), rules.proposal_overlap, after)
+            kept = suppressed(of_picture, paddle.gather(levels, places), rules.proposal_overlap, after)
             results.append(paddle.gather(of_picture, kept))
         return results
 
@@ -173,3 +172,47 @@ def _best_of_level(logits: paddle.Tensor, changes: paddle.Tensor, anchors: paddl
     changes = paddle.gather(changes.reshape([-1, 4]), (places + first).reshape([-1]))
     boxes = moved_boxes(changes, paddle.gather(anchors, places.reshape([-1])))
     return F.sigmoid(scores), boxes.reshape([number, most, 4])
+
+
+def anchors_at_origin(size: float, ratios: Sequence[float], rounds: bool) -> np.ndarray:
+    """float64 (ratios, 4), x0, y0, x1, y1 around (0, 0), of area ``size`` squared, with ``ratios`` of height to width.
+
+    Source: Ren et al., Faster R-CNN, 2015, section 3.1.1; torchvision rounds the corners.
+    """
+    root = np.sqrt(np.asarray(ratios, dtype=np.float64))
+    half = 0.5 * size * np.stack([1 / root, root], axis=1)  # (ratios, 2): width, height
+    boxes = np.concatenate([-half, half], axis=1)
+    return np.round(boxes) if rounds else boxes
+
+
+def anchors_of_level(
+    grid: Tuple[int, int], stride: int, size: float, ratios: Tuple[float, ...], rounds: bool
+) -> np.ndarray:
+    """float32 (height * width * ratios, 4), row by row, position by position.
+
+    Args:
+        grid: height and width of the map.
+        stride: pixels from one position to the next; the first one's anchors are around (0, 0).
+    """
+    around = anchors_at_origin(size, ratios, rounds)
+    rows, columns = np.meshgrid(np.arange(grid[0]) * stride, np.arange(grid[1]) * stride, indexing="ij")
+    centres = np.stack([columns, rows, columns, rows], axis=-1)  # (height, width, 4)
+    return (centres[:, :, None, :] + around).reshape(-1, 4).astype(np.float32)
+
+
+def suppressed(boxes: paddle.Tensor, groups: paddle.Tensor, overlap: float, most: int) -> paddle.Tensor:
+    """Greedy non-maximum suppression in each group: int64 (kept,), at most ``most``, best first over all groups.
+
+    A box goes if its IoU with a better one that stays is larger than ``overlap``. On a GPU the host waits for the
+    result: Paddle chooses there, from a table of overlaps.
+
+    Args:
+        boxes: (n, 4), finite, best first.
+        groups: integers (n,), from 0.
+    """
+    if boxes.shape[0] == 0:  # Paddle 2.6 cannot
+        return paddle.zeros([0], dtype="int64")
+    boxes = boxes.detach().astype("float64")
+    # Boxes of different groups are moved apart: in float64, by which no overlap changes beyond its 12th digit.
+    side = boxes.max() - boxes.min() + 1.0
+    return nms(boxes + (groups.astype("float64") * side).unsqueeze(1), overlap)[:most]

@@ -9,13 +9,12 @@ import paddle
 from paddle.vision.ops import roi_align
 
 from ....transfers import read, to_device, to_device_together
+from ..boxes import offsets, overlaps
 from ..detector import Targets
-from .boxes import offsets, overlaps
-from .matching import match
+from .matching import match, sample
 from .pooling import levels_of
 from .region_heads import Regions, stand_in
-from .rules import Rules
-from .sampling import sample
+from .variants import Rules
 
 
 class Lesson(NamedTuple):

@@ -1,8 +1,8 @@
-"""Mask R-CNN's variants by name; needs no Paddle."""
+"""Mask R-CNN's variants by name, and the numbers by which it trains and evaluates; needs no Paddle."""
 
 from __future__ import annotations
 
-from typing import Any, Dict
+from typing import Any, Dict, NamedTuple, Tuple
 
 Variants = Dict[str, Dict[str, Any]]
 
@@ -54,3 +54,63 @@ FASTER_RCNN: Variants = {
     # torchvision's fasterrcnn_resnet50_fpn, version 1
     "faster_rcnn_resnet50_fpn": MASK_RCNN["mask_rcnn_resnet50_fpn"],
 }
+
+
+class Rules(NamedTuple):
+    """The defaults are those of torchvision's maskrcnn_resnet50_fpn, version 1.
+
+    Attributes:
+        anchor_sizes: side in pixels of the anchors of each level of the pyramid, whose area is its square.
+        anchor_ratios: height to width of the anchors at each position.
+        rounds_anchors: whether anchors have corners at whole pixels around their centre.
+        positive_overlap, negative_overlap: an anchor whose IoU with an object is at least the first learns to be it,
+            one that has less than the second with all objects learns to be none, others learn nothing.
+        lowest_overlap: the anchors that overlap an object most learn to be it with less, but at least this.
+        random_samples: whether the anchors and regions that learn are drawn at random; else they are always the same
+            of a picture.
+        anchor_samples, anchor_share: anchors of a picture that learn, and the largest share of positive ones.
+        proposals_before, proposals_after: proposals kept in training, of each level before overlapping ones are
+            suppressed, and of a picture thereafter.
+        evaluated_before, evaluated_after: the same without targets.
+        proposal_overlap: a proposal whose IoU with a better one is larger is suppressed.
+        region_overlap: a region with at least this IoU learns to be the object, any other to be background.
+        region_samples, region_share: as ``anchor_samples`` and ``anchor_share``, of regions.
+        box_weights: the scales of a region's regression (x, y, width, height).
+        anchor_beta, box_beta: where the loss of a regression turns from a square to a line; 0 for a line alone.
+        box_size, mask_size: side of the maps that are cut out for a region's box and for its mask.
+        samples_per_bin: points in each direction that an entry of these is the mean of; -1: about one a position.
+        aligned: entries of a map are at the centres of their pixels, not at their corners.
+        reference_size: side in pixels of a region that is cut out of the third map.
+        least_score: of a detection.
+        detection_overlap: a detection whose IoU with a better one of its class is larger is suppressed.
+        detections: the most in a picture.
+    """
+
+    anchor_sizes: Tuple[float, ...] = (32, 64, 128, 256, 512)
+    anchor_ratios: Tuple[float, ...] = (0.5, 1.0, 2.0)
+    rounds_anchors: bool = True
+    positive_overlap: float = 0.7
+    negative_overlap: float = 0.3
+    lowest_overlap: float = 0.0
+    random_samples: bool = True
+    anchor_samples: int = 256
+    anchor_share: float = 0.5
+    proposals_before: int = 2000
+    proposals_after: int = 2000
+    evaluated_before: int = 1000
+    evaluated_after: int = 1000
+    proposal_overlap: float = 0.7
+    region_overlap: float = 0.5
+    region_samples: int = 512
+    region_share: float = 0.25
+    box_weights: Tuple[float, float, float, float] = (10.0, 10.0, 5.0, 5.0)
+    anchor_beta: float = 1 / 9
+    box_beta: float = 1 / 9
+    box_size: int = 7
+    mask_size: int = 14
+    samples_per_bin: int = 2
+    aligned: bool = False
+    reference_size: float = 224
+    least_score: float = 0.05
+    detection_overlap: float = 0.5
+    detections: int = 100

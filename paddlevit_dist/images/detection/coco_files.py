@@ -1,60 +1,104 @@
-"""A file of annotations in COCO's format, read once from front to back, for training and for evaluation alike.
+"""Files in COCO's format, read for training and for evaluation alike.
 
-What COCO's own tools ignore is left out and counted; what they would fail at, or silently mix up, is an error of one
-line, unless there is no doubt what is meant, which is noted. The page on detection has the table. Source: pycocotools,
-and https://cocodataset.org/#format-data.
+What COCO's own tools ignore in annotations is left out and counted; what they would fail at, or silently mix up, is an
+error of one line, unless there is no doubt what is meant, which is noted. The page on detection has the table. Source:
+pycocotools, and https://cocodataset.org/#format-data.
 """
 
 from __future__ import annotations
 
 import math
+import os
 import re
 from array import array
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
+import msgspec
 import numpy as np
 
 from ...errors import UserError
-from .json_stream import Element, elements
+from ...files import read_regular
 
 _LARGEST_ID = 2**53  # ids pass through programs that keep numbers as floats
 _LARGEST_SIDE = 2**31 - 1
 _NUMBER = re.compile("0|-?[1-9][0-9]{0,15}")  # a text that only one number is written as
 LARGEST = 1e300  # sums of larger numbers may no longer be finite
 _EXPECTED = "expected annotations in COCO's format: an object with images, annotations and categories"
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_WHOLE = msgspec.json.Decoder(Union[Dict[str, msgspec.Raw], List[msgspec.Raw]])
+_LIST = msgspec.json.Decoder(List[msgspec.Raw])
 Id = Union[int, str]
+Place = Union[str, "os.PathLike[str]"]
 
 
-class Object(NamedTuple):
-    """An annotation.
+class Element(NamedTuple):
+    """A value of a JSON file.
 
     Attributes:
-        number: its id; its position, from 1, where the file has none.
-        picture, category: their ids.
-        box: x, y, width, height; zeros where the file has none.
-        area: of the box where the file has none, see ``has_area``.
-        segmentation: as in the file; None: it has no mask.
+        name: of the member of the outermost object that it is, or is an element of; "" where that is a list.
+        number: position in its list, from 0; -1: the member is no list, and this is its value.
+        value: as ``json.loads`` has it.
+        start, end: its first byte in the file, and the one after its last.
     """
 
+    name: str
     number: int
-    picture: Id
-    category: Id
-    box: Sequence[float]
-    area: float
-    has_area: bool
-    is_crowd: bool
-    segmentation: Any
+    value: Any
+    start: int
+    end: int
+
+
+def elements(path: Place, kind: Any = Any) -> Dict[str, Iterator[Element]]:
+    """The elements of each list in the outermost object of a file, or of the outermost list. Only the element at hand
+    is in memory as Python objects: COCO's annotations are 450 MB of text, which would take 3 GB.
+
+    Args:
+        kind: of an element, as msgspec checks it.
+    Raises:
+        OSError: it cannot be read.
+        ValueError: not JSON, which has no NaN or Infinity, not UTF-8, or neither an object nor a list; also while the
+            elements are read.
+    """
+    content = read_regular(path)
+    text = memoryview(content)[len(_BYTE_ORDER_MARK) if content.startswith(_BYTE_ORDER_MARK) else 0 :]
+    try:
+        whole = _WHOLE.decode(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    members = whole if isinstance(whole, dict) else {"": msgspec.Raw(text)}
+    decode = msgspec.json.Decoder(kind).decode
+    return {name: _elements(name, member, _address(content), decode) for name, member in members.items()}
+
+
+def _elements(name: str, member: msgspec.Raw, first_byte: int, decode: Callable[[Any], Any]) -> Iterator[Element]:
+    is_list = not name or bytes(memoryview(member)[:1]) == b"["
+    for number, part in enumerate(_LIST.decode(member) if is_list else [member]):
+        try:
+            value = decode(part)
+        except ValueError as error:
+            raise ValueError(f"{name}[{number}]: {error}") from None
+        start = _address(part) - first_byte
+        yield Element(name, number if is_list else -1, value, start, start + memoryview(part).nbytes)
+
+
+def _address(content: Any) -> int:
+    return np.frombuffer(content, np.uint8).__array_interface__["data"][0] if content else 0
 
 
 class CocoReader:
-    """Gathers the entries of a file in whatever order its parts come.
+    """Gathers a file's categories, its pictures and its annotations, in whatever order these lists come.
 
     Attributes:
         takes_texts: ids of pictures and categories may be texts.
-        categories: name by id, as they come.
+        categories: name by id, by ascending id.
         image_ids: as they come.
         sizes: height and width of each picture, one after the other, 0 where the file does not say.
         has_annotations: the file has a list of annotations, perhaps an empty one.
+        numbers: of each object its id; its position, from 1, where the file has none.
+        owners, labels: positions of its picture and of its category, -1 where the file does not have these.
+        boxes: x, y, width, height, one object after the other; zeros where the file has none.
+        areas: NaN where the file has none.
+        crowds: whether it is one.
     """
 
     takes_texts = False
@@ -65,6 +109,10 @@ class CocoReader:
         self.image_ids: List[Id] = []
         self.sizes = array("q")
         self.has_annotations = False
+        self.numbers, self.owners, self.labels, self.crowds = array("q"), array("q"), array("q"), array("b")
+        self.boxes, self.areas = array("d"), array("d")
+        self._positions: Dict[Id, int] = {}  # of pictures
+        self._labels: Dict[Id, int] = {}
         self._odd: Dict[Tuple[str, str], List[Any]] = {}  # what was odd -> how often, and the first id
 
     def picture(self, element: Element) -> None:
@@ -73,9 +121,8 @@ class CocoReader:
     def category(self, element: Element, number: Id) -> None:
         """Take the rest of a category."""
 
-    def object(self, element: Element, found: Object) -> None:
-        """Take an annotation."""
-        raise NotImplementedError
+    def object(self, element: Element) -> None:
+        """Take the rest of the object that was just added."""
 
     def read(self, progress: Callable[[Element], None]) -> None:
         """Read the whole file.
@@ -83,28 +130,39 @@ class CocoReader:
         Raises:
             UserError: it cannot be read, or is not as COCO describes it; the message names the file and the entry.
         """
-        add = {"images": self._add_image, "annotations": self._add_annotation, "categories": self._add_category}
-        sections = set()
         try:
-            for element in elements(self.file):
-                sections.add(element.name)
-                if element.name in add:
-                    if element.number < 0 or not isinstance(element.value, dict):
-                        raise self.error(element, "", f"expected a list of objects, found {short(element.value)}")
-                    add[element.name](element, element.value)
-                elif element.name == "" and element.number == 0:
-                    raise UserError(f"{self.file} is a list, as files of results are; {_EXPECTED}")
-                progress(element)
+            lists = elements(self.file)
+            if "" in lists:
+                raise UserError(f"{self.file} is a list, as files of results are; {_EXPECTED}")
+            self.has_annotations = "annotations" in lists
+            for name, add in (("categories", self._add_category), ("images", self._add_image)):
+                self._read_list(lists, name, add, progress)
+                if not (self.categories if name == "categories" else self.image_ids):
+                    raise UserError(f"{self.file} has no {name}; {_EXPECTED}")
+            self.categories = {own: self.categories[own] for own in in_order(self.categories)}
+            self._labels = {own: label for label, own in enumerate(self.categories)}
+            self._positions = {own: position for position, own in enumerate(self.image_ids)}
+            if len(self._positions) < len(self.image_ids):
+                raise self._twice()
+            self._read_list(lists, "annotations", self._add_annotation, progress)
         except OSError as error:
             raise UserError(f"{self.file} cannot be read: {error.strerror}") from error
         except ValueError as error:
             raise UserError(f"{self.file} is not JSON as COCO's annotations are: {error}") from error
-        self.has_annotations = "annotations" in sections
-        for name, there in (("images", self.image_ids), ("categories", self.categories)):
-            if not there:
-                raise UserError(f"{self.file} has no {name}; {_EXPECTED}")
-        if len(set(self.image_ids)) < len(self.image_ids):
-            raise self._twice()
+        self._note_objects()
+
+    def _read_list(
+        self,
+        lists: Dict[str, Iterator[Element]],
+        name: str,
+        add: Callable[[Element, Dict[str, Any]], None],
+        progress: Callable[[Element], None],
+    ) -> None:
+        for element in lists.get(name, ()):
+            if element.number < 0 or not isinstance(element.value, dict):
+                raise self.error(element, "", f"expected a list of objects, found {short(element.value)}")
+            add(element, element.value)
+            progress(element)
 
     def error(self, element: Element, name: str, expected: str) -> UserError:
         """What is wrong with an entry, or with what it has of that name."""
@@ -125,15 +183,15 @@ class CocoReader:
         if len(numbers):
             self._odd[kind, text] = [len(numbers), numbers[0]]
 
-    def note_objects(self, numbers: np.ndarray, owners: np.ndarray, labels: np.ndarray) -> None:
-        """What objects lack.
+    @property
+    def kept(self) -> np.ndarray:
+        """bool (objects,): the file has their picture and their category."""
+        return (np.array(self.owners) >= 0) & (np.array(self.labels) >= 0)
 
-        Args:
-            numbers: int64 (objects,), their ids.
-            owners, labels: positions of their pictures and categories, -1 where the file does not have these.
-        """
+    def _note_objects(self) -> None:
+        numbers, owners = np.array(self.numbers), np.array(self.owners)
         self.note_all("object", "of a picture that the file does not have: left out", numbers[owners < 0])
-        unknown = (owners >= 0) & (labels < 0)
+        unknown = (owners >= 0) & (np.array(self.labels) < 0)
         self.note_all("object", "of a category that the file does not have: left out", numbers[unknown])
         values, repeats = np.unique(numbers, return_counts=True)
         text = "shared by several objects: all of these are kept, COCO's tools mix them up"
@@ -181,24 +239,15 @@ class CocoReader:
             self.note("object", "without id, or whose id is no number: its position is taken", number)
         elif type(entry["id"]) is not int:
             self._note_spelling("id of annotations", number)
-        box = self._box(element, entry, number)
-        area = self._number(element, entry, "area", math.nan)
-        has_area = not math.isnan(area)
-        if not has_area:
+        self.numbers.append(number)
+        self.owners.append(self._positions.get(self._id(element, entry, "image_id"), -1))
+        self.labels.append(self._labels.get(self._id(element, entry, "category_id"), -1))
+        self.boxes.extend(self._box(element, entry, number))
+        self.areas.append(self._number(element, entry, "area", math.nan))
+        if math.isnan(self.areas[-1]):
             self.note("object", "without an area: that of the box, or of the mask where masks are compared", number)
-        self.object(
-            element,
-            Object(
-                number,
-                self._id(element, entry, "image_id"),
-                self._id(element, entry, "category_id"),
-                box,
-                area if has_area else box[2] * box[3],
-                has_area,
-                bool(self._number(element, entry, "iscrowd", 0)),
-                entry.get("segmentation") or None,
-            ),
-        )
+        self.crowds.append(bool(self._number(element, entry, "iscrowd", 0)))
+        self.object(element)
 
     def _box(self, element: Element, entry: Dict[str, Any], number: int) -> Sequence[float]:
         box = entry.get("bbox")
@@ -248,6 +297,12 @@ class CocoReader:
                 )
             seen[own] = place
         raise AssertionError("no id is there twice")
+
+
+def in_order(ids: Iterable[Id]) -> List[Id]:
+    """Ids in ascending order; where one is no number, all are ordered as the texts that they are in the file."""
+    ids = list(ids)
+    return sorted(ids, key=str if any(isinstance(own, str) for own in ids) else None)  # type: ignore[type-var]
 
 
 def _is_finite(value: Any) -> bool:

@@ -1,16 +1,39 @@
-"""Boxes as tensors (..., 4) of x0, y0, x1, y1 in pixels: overlap, and distance from one to another as four numbers."""
+"""Boxes as tensors (..., 4): x0, y0, x1, y1, in pixels or in any other unit."""
 
 from __future__ import annotations
 
 import math
-from typing import Optional, Sequence
+from typing import Optional, Sequence, Tuple
 
 import numpy as np
 import paddle
 
-from ....transfers import constant
+from ...transfers import constant
 
+_LEAST_AREA = 1e-12  # a box without area, which a sigmoid that underflows can give, must not divide by zero
 _LARGEST_GROWTH = math.log(1000.0 / 16)  # of a side, in one step, as the authors have it: exp cannot overflow
+
+
+def corners(boxes: paddle.Tensor) -> paddle.Tensor:
+    """x0, y0, x1, y1 of boxes (..., 4) given by centre, width and height."""
+    centre, half = boxes[..., :2], boxes[..., 2:] / 2
+    return paddle.concat([centre - half, centre + half], axis=-1)
+
+
+def relative(boxes: paddle.Tensor, sizes: paddle.Tensor) -> paddle.Tensor:
+    """Centre, width and height of boxes (N, M, 4) in pixels, as shares of their pictures.
+
+    Args:
+        sizes: (N, 2), height and width of each picture in pixels.
+    """
+    first, last = boxes[..., :2], boxes[..., 2:]
+    centred = paddle.concat([(first + last) / 2, last - first], axis=-1)
+    return centred / _farthest_corners(sizes, boxes).unsqueeze(1)
+
+
+def areas(boxes: paddle.Tensor) -> paddle.Tensor:
+    """(...) of boxes (..., 4)."""
+    return (boxes[..., 2] - boxes[..., 0]) * (boxes[..., 3] - boxes[..., 1])
 
 
 def overlaps(boxes: paddle.Tensor, others: paddle.Tensor) -> paddle.Tensor:
@@ -23,9 +46,23 @@ def overlaps(boxes: paddle.Tensor, others: paddle.Tensor) -> paddle.Tensor:
     return paddle.where(common > 0, common / joint, paddle.zeros_like(common))
 
 
-def areas(boxes: paddle.Tensor) -> paddle.Tensor:
-    """(...) of boxes (..., 4)."""
-    return (boxes[..., 2] - boxes[..., 0]) * (boxes[..., 3] - boxes[..., 1])
+def generalised_iou(first: paddle.Tensor, second: paddle.Tensor) -> paddle.Tensor:
+    """Generalised intersection over union, (...), of boxes (..., 4) whose shapes broadcast.
+
+    Source: Rezatofighi et al., Generalized Intersection over Union, CVPR 2019, arXiv 1902.09630, algorithm 1.
+    """
+    inside, around = _intersection_and_hull(first, second)
+    union = areas(first) + areas(second) - inside
+    iou = inside / paddle.clip(union, min=_LEAST_AREA)
+    return iou - (around - union) / paddle.clip(around, min=_LEAST_AREA)
+
+
+def _intersection_and_hull(first: paddle.Tensor, second: paddle.Tensor) -> Tuple[paddle.Tensor, paddle.Tensor]:
+    left, right = paddle.maximum(first[..., :2], second[..., :2]), paddle.minimum(first[..., 2:], second[..., 2:])
+    common = paddle.clip(right - left, min=0.0)  # (..., 2)
+    left, right = paddle.minimum(first[..., :2], second[..., :2]), paddle.maximum(first[..., 2:], second[..., 2:])
+    hull = paddle.clip(right - left, min=0.0)
+    return common[..., 0] * common[..., 1], hull[..., 0] * hull[..., 1]
 
 
 def offsets(
@@ -62,6 +99,10 @@ def _on_device(weights: Sequence[float], like: paddle.Tensor) -> paddle.Tensor:
 
 def inside(boxes: paddle.Tensor, sizes: paddle.Tensor) -> paddle.Tensor:
     """Boxes (N, ..., 4), cut at the borders of their pictures, of which ``sizes`` (N, 2) are height and width."""
-    limits = paddle.concat([sizes.flip(axis=1)] * 2, axis=1).astype(boxes.dtype)  # (N, 4): x, y, x, y
-    limits = limits.reshape([limits.shape[0], *[1] * (boxes.ndim - 2), 4])
+    limits = _farthest_corners(sizes, boxes).reshape([boxes.shape[0], *[1] * (boxes.ndim - 2), 4])
     return paddle.minimum(paddle.clip(boxes, min=0.0), limits)
+
+
+def _farthest_corners(sizes: paddle.Tensor, like: paddle.Tensor) -> paddle.Tensor:
+    """x, y, x, y of the lower right corner of each picture, (N, 4)."""
+    return paddle.concat([sizes.flip(axis=1)] * 2, axis=1).astype(like.dtype)

@@ -1,0 +1,68 @@
+"""Large JSON files are read element by element, as ``json.loads`` reads the whole."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+
+from paddlevit_dist.images.detection.coco_files import elements
+
+
+def drawn(generator, depth=0):
+    kind = generator.randrange(9 if depth < 3 else 7)
+    if kind < 3:
+        return generator.choice([0, -12, 345678901234, 1.5e-3, -0.25, 1e300])
+    if kind < 5:
+        return generator.choice(["", 'a "quoted" \\ back\n', "Bär 画像 \u2028", "é" * 30])
+    if kind < 7:
+        return generator.choice([True, False, None])
+    if kind == 7:
+        return [drawn(generator, depth + 1) for _ in range(generator.randrange(4))]
+    return {f"key {n}": drawn(generator, depth + 1) for n in range(generator.randrange(4))}
+
+
+def gathered(path):
+    found, content = {}, path.read_bytes()
+    for name, parts in elements(path).items():
+        for number, element in enumerate(parts):
+            assert json.loads(content[element.start : element.end].decode("utf-8")) == element.value
+            assert element.name == name and element.number in (-1, number)
+            found[name] = element.value if element.number < 0 else [*found.get(name, []), element.value]
+    return found
+
+
+@pytest.mark.parametrize("case", range(30))
+def test_any_document_is_read_as_the_whole_would_be(tmp_path, case):
+    generator = random.Random(case)
+    path = tmp_path / "x.json"
+    document = {f"名{n}": drawn(generator) for n in range(4)}
+    text = json.dumps(document, ensure_ascii=case % 2 == 0, indent=[None, 2, "\t"][case % 3])
+    path.write_bytes((b"\xef\xbb\xbf" if case % 5 == 0 else b"") + text.encode() + b" \n" * (case % 2))
+    assert gathered(path) == {name: value for name, value in document.items() if value != []}
+    path.write_text(" " + json.dumps(list(document.values())))
+    assert gathered(path) == {"": list(document.values())}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"", "truncated"),
+        (b"12", "Expected `object | array`"),
+        (b'{"a": [1, 2', "truncated"),
+        (b'{"a": [1 2]}', "(byte 9)"),
+        (b"[1] 2", "(byte 5)"),
+        (b'["\xff"]', "[0]: 'utf-8'"),
+        (b'{"a": [{"b": tru}]}', "(byte 14)"),
+        (b'{"a": [NaN]}', "(byte 7)"),
+        (b"[1, " + b"7" * 5000 + b"]", "[1]: Integer value out of range"),
+        (b"[" * 100_000, "nested too deeply"),
+    ],
+)
+def test_damage_is_told_with_its_place(tmp_path, text, message):
+    path = tmp_path / "x.json"
+    path.write_bytes(text)
+    with pytest.raises(ValueError) as refused:
+        gathered(path)
+    assert message in str(refused.value) and "\n" not in str(refused.value)

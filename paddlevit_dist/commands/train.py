@@ -14,6 +14,7 @@ from .. import limits, own_code, signals
 from ..config.key import COMMAND_LINE
 from ..environment import restart
 from ..errors import UserError
+from ..help_pages import COLUMNS
 from ..printing import one_line
 from ..registry import register_observer
 from . import replay, selftest
@@ -47,6 +48,7 @@ def run(arguments: List[str]) -> None:
     from ..observe.progress import write_line
     from ..observe.record import output_folder
     from ..parallel import plan_processes
+    from ..parallel.roll_call import failures_told
 
     plan = plan_processes(run.values.NGPUS)
     plan.notices.extend(stale)
@@ -54,7 +56,8 @@ def run(arguments: List[str]) -> None:
     if run.show:
         _show(run, plan)
         return
-    with output_folder(run.values.SAVE, is_numbered=is_numbered) as folder:
+    told = failures_told(run.values.WATCHDOG_SECONDS)
+    with told, output_folder(run.values.SAVE, is_numbered=is_numbered) as folder:
         if is_numbered:
             run = run.changed("SAVE", str(folder), f"output folder: {folder} (-output=FOLDER names another)")
         with own(folder, write_line, run.values.EVAL, holds=plan.is_main):
@@ -217,7 +220,7 @@ def _show(run: Any, plan: Any) -> None:
     problems = task.check_model()
     print(run.describe())
     rates = describe_rates(run.values, plan.total_processes)
-    print(textwrap.fill(rates, configuration.COLUMNS, subsequent_indent="  ", break_on_hyphens=False))
+    print(textwrap.fill(rates, COLUMNS, subsequent_indent="  ", break_on_hyphens=False))
     train = run.values.TRAIN
     if train.NUM_SAMPLES is not None and not run.values.EVAL:
         least, most = train.EPOCH_LIMITS

@@ -50,6 +50,7 @@ def test_a_build_has_every_module_and_every_recipe_once(source, tmp_path):
     assert files_below(built, "*.yaml").keys() == {
         f"paddlevit_dist/recipes/{name}" for name in files_below(ROOT / "configs", "*.yaml")
     }
+    assert files_below(built, "*.txt").keys() == {"paddlevit_dist/images/data/imagenet_classes.txt"}
     assert files_below(built, "*.py") == {
         f"paddlevit_dist/{name}": text for name, text in files_below(ROOT / "paddlevit_dist", "*.py").items()
     }

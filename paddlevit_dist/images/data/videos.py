@@ -57,10 +57,11 @@ class Video:
 
 
 def _opened(path: str) -> Any:
-    os.environ.setdefault("OPENCV_LOG_LEVEL", "ERROR")  # what is wrong with a file is told in one line
-    os.environ.setdefault("OPENCV_FFMPEG_LOGLEVEL", "-8")
+    os.environ.setdefault("OPENCV_FFMPEG_LOGLEVEL", "-8")  # nothing: what is wrong with a file is told in one line
     try:
         import cv2
     except ImportError as error:
         raise UserError("a video, which OpenCV reads: python -m pip install opencv-python-headless") from error
+    set_level = cv2.setLogLevel if hasattr(cv2, "setLogLevel") else cv2.utils.logging.setLogLevel  # before, from 5.0 on
+    set_level(2)  # errors
     return cv2.VideoCapture(os.path.abspath(path), cv2.CAP_FFMPEG)

@@ -11,8 +11,10 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from .. import config as configuration
 from .. import limits, own_code, signals
+from ..config.key import COMMAND_LINE
 from ..environment import restart
 from ..errors import UserError
+from ..help_pages import COLUMNS
 from ..printing import one_line
 from ..registry import register_observer
 from . import replay, selftest
@@ -46,6 +48,7 @@ def run(arguments: List[str]) -> None:
     from ..observe.progress import write_line
     from ..observe.record import output_folder
     from ..parallel import plan_processes
+    from ..parallel.roll_call import failures_told
 
     plan = plan_processes(run.values.NGPUS)
     plan.notices.extend(stale)
@@ -53,7 +56,8 @@ def run(arguments: List[str]) -> None:
     if run.show:
         _show(run, plan)
         return
-    with output_folder(run.values.SAVE, is_numbered=is_numbered) as folder:
+    told = failures_told(run.values.WATCHDOG_SECONDS)
+    with told, output_folder(run.values.SAVE, is_numbered=is_numbered) as folder:
         if is_numbered:
             run = run.changed("SAVE", str(folder), f"output folder: {folder} (-output=FOLDER names another)")
         with own(folder, write_line, run.values.EVAL, holds=plan.is_main):
@@ -72,14 +76,18 @@ def _offer(missing: configuration.RecipeMissing) -> None:
 def _with_output(run: Any, is_launched: bool) -> Tuple[Any, bool]:
     """The configuration with an output folder that is named by its recipe, if nobody has named one, and whether it gets
     a number where it is taken. Processes that a launcher has started have to agree on a name before they are joined:
-    they take no numbers."""
+    they take no numbers. An evaluation with a training's ``config.yaml`` writes beside that training's folder."""
     from ..checkpoint.finding import holds_any
     from ..observe.record import numbered
 
-    if run.sources["SAVE"] != "default":
+    resumes, source, save = run.values.MODEL.RESUME == "auto", run.sources["SAVE"], Path(run.values.SAVE)
+    is_apart = run.values.EVAL and not resumes
+    if source == "default":
+        path = save / (run.recipe + ("_eval" if is_apart else ""))
+    elif is_apart and source != COMMAND_LINE and (save / "run.json").exists():
+        path = Path(f"{save}_eval")
+    else:
         return run, False
-    resumes = run.values.MODEL.RESUME == "auto"
-    path = Path(run.values.SAVE, run.recipe + ("_eval" if run.values.EVAL and not resumes else ""))
     if resumes and not is_launched:
         known = [*numbered(path), path, path.parent]  # the last is where runs were before they had folders of their own
         path = next((folder for folder in known if holds_any(folder / "checkpoints")), path)
@@ -212,7 +220,7 @@ def _show(run: Any, plan: Any) -> None:
     problems = task.check_model()
     print(run.describe())
     rates = describe_rates(run.values, plan.total_processes)
-    print(textwrap.fill(rates, configuration.COLUMNS, subsequent_indent="  ", break_on_hyphens=False))
+    print(textwrap.fill(rates, COLUMNS, subsequent_indent="  ", break_on_hyphens=False))
     train = run.values.TRAIN
     if train.NUM_SAMPLES is not None and not run.values.EVAL:
         least, most = train.EPOCH_LIMITS

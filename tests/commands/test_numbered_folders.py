@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import html
+import re
+import shlex
 import sys
 import threading
 from pathlib import Path
@@ -28,8 +31,21 @@ def test_each_run_has_its_own_folder_and_a_refused_one_none(tmp_path):
     assert "output folder: output/plain (" in well(run_in(tmp_path)).out
     assert "nothing to do" in last_line(well(run_in(tmp_path, "-resume=auto")))
     assert "output folder: output/plain_eval (" in well(run_in(tmp_path, "-eval", "-pretrained=output/plain")).out
-    assert sorted(path.name for path in outputs.iterdir()) == ["plain", "plain_eval"]
+    again = ["-eval", "-pretrained=output/plain", f"-cfg={outputs / 'plain' / 'config.yaml'}"]
+    assert "output folder: output/plain_eval-2 (" in well(run_in(tmp_path, *again)).out
+    assert sorted(path.name for path in outputs.iterdir()) == ["plain", "plain_eval", "plain_eval-2"]
     assert load([f"-cfg={outputs / 'plain' / 'config.yaml'}"]).values.SAVE == "output/plain"
+
+
+def test_the_advice_of_a_page_without_figures_can_be_followed(tmp_path):
+    folder = tmp_path / "my runs"
+    well(run_in(tmp_path, f"-output={folder}", "REPORT", "False"))
+    write = [sys.executable, "-m", "paddlevit_dist", "report", str(folder)]
+    well(run_command(write, timeout=60, folder=tmp_path))
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    advice = html.unescape(re.search(r"make them with: python ([^<]*)", page)[1])
+    well(run_command([sys.executable, *shlex.split(advice)], timeout=120, folder=tmp_path))
+    assert "make them with" not in (folder / "report.html").read_text(encoding="utf-8")
 
 
 def test_runs_that_start_at_once_get_different_numbers(tmp_path):

@@ -7,9 +7,10 @@ from __future__ import annotations
 import hashlib
 import os
 from pathlib import Path
-from typing import Any, List, Optional, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 from ...contracts.dataset import Dataset
+from ...environment import program
 from ...errors import UserError
 from ...loading.path_index import PathIndex, ensure_path_index, make_batch
 from .scannet_classes import CLASS_NAMES
@@ -72,6 +73,7 @@ class Scenes(SceneDataset):
                 f"note: {len(without):,} of {len(names):,} scenes of {split} have no labels and count in no loss or "
                 f"score, the first is {without[0]}"
             ]
+        self._contents = repr([(header.num_points, header.checksum) for header in headers])
         self._largest = max(zip(headers, names), key=lambda pair: pair[0].spacing)
         self._index = self._ensure_index(names, class_names, cache_folder)
         self._verified: Optional[bytearray] = None
@@ -99,6 +101,9 @@ class Scenes(SceneDataset):
         """The file of scene ``index``."""
         return scene_file(self.root, self._index.path(index))
 
+    def listed(self) -> Dict[str, Iterable[Any]]:
+        return {**super().listed(), "points": [self._contents.encode()]}
+
     @property
     def class_names(self) -> List[str]:
         """Name of each class."""
@@ -121,7 +126,7 @@ class Scenes(SceneDataset):
         )
 
     def _folder(self, data_path: Optional[str]) -> str:
-        wanted = "that 'python -m paddlevit_dist prepare' (scannet, ply or pth) has made"
+        wanted = f"that '{program('prepare')}' (scannet, ply or pth) has made"
         if data_path is None:
             raise UserError(f"dataset {self.dataset_name} needs -data_path=<folder>, one {wanted}")
         folder = os.path.abspath(os.path.expanduser(os.fspath(data_path)))
@@ -134,7 +139,7 @@ class Scenes(SceneDataset):
         if not names:
             raise UserError(
                 f"{self.root} has no {CLASSES_FILE} with one class name per line: it is not a prepared store, or its "
-                "preparation was not finished; run 'python -m paddlevit_dist prepare' (scannet, ply or pth), which "
+                f"preparation was not finished; run '{program('prepare')}' (scannet, ply or pth), which "
                 "continues where it stopped"
             )
         return tuple(names)
@@ -187,7 +192,7 @@ class ScanNet(Scenes):
         folder = super()._folder(data_path)
         if not os.path.exists(os.path.join(folder, CLASSES_FILE)) and looks_raw(folder):
             raise UserError(
-                f"{folder} holds ScanNet's raw files; prepare them once with 'python -m paddlevit_dist prepare scannet "
+                f"{folder} holds ScanNet's raw files; prepare them once with '{program('prepare scannet')} "
                 f"{folder} OUT' and give -data_path=OUT"
             )
         return folder

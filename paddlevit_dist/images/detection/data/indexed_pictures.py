@@ -12,7 +12,7 @@ from PIL import Image
 
 from ....errors import UserError
 from ...data.formats import is_hidden, readable_suffixes, suffix_of
-from ...data.opening import in_threads
+from ...data.inspection import in_threads
 from ...data.reading import Reading, UnreadablePicture, decode_image, open_image, orientation, read_file
 from .annotation_index import AnnotationIndex
 from .detection_dataset import Annotations, DetectionDataset
@@ -116,6 +116,11 @@ class IndexedPictures(DetectionDataset):
             return os.stat(self.describe(index)).st_size
         except (OSError, ValueError):
             return -1
+
+    def listed(self) -> Dict[str, Iterable[Any]]:
+        columns = [self._index.objects[field] for field in ("box", "label", "is_crowd")]
+        boxes = map(np.ascontiguousarray, [*columns, self._index.pictures["first"]])
+        return {"names": self._index.paths.buffers(), "sizes": [self.sizes], "boxes": boxes}
 
     def missing(self) -> Sequence[int]:
         folders: Dict[str, Set[str]] = {}

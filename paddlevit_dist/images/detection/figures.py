@@ -26,23 +26,23 @@ class DetectionRecord(NamedTuple):
     """What is kept of a picture: about 9 bytes for each detection, without areas.
 
     Attributes:
-        labels: uint16 (d,), as all of these in the bytes of an array.
+        labels: uint16 (d,).
         scores: float32 (d,).
         found, ignored: uint16 (d,), bits of the IoU thresholds, as in ``MatchTable``.
         true_labels: uint16 (n,), of the annotations without crowds.
         pairs: uint16 (m, 2), what was taken for what, see ``mistakes.pairs``.
     """
 
-    labels: bytes
-    scores: bytes
-    found: bytes
-    ignored: bytes
-    true_labels: bytes
-    pairs: bytes
+    labels: np.ndarray
+    scores: np.ndarray
+    found: np.ndarray
+    ignored: np.ndarray
+    true_labels: np.ndarray
+    pairs: np.ndarray
 
     @classmethod
     def of(cls, table: MatchTable, truth: Any, detections: Detections, least_score: float) -> DetectionRecord:
-        """Of one picture.
+        """What is kept of one picture.
 
         Args:
             table: of this picture alone.
@@ -50,20 +50,18 @@ class DetectionRecord(NamedTuple):
             least_score: detections with a lower score are confused with nothing.
         """
         found, ignored = ((bits & _IN_ALL_AREAS).astype(np.uint16) for bits in (table.found, table.ignored))
-        labels, true_labels = table.labels.astype(np.uint16), truth.labels[~truth.is_crowd].astype(np.uint16)
+        true_labels = truth.labels[~truth.is_crowd].astype(np.uint16)
         taken = pairs(truth, detections, len(table.totals), least_score)
-        columns = (labels, table.scores.astype(np.float32), found, ignored, true_labels, taken)
-        return cls(*(column.tobytes() for column in columns))
+        return cls(table.labels, table.scores.astype(np.float32), found, ignored, true_labels, taken)
 
 
-def joined(records: Sequence[Tuple[int, DetectionRecord]], num_classes: int) -> MatchTable:
+def joined(records: Sequence[DetectionRecord], num_classes: int) -> MatchTable:
     """The table of all pictures, in all areas alone; their ids are places among the records."""
-    columns = list(zip(*(record for _, record in records)))
-    dtypes = (np.uint16, np.float32, np.uint16, np.uint16, np.uint16)
-    labels, scores, found, ignored, true = (np.frombuffer(b"".join(c), t) for c, t in zip(columns, dtypes))
+    labels, scores, found, ignored, true, _ = (np.concatenate(column) for column in zip(*records))
     totals = np.zeros((num_classes, len(AREA_RANGES)), np.int64)
     totals[:, 0] = np.bincount(true, minlength=num_classes)[:num_classes]
-    counts, num_true = (np.array([len(part) // 2 for part in columns[which]], np.int32) for which in (0, 4))
+    counts = np.array([len(record.labels) for record in records], np.int32)
+    num_true = np.array([len(record.true_labels) for record in records], np.int32)
     bits = (found.astype(np.uint64), ignored.astype(np.uint64))
     return MatchTable(np.arange(len(records)), counts, num_true, labels, scores, *bits, totals)
 
@@ -83,11 +81,10 @@ def detection_figures(
         least_score: of a box that counts where boxes are counted.
         predict: what the model finds in a sample.
     """
-    table = joined(records, len(names))
+    table = joined([record for _, record in records], len(names))
     accumulated = accumulate(table)
     went = quality(table, least_score)
-    taken = [np.frombuffer(record.pairs, np.uint16).reshape(-1, 2) for _, record in records]
-    matrix = confusion(taken, len(names))
+    matrix = confusion([record.pairs for _, record in records], len(names))
     indices = [index for index, _ in records]
     return [
         *_hardest(

@@ -17,7 +17,7 @@ from .region_heads import Regions, stand_in
 from .variants import Rules
 
 
-class Lesson(NamedTuple):
+class RegionTargets(NamedTuple):
     """Sampled regions of a batch, n of them, at least 1, ascending by picture and positive ones first in each.
 
     Attributes:
@@ -38,7 +38,7 @@ class Lesson(NamedTuple):
 
 
 @paddle.no_grad()
-def lesson(proposals: Sequence[paddle.Tensor], targets: Targets, levels: int, rules: Rules) -> Lesson:
+def region_targets(proposals: Sequence[paddle.Tensor], targets: Targets, levels: int, rules: Rules) -> RegionTargets:
     """Sample regions from the proposals (n, 4) of each picture and from its objects themselves. The host waits for the
     device once, to know which were drawn.
 
@@ -61,7 +61,7 @@ def lesson(proposals: Sequence[paddle.Tensor], targets: Targets, levels: int, ru
     places = to_device(used)
     boxes, labels, wanted = (paddle.gather(part, places) for part in (boxes, labels, wanted))
     shares = to_device(1.0 / counts[pictures]).astype(boxes.dtype)
-    return Lesson(Regions(boxes, pictures, of_level), labels, wanted, shares, positive, objects[positive])
+    return RegionTargets(Regions(boxes, pictures, of_level), labels, wanted, shares, positive, objects[positive])
 
 
 def _draw(
@@ -88,15 +88,15 @@ def _draw(
     return boxes, labels, wanted, states
 
 
-def _nothing(like: paddle.Tensor) -> Lesson:
+def _nothing(like: paddle.Tensor) -> RegionTargets:
     none = np.zeros(0, np.int64)
     zeros = paddle.zeros([1], dtype=like.dtype)
-    return Lesson(
+    return RegionTargets(
         stand_in(like), paddle.zeros([1], dtype="int64"), zeros.reshape([1, 1]).tile([1, 4]), zeros, none, none
     )
 
 
-class MaskLesson(NamedTuple):
+class MaskTargets(NamedTuple):
     """The regions that learn a mask, p of them, at least 1.
 
     Attributes:
@@ -113,7 +113,7 @@ class MaskLesson(NamedTuple):
 
 
 @paddle.no_grad()
-def mask_lesson(of_boxes: Lesson, targets: Targets, side: int) -> MaskLesson:
+def mask_targets(of_boxes: RegionTargets, targets: Targets, side: int) -> MaskTargets:
     """The masks of the objects, as their regions see them.
 
     Args:
@@ -122,13 +122,13 @@ def mask_lesson(of_boxes: Lesson, targets: Targets, side: int) -> MaskLesson:
     kind = of_boxes.shares.dtype
     if len(of_boxes.positive) == 0:
         none = paddle.zeros([1, side, side], dtype=kind)
-        return MaskLesson(stand_in(of_boxes.shares), paddle.ones([1], dtype="int64"), none, none[:, 0, 0])
+        return MaskTargets(stand_in(of_boxes.shares), paddle.ones([1], dtype="int64"), none, none[:, 0, 0])
     chosen, everything = of_boxes.positive, of_boxes.regions
     places, pictures = to_device(chosen), everything.pictures[chosen]
     regions = Regions(paddle.gather(everything.boxes, places), pictures, everything.levels[chosen])
     shares = to_device(1.0 / np.bincount(pictures)[pictures]).astype(kind)
     masks = _masks_of(targets.masks, regions, of_boxes.objects, side)
-    return MaskLesson(regions, paddle.gather(of_boxes.labels, places), masks, shares)
+    return MaskTargets(regions, paddle.gather(of_boxes.labels, places), masks, shares)
 
 
 def _masks_of(masks: paddle.Tensor, regions: Regions, objects: np.ndarray, side: int) -> paddle.Tensor:

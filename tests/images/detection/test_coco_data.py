@@ -156,7 +156,7 @@ def test_what_is_odd_is_kept_as_coco_s_tools_do_and_told(tmp_path, cache, case):
 WRONG = {
     "two pictures of one id": (
         {"images": [{"id": 1, "file_name": f"{n}.png", "height": 2, "width": 2} for n in (1, 2)]},
-        "images[0] and images[1] both have id 1: expected a number of its own",
+        "images[1] has id 1: that of images[0] too; expected a number of its own",
     ),
     "id of a picture is half": ({"images": [{"id": 1.5, "file_name": "1.png"}]}, "images[0] has id 1.5: expected a"),
     "half a pixel": ({"images": [{"id": 1, "file_name": "1.png", "height": 1.5}]}, "height 1.5: expected a whole"),

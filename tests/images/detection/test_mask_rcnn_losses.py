@@ -11,9 +11,8 @@ from images.detection import mask_rcnn_batches as batches
 from images.detection import mask_rcnn_peers as peers
 
 from paddlevit_dist.engine.steps import loss_of
-from paddlevit_dist.images.detection.mask_rcnn.criterion import MaskRcnnCriterion
+from paddlevit_dist.images.detection.mask_rcnn.criterion import MaskRcnnCriterion, mask_targets, region_targets
 from paddlevit_dist.images.detection.mask_rcnn.network import MaskRCNN
-from paddlevit_dist.images.detection.mask_rcnn.region_targets import mask_targets, region_targets
 from paddlevit_dist.images.detection.mask_rcnn.variants import Rules
 
 

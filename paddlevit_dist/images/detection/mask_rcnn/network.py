@@ -20,11 +20,10 @@ from ....transfers import constant, read, to_device
 from ..boxes import inside, moved_boxes
 from ..detector import Criterion, Detector, Outputs, Targets
 from . import key_names
-from .criterion import MaskRcnnCriterion
+from .criterion import MaskRcnnCriterion, mask_targets, region_targets
 from .pyramid import PyramidBackbone
 from .region_heads import RegionHeads, stand_in
 from .region_proposals import ProposalNetwork, suppressed
-from .region_targets import mask_targets, region_targets
 from .variants import FASTER_RCNN, MASK_RCNN, Rules
 
 if TYPE_CHECKING:

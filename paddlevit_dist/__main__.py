@@ -29,7 +29,14 @@ COMMANDS = {  # name -> function under ``commands`` that implements it, and what
     "doctor": ("doctor:run", "whether machine, data and first steps of a training are in order; takes the main flags"),
     "version": ("version:run", "versions of this package, Paddle and Python"),
 }
-_HELP = ("-h", "--h", "-help", "--help", "help")
+# What other tools call ours.
+_OTHER_NAMES = {
+    **dict.fromkeys(("val", "valid", "validate", "eval", "test"), "evaluate"),
+    **dict.fromkeys(("detect", "infer", "inference", "classify", "segment", "track", "demo"), "predict"),
+    **dict.fromkeys(("fit", "finetune", "resume"), "train"),
+    **dict.fromkeys(("summary", "info"), "inspect"),
+    **dict.fromkeys(("checks", "check"), "doctor"),
+}
 
 
 def main(words: Optional[Sequence[str]] = None) -> int:
@@ -54,16 +61,18 @@ def _carry_out(words: List[str]) -> None:
     import os
     import warnings
 
+    from .environment import program
     from .errors import UserError
+    from .help_pages import HELP
     from .registry import closest
 
     os.environ.setdefault("GLOG_minloglevel", "2")  # Paddle's own log and warnings, useless to users of the tools
     warnings.filterwarnings("ignore", message="You are using GPU version Paddle")
-    if not words or words[0] in _HELP:
+    if not words or words[0] in (*HELP, "help"):
         _show(list(COMMANDS))
         return
     group = [name for name in COMMANDS if name.startswith(words[0] + " ")]
-    if group and words[0] not in COMMANDS and (not words[1:] or words[1] in _HELP):  # prepare, prepare -h
+    if group and words[0] not in COMMANDS and (not words[1:] or words[1] in (*HELP, "help")):  # prepare, prepare -h
         _show(group)
         return
     if words[0] in ("-version", "--version"):
@@ -71,7 +80,9 @@ def _carry_out(words: List[str]) -> None:
     length = 2 if " ".join(words[:2]) in COMMANDS else 1
     command = " ".join(words[:length])
     if command not in COMMANDS:
-        hint = closest(" ".join(words[:2]), list(COMMANDS)) or closest(command, list(COMMANDS))
+        meant = _OTHER_NAMES.get(words[0].lower())
+        hint = f"did you mean '{program(meant)}'? " if meant else ""
+        hint = hint or closest(" ".join(words[:2]), list(COMMANDS)) or closest(command, list(COMMANDS))
         raise UserError(f"no command '{command}': {hint}valid ones: {', '.join(COMMANDS)}")
     module, _, function = COMMANDS[command][0].partition(":")
     vars(importlib.import_module(f"{__package__}.commands.{module}"))[function](words[length:])
@@ -80,11 +91,10 @@ def _carry_out(words: List[str]) -> None:
 def _show(names: List[str]) -> None:
     """Print one line for each of these commands."""
     from .environment import program
+    from .help_pages import page
 
-    print(f"usage: {program('COMMAND ...')}\n")
-    for name in names:
-        print(f"  {name:18} {COMMANDS[name][1]}")
-    print("\nCOMMAND -h shows its options. Own code joins with -import=MODULE or -import=FILE.py.")
+    further = "COMMAND -h shows its options. Own code joins with -import=MODULE or -import=FILE.py."
+    print(page(program("COMMAND ..."), "", (), [(name, COMMANDS[name][1]) for name in names], further))
 
 
 if __name__ == "__main__":

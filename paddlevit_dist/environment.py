@@ -30,7 +30,7 @@ def program(words: str) -> str:
     """How this process was called, with the command ``words``, for usage lines: "paddlevit-dist train", for example."""
     name = os.path.basename(sys.argv[0])
     if name == "main_multi_gpu.py" and words in ("train", "evaluate"):
-        return f"python {name}"
+        return f"python {name}" + (" -eval" if words == "evaluate" else "")
     return (
         f"python -m paddlevit_dist {words}"
         if name in ("__main__.py", "main_multi_gpu.py")

@@ -14,6 +14,7 @@ import sys
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from . import own_code
+from .environment import program
 from .errors import UserError
 
 _GUESS_DATASET = "paddlevit_dist.images.data.guessing:guess"
@@ -237,7 +238,7 @@ def known_name(kind: str, name: str) -> str:
         raise UserError(UNREACHABLE[kind, name])
     near = [f"'{other}'" for other in difflib.get_close_matches(name.lower(), list(table), n=3, cutoff=0.0)]
     hint = f"{kind} '{name}' is not known: did you mean {', '.join(near[:-1])} or {near[-1]}?"
-    valid = "python -m paddlevit_dist inspect --list names all"
+    valid = f"'{program('inspect')} --list' names all"
     if kind != "model":
         valid = f"valid names: {', '.join(sorted(table))}"
     own = "one of yours joins with -import=MODULE"

@@ -5,16 +5,14 @@ tests/pages/test_reference.py fails while the pages are not what this writes.
 
 from __future__ import annotations
 
-import argparse
-import contextlib
 import importlib
-import io
 from pathlib import Path
-from typing import Dict, Iterator, List, Optional, Tuple
+from typing import Dict, Iterator, List, Optional
 
 from paddlevit_dist.__main__ import COMMANDS
-from paddlevit_dist.commands.parser import CommandParser
+from paddlevit_dist.commands.parser import parser_of
 from paddlevit_dist.config.command_line import FLAGS, Flag
+from paddlevit_dist.config.help import ABOUT
 from paddlevit_dist.config.key import Key
 from paddlevit_dist.config.table import keys
 from paddlevit_dist.registry import TASKS, key_tables
@@ -40,7 +38,8 @@ def keys_page() -> str:
     lines += [
         "Set in a YAML file (`TRAIN:` on a line, `BASE_LR: 3e-4` indented below it) or after a command's flags "
         "(`TRAIN.BASE_LR 3e-4`), which win. `-show_config` prints all values of a run with the source of each, "
-        "`-h -cfg=FILE` the keys that the file's task reads. A key that the chosen task does not read is an error.",
+        "`-h keys -cfg=FILE` the keys that the file's task reads. A key that the chosen task does not read is an "
+        "error.",
         "",
     ]
     for readers, sections in groups.items():
@@ -91,8 +90,8 @@ def commands_page() -> str:
         "",
         *_flag_tables(),
     ]
-    for name, (target, meaning) in COMMANDS.items():
-        lines += [f"## {name}", "", *_command(target, meaning), ""]
+    for name, (target, _) in COMMANDS.items():
+        lines += [f"## {name}", "", *_command(name, target), ""]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -104,61 +103,25 @@ def _flag_tables() -> Iterator[str]:
     for group, flags in groups.items():
         yield from ("", f"### {group[0].upper()}{group[1:]}", "", "| flag | sets | |", "|---|---|---|")
         for flag in flags:
-            meaning = flag.meaning or keys()[flag.key or ""].meaning
-            written = f"-{flag.name}={flag.argument}" if flag.argument else f"-{flag.name}"
-            yield f"| `{written}` | {f'`{flag.key}`' if flag.key else ''} | {_escaped(meaning)} |"
+            form = f"-{flag.name}={flag.argument}" if flag.argument else f"-{flag.name}"
+            yield f"| `{form}` | {f'`{flag.key}`' if flag.key else ''} | {_escaped(flag.said())} |"
     yield ""
 
 
-def _command(target: str, meaning: str) -> Iterator[str]:
-    parser, printed = _help_of(target)
-    if parser is None:
-        takes_flags = "-cfg=FILE" in printed
-        yield (
-            f"{_sentence(meaning)} Its options: [flags](#flags-of-the-main-job)."
-            if takes_flags
-            else (f"```text\n{printed.strip()}\n```")
-        )
-        return
-    yield from (_sentence(_escaped(" ".join((parser.description or meaning).split()))), "")
-    actions = [action for action in parser._actions if not isinstance(action, argparse._HelpAction)]
-    if not actions:
-        return
-    yield from ("| | |", "|---|---|")
-    for action in actions:
-        yield f"| {_written(action)} | {_escaped(_meaning_of(action))} |"
-
-
-def _help_of(target: str) -> Tuple[Optional[CommandParser], str]:
-    """The parser that shows the help of a command, None if it writes its help itself; and what it printed."""
-    shown: List[CommandParser] = []
+def _command(name: str, target: str) -> Iterator[str]:
     module, _, function = target.partition(":")
-    run = getattr(importlib.import_module(f"paddlevit_dist.commands.{module}"), function)
-    print_help = CommandParser.print_help
-    CommandParser.print_help = lambda self, file=None: shown.append(self)  # type: ignore[method-assign]
-    printed = io.StringIO()
-    try:
-        with contextlib.redirect_stdout(printed), contextlib.suppress(SystemExit):
-            run(["-h"])
-    finally:
-        CommandParser.print_help = print_help  # type: ignore[method-assign]
-    text = printed.getvalue().replace("python -m paddlevit_dist", "paddlevit-dist")  # as whoever asked called it
-    return (shown[0] if shown else None), text
-
-
-def _written(action: argparse.Action) -> str:
-    """An option or argument as it is typed."""
-    value = action.metavar or (action.dest.upper() if action.nargs != 0 else "")
-    if not action.option_strings:
-        return f"`[{value}]`" if action.nargs in ("?", "*") else f"`{value}`"
-    name = action.option_strings[0].lstrip("-")
-    if action.choices:
-        value = "\\|".join(str(choice) for choice in action.choices)
-    return f"`-{name}={value}`" if value else f"`-{name}`"
-
-
-def _meaning_of(action: argparse.Action) -> str:
-    return " ".join((action.help or "").split())
+    parser = parser_of(getattr(importlib.import_module(f"paddlevit_dist.commands.{module}"), function))
+    if parser is None:
+        meaning = f"{ABOUT[name].meaning} Takes the [main flags](#flags-of-the-main-job)."
+        rows = list(ABOUT[name].further)
+    else:
+        meaning = parser.description or ""
+        rows = parser.rows()
+    yield from (_sentence(_escaped(meaning)), "")
+    if rows:
+        yield from ("| | |", "|---|---|")
+    for form, text in rows:
+        yield f"| `{_escaped(form)}` | {_escaped(text)} |"
 
 
 def _sentence(text: str) -> str:

@@ -55,6 +55,7 @@ def run(words: List[str]) -> None:
         "convert",
         "Write weights under timm's names: .pdparams with Linear weights (in, out) as Paddle has them, or "
         ".safetensors with (out, in) as timm and PyTorch have them. The origin of the weights in IN is detected.",
+        ("vit.npz vit.safetensors", "output/vit_digits digits.pdparams", "timm/vit_small_patch16_224 vit.pdparams"),
     )
     parser.add_argument("input", metavar="IN", help="a file, directory or address, as for -pretrained")
     parser.add_argument("output", metavar="OUT", help=f"a file ending in {EXTENSION} or {_SAFETENSORS}")

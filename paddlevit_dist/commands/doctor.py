@@ -14,7 +14,6 @@ from typing import Any, Callable, Dict, Iterator, List, Tuple
 from .. import config as configuration
 from .. import signals
 from ..config.command_line import parse
-from ..environment import program
 from ..errors import UserError
 from ..parallel import devices, leftovers, tuning
 from ..printing import one_line
@@ -23,14 +22,6 @@ from .doctor_checks import FAILURE, OK, SKIPPED, WARNING, Check, Checkup, Findin
 
 # What these set says nothing of data or model.
 _OF_THE_MACHINE = ("SAVE", "NGPUS", "DATA.NUM_WORKERS", "SEED", "CPU_TUNING")
-_HELP = """usage: {program} [-json] [FLAGS of train]
-
-Looks at versions, devices, memory, limits, the output folder and an exchange of processes. With -cfg, -dataset or
--data_path also at the data (100 random samples, labels), the model, its loss at the start, whether it learns one batch,
-a step on each device, and a checkpoint. Nothing stays in the output folder.
-
-  -json     one JSON document instead of lines
-exit code: 0, or 1 if a check has failed; 2 for a mistake in the command line"""
 
 
 def run(arguments: List[str]) -> None:
@@ -40,12 +31,9 @@ def run(arguments: List[str]) -> None:
         UserError: the command line or the configuration is wrong.
         SystemExit: with 1, a check has failed.
     """
-    if {"-h", "--h", "-help", "--help"} & set(arguments):
-        print(_HELP.format(program=program("doctor")))
-        return
     as_json = bool({"-json", "--json"} & set(arguments))
     words = [word for word in arguments if word not in ("-json", "--json")]
-    loaded = configuration.load(words, configuration.EXAMPLE)
+    loaded = configuration.load(words, configuration.EXAMPLE, command="doctor")
     values, command = loaded.values, parse(words)
     for name in ("EVAL", "SELFTEST", "REPLAY"):
         if values[name]:

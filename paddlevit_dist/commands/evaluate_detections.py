@@ -61,6 +61,7 @@ def _options(words: List[str]) -> Namespace:
         "evaluate detections",
         "COCO's twelve numbers and the AP of each category for a file of results, equal to those of pycocotools. Needs "
         "neither Paddle nor the pictures.",
+        ("things/annotations/val.json output/things_eval/predictions/results.json",),
     )
     parser.add_argument("annotations", metavar="ANNOTATIONS.json", type=path, help="COCO's annotations of the pictures")
     parser.add_argument("results", metavar="RESULTS.json", type=path, help="list of results in COCO's format")
@@ -74,7 +75,7 @@ def _options(words: List[str]) -> Namespace:
         action="store_true",
         help="LVIS's rules: pictures say which categories they were checked for, and 300 results of each count",
     )
-    return parser.parse_intermixed_args(words)
+    return parser.parse_args(words)
 
 
 def _reading(file: str, read: Callable[[Callable[[int], None]], Any]) -> Any:

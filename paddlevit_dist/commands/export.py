@@ -68,6 +68,7 @@ def _parse(words: List[str]) -> Any:
         "export",
         "Write a trained model for use without this package, and compare its outputs with the model's. "
         "OUT.about.yaml says how its input is prepared, OUT.example.npz has an input with its outputs.",
+        ("output/vit_digits exported/digits", "output/vit_digits exported/digits -format=onnx -precision=float16"),
         imports=True,
     )
     parser.add_argument("weights", metavar="WEIGHTS", help="a run's -output folder, a checkpoint in it, or any weights")

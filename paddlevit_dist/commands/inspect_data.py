@@ -26,7 +26,7 @@ def run(arguments: List[str]) -> None:
     from ..loading.sampler import SampleKey
     from ..observe.record import cache_folder, prepare_folder
 
-    values = configuration.load(arguments, configuration.EXAMPLE).values
+    values = configuration.load(arguments, configuration.EXAMPLE, command="inspect data").values
     folder = prepare_folder(values.SAVE)
     task = make_task(values)
     if not task.draws_samples:

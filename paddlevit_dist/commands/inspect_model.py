@@ -28,6 +28,7 @@ def _parse(words: List[str]) -> argparse.Namespace:
         "inspect",
         "Layers, parameters, multiply-accumulates and activation memory of a model. "
         "'inspect data' shows training samples instead, 'inspect recipes' lists what -cfg=NAME finds.",
+        ("vit_tiny_patch16_224", "swin_tiny_patch4_window7_224 -image_size=448 -depth=3", "-list resnet"),
         imports=True,
     )
     parser.add_argument("name", metavar="NAME", nargs="?", help="a registered model; with --list: part of the names")

@@ -11,7 +11,8 @@ from .parser import CommandParser
 
 def run(words: List[str]) -> None:
     """Carry out the command."""
-    parser = CommandParser("inspect recipes", "Name and title of each recipe, and the folder with all of them.")
+    about = "Name and title of each recipe, and the folder with all of them."
+    parser = CommandParser("inspect recipes", about, ("", "detr"))
     parser.add_argument("part", metavar="PART", nargs="?", default="", help="list those whose name contains it")
     part = parser.parse_args(words).part
     names = [name for name in recipes.names() if part in name]

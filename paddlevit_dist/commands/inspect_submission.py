@@ -46,6 +46,7 @@ def _options(words: List[str]) -> Namespace:
         "inspect submission",
         "Check the predictions that -eval -split=test or predict has written, or any others, against the rules of "
         "ScanNet's benchmark, and pack them for it.",
+        ("output/test/predictions -data_path=/dataset/scannet -zip=submission.zip",),
     )
     parser.add_argument("predictions", metavar="PREDICTIONS", type=path, help="folder or zip archive with NAME.txt")
     parser.option("data_path", None, "prepared store or ScanNet's download, for the numbers of vertices", path)

@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import difflib
+import io
+import itertools
 import os
-from typing import Any, Callable, NoReturn
+from typing import Any, Callable, List, Mapping, NoReturn, Optional, Sequence, Tuple
 
 from .. import own_code
 from ..environment import program
 from ..errors import UserError
+from ..help_pages import HELP, page
+
+
+class HelpShown(SystemExit):
+    """A command has printed its help, from this parser."""
+
+    def __init__(self, parser: CommandParser) -> None:
+        super().__init__(0)
+        self.parser = parser
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -17,40 +30,104 @@ class CommandParser(argparse.ArgumentParser):
     Args:
         command: its name, such as "prepare images".
         description: what it does, for ``-h``.
+        examples: what may follow the command's name, for ``-h``.
         imports: it uses what users register, so that it takes -import=MODULE.
+        other_names: what other tools call its options -> what to write here.
     """
 
-    def __init__(self, command: str, description: str, imports: bool = False) -> None:
-        super().__init__(prog=program(command), description=description, allow_abbrev=False)
+    def __init__(
+        self,
+        command: str,
+        description: str,
+        examples: Sequence[str],
+        imports: bool = False,
+        other_names: Optional[Mapping[str, str]] = None,
+    ) -> None:
+        super().__init__(prog=program(command), description=description, allow_abbrev=False, add_help=False)
         self.command = command
+        self.examples = [f"{self.prog} {example}".rstrip() for example in examples]
         self.imports = imports
+        self.other_names = other_names or {}
         if imports:
             meaning = "Python module or file of yours that registers what is named here; may be repeated"
             self.add_argument("--import", "-import", dest="imported", metavar="MODULE", action="append", help=meaning)
 
-    def parse_args(self, *arguments: Any, **more: Any) -> Any:
-        """As ``argparse`` does; what -import names is imported."""
-        return self._with_imports(super().parse_args(*arguments, **more))
-
-    def parse_intermixed_args(self, *arguments: Any, **more: Any) -> Any:
-        """The same, with options before, between and after the other arguments."""
-        return self._with_imports(super().parse_intermixed_args(*arguments, **more))
-
-    def _with_imports(self, options: Any) -> Any:
+    def parse_args(self, words: Sequence[str]) -> Any:  # type: ignore[override]
+        """As ``argparse`` does, with options before, between and after the other arguments; what -import names is
+        imported."""
+        if set(HELP) & set(words):
+            self.print_help()
+            raise HelpShown(self)
+        options = self.parse_intermixed_args(words)
         if self.imports:
             own_code.load([name for names in options.imported or [] for name in names.split(",")], "-import")
         return options
 
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As ``argparse`` does, once no option is unknown: it would first ask for arguments that are missing."""
+        for word in itertools.takewhile(lambda word: word != "--", args or ()):
+            name = word.partition("=")[0]
+            if name.lstrip("-")[:1].isalpha() and name[0] == "-" and name not in self._option_string_actions:
+                self.error(f"{name} is not a known option: {self._meant(name.lstrip('-'))}")
+        return super().parse_known_args(args, namespace)
+
+    def _meant(self, name: str) -> str:
+        from ..config.command_line import OTHER_NAMES  # needs packages that one command does without
+
+        plain = name.lower().replace("-", "_")
+        if plain in self.other_names:
+            return self.other_names[plain]
+        known = [option[1:] for option in self._option_string_actions if option[1] != "-"]
+        ours = OTHER_NAMES.get(plain, plain)
+        near = [ours] if ours in known else difflib.get_close_matches(plain, known, n=1)
+        return f"did you mean '-{near[0]}'?" if near else f"known ones: {', '.join(f'-{option}' for option in known)}"
+
     def error(self, message: str) -> NoReturn:
         raise UserError(f"{self.command}: {message}; see {self.prog} -h")
+
+    def format_help(self) -> str:
+        """The same form as that of the main flags."""
+        words = [written(action) for action in self._actions if not action.option_strings]
+        flags = ["[-flag=value ...]"] if len(self._actions) > len(words) else []
+        return page(" ".join([self.prog, *words, *flags]), self.description or "", self.examples, self.rows()) + "\n"
+
+    def rows(self) -> List[Tuple[str, str]]:
+        """How each argument and option is typed, and what it means."""
+        actions = sorted(self._actions, key=lambda action: bool(action.option_strings))
+        return [(written(action), " ".join((action.help or "").split())) for action in actions]
 
     def option(
         self, name: str, default: Any, meaning: str, kind: Callable[[str], Any] = str, shown: str = "", **more: Any
     ) -> None:
         """``--name VALUE``, also as ``-name``; a default that is not None is shown, as ``shown`` if it depends on the
         machine."""
+        if "choices" not in more:
+            more.setdefault("metavar", getattr(kind, "metavar", None))
         text = meaning if default is None else f"{meaning} (default: {shown or default})"
         self.add_argument(f"--{name}", f"-{name}", default=default, type=kind, help=text, **more)
+
+
+def written(action: argparse.Action) -> str:
+    """An option or argument as it is typed."""
+    value = str(action.metavar or (action.dest.upper() if action.nargs != 0 else ""))
+    if not action.option_strings:
+        return f"[{value}]" if action.nargs in ("?", "*") else f"{value} ..." if action.nargs == "+" else value
+    if action.choices:
+        value = "|".join(str(choice) for choice in action.choices)
+    name = action.option_strings[0].lstrip("-")
+    return f"-{name}={value}" if value else f"-{name}"
+
+
+def parser_of(run: Callable[[List[str]], None]) -> Optional[CommandParser]:
+    """The parser of a command, which runs as far as its help; None of one that takes the main flags."""
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            run(["-h"])
+    except HelpShown as shown:
+        return shown.parser
+    except SystemExit:
+        return None
+    raise AssertionError("a command has run on after its help")
 
 
 def at_least(smallest: int, largest: float = float("inf")) -> Callable[[str], int]:
@@ -62,6 +139,7 @@ def at_least(smallest: int, largest: float = float("inf")) -> Callable[[str], in
             raise argparse.ArgumentTypeError(f"'{text}' is not a whole number from {smallest} {upwards}")
         return int(text)
 
+    parse.metavar = "N"  # type: ignore[attr-defined]
     return parse
 
 
@@ -84,6 +162,7 @@ def choice(*words: str) -> Callable[[str], str]:
             raise argparse.ArgumentTypeError(f"'{text}' is none of {', '.join(words)}")
         return text
 
+    parse.metavar = "|".join(words)  # type: ignore[attr-defined]
     return parse
 
 
@@ -98,3 +177,7 @@ def image_size(text: str) -> Any:
 def path(text: str) -> str:
     """Parse a path, expanding ``~`` to the home folder."""
     return os.path.expanduser(text)
+
+
+path.metavar = "PATH"  # type: ignore[attr-defined]
+share.metavar = "SHARE"  # type: ignore[attr-defined]

@@ -13,6 +13,14 @@ from ..printing import without_credentials
 from .parser import CommandParser, at_least, path, share
 
 _FOLDER = "./predictions"
+_ALONE = "write the weights and then the inputs, without flags, as in 'predict output/mine new_pictures'"
+_OTHER_NAMES = {
+    **dict.fromkeys(("conf", "conf_thres", "confidence", "threshold", "score_thr"), "write -least_score=SHARE"),
+    **dict.fromkeys(("source", "input", "inputs", "images", "img"), _ALONE),
+    **dict.fromkeys(("weights", "model", "checkpoint", "ckpt", "pretrained"), _ALONE),
+    **dict.fromkeys(("imgsz", "img_size", "image_size"), "the size is that of the training: leave it out"),
+    **dict.fromkeys(("project", "name"), "write -output=FOLDER"),
+}
 
 
 def run(words: List[str]) -> None:
@@ -58,7 +66,9 @@ def _parse(words: List[str]) -> Any:
         "Predict data without labels: pictures, scenes of points, volumes. Everything about the input comes from the "
         "weights. Writes predictions.csv, predictions.jsonl, unreadable.tsv, and what else the task writes. The same "
         "command again continues what was interrupted.",
+        ("output/mine new_pictures", "output/things street.jpg -output=found -least_score=0.3"),
         imports=True,
+        other_names=_OTHER_NAMES,
     )
     parser.add_argument(
         "source",
@@ -78,7 +88,7 @@ def _parse(words: List[str]) -> Any:
     parser.option("cfg", None, "the recipe of weights that do not say how they were trained", path)
     parser.option("class_names", None, "text file with the name of a class on each line", path)
     parser.option("least_score", None, "detection: of a box that is listed and drawn (default: the run's)", share)
-    return parser.parse_intermixed_args(words)
+    return parser.parse_args(words)
 
 
 def _names_in(file: Optional[str]) -> Optional[List[str]]:

@@ -46,6 +46,7 @@ def _image_options(words: List[str]) -> Namespace:
         "With OUT: write the dataset IN as tar files of smaller pictures, for -dataset=tar -data_path=OUT. "
         "Without: decode every picture and list those that cannot be read; exit code 1 if there are any, or if IN "
         "holds pictures in formats that cannot be opened here.",
+        ("my_data", "my_data small -shorter_side=320"),
     )
     parser.add_argument("input", metavar="IN", type=path, help="class folders, PaddleViT's lists, or tar files")
     parser.add_argument(
@@ -201,7 +202,7 @@ def run_pth(words: List[str]) -> None:
 def _scene_parser(kind: str, source: str, description: str) -> CommandParser:
     from ..points.prepare.listing import SPLITS
 
-    parser = CommandParser(f"prepare {kind}", description)
+    parser = CommandParser(f"prepare {kind}", description, (f"raw_{kind} prepared -workers=4",))
     parser.add_argument("input", metavar=source, type=path, help="folder of the raw scenes")
     parser.add_argument(
         "output", metavar="OUT", type=path, help="folder of the prepared ones; a second run resumes in it"

@@ -19,7 +19,8 @@ def run(arguments: List[str]) -> None:
     Raises:
         UserError: one of the folders is no run's, or the file cannot be written.
     """
-    parser = CommandParser("report", "Write one HTML file about one or several runs, from what is in their folders.")
+    about = "Write one HTML file about one or several runs, from what is in their folders."
+    parser = CommandParser("report", about, ("output/mine", "output/mine output/mine-2 -output=both.html"))
     parser.add_argument("runs", metavar="RUN", nargs="+", type=path, help="output folder of a training or evaluation")
     parser.option(
         "output", None, f"file to write; default: {PAGE} in the run's folder, of several runs in this folder", path

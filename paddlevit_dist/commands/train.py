@@ -14,6 +14,7 @@ from .. import limits, own_code, signals
 from ..config.key import COMMAND_LINE
 from ..environment import restart
 from ..errors import UserError
+from ..help_pages import COLUMNS
 from ..printing import one_line
 from ..registry import register_observer
 from . import replay, selftest
@@ -217,7 +218,7 @@ def _show(run: Any, plan: Any) -> None:
     problems = task.check_model()
     print(run.describe())
     rates = describe_rates(run.values, plan.total_processes)
-    print(textwrap.fill(rates, configuration.COLUMNS, subsequent_indent="  ", break_on_hyphens=False))
+    print(textwrap.fill(rates, COLUMNS, subsequent_indent="  ", break_on_hyphens=False))
     train = run.values.TRAIN
     if train.NUM_SAMPLES is not None and not run.values.EVAL:
         least, most = train.EPOCH_LIMITS

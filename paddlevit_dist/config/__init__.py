@@ -7,11 +7,10 @@ keys, check what must fit together, freeze. Nothing here imports paddle.
 
 from __future__ import annotations
 
-from .key import COLUMNS
 from .merge import Configuration, dump_yaml, load
 from .recipes import RecipeMissing, folder, title
 from .table import default_config
 
 EXAMPLE = str(folder() / "vit_digits.yaml")
 
-__all__ = ["EXAMPLE", "COLUMNS", "Configuration", "RecipeMissing", "default_config", "dump_yaml", "load", "title"]
+__all__ = ["EXAMPLE", "Configuration", "RecipeMissing", "default_config", "dump_yaml", "load", "title"]

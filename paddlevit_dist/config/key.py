@@ -239,7 +239,6 @@ _PARSERS: dict[str, Callable[[Any], Any]] = {
 
 
 COMMAND_LINE = "command line"
-COLUMNS = 100  # of what -h and -show_config print
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,10 @@ from yacs.config import CfgNode
 from .. import own_code, registry
 from ..environment import program
 from ..errors import UserError
+from ..help_pages import COLUMNS, HELP
 from ..printing import without_credentials
-from . import checks, command_line, files, own_imports, recipes
-from .key import COLUMNS, COMMAND_LINE, Given, Mismatch, Setting, TooLarge, show
+from . import checks, command_line, files, help, own_imports, recipes
+from .key import COMMAND_LINE, Given, Mismatch, Setting, TooLarge, show
 from .table import default_config, keys, keys_of, leaves, put, tables_of
 
 _FITTED = "follows from other keys"  # the source of a value that nobody set and that is not the default
@@ -60,7 +61,9 @@ class Configuration:
         return _describe(self.values, self.sources)
 
 
-def load(argv: Sequence[str], example: str | None = None, is_trusted: bool = True) -> Configuration:
+def load(
+    argv: Sequence[str], example: str | None = None, is_trusted: bool = True, command: str = "train"
+) -> Configuration:
     """Read the command line and the files it names; merge over the defaults, check, freeze.
 
     Args:
@@ -68,21 +71,25 @@ def load(argv: Sequence[str], example: str | None = None, is_trusted: bool = Tru
             is then an error, names have to be registered, and a dataset that nothing names is guessed from
             DATA.DATA_PATH. None: only the defaults, and names are looked up by whoever uses them.
         is_trusted: the modules that the files name in IMPORTS are imported. False for files that came with weights.
+        command: whose help is printed.
     Raises:
         UserError: a flag, a file, a key or a value is wrong, or values do not fit together.
         SystemExit: help was asked for, and printed.
     """
-    command, cfg, settings = _read(argv)
+    if set(HELP) & set(argv):
+        print(help.help_text(argv, command))
+        raise SystemExit(0)
+    parsed, cfg, settings = _read(argv)
     if not is_trusted:
         own_imports.explain_missing(settings)
-    elif imported := own_imports.load(settings, tells=command.show):
-        command, cfg, settings = _read(argv)  # again, now that their keys are known
+    elif imported := own_imports.load(settings, tells=parsed.show):
+        parsed, cfg, settings = _read(argv)  # again, now that their keys are known
         settings = own_imports.merged(settings, imported)
     try:
-        return _load(command, cfg, settings, example)
+        return _load(parsed, cfg, settings, example)
     except UserError as error:
         if own_code.load_installed():
-            return load(argv, example, is_trusted)
+            return load(argv, example, is_trusted, command)
         if not is_trusted:
             own_imports.explain_missing(settings, error)
         raise
@@ -276,14 +283,20 @@ def _parse(setting: Setting, value: Any, settings: list[Setting]) -> Any:
 def _unknown_key(setting: Setting) -> str:
     name = setting.name if setting.name.isprintable() else show(setting.name)
     value = "a section" if isinstance(setting.value, dict) else show(setting.value)
-    return f"{setting.place}: {name} ({value}) is not a known key: the closest is {closest_key(setting.name)}"
+    is_a_word = name.islower() and "." not in name and setting.source == COMMAND_LINE
+    called = command_line.called_here(name, str(setting.value)) if is_a_word else ""
+    advice = f"write {called}" if called else f"the closest is {closest_key(setting.name)}"
+    return f"{setting.place}: {name} ({value}) is not a known key: {advice}"
 
 
 def closest_key(name: str) -> str:
-    """The key that is spelled most like ``name``; one that ends in the same word comes first."""
+    """The key that is spelled most like ``name``; one that ends in the same word, or in one that other tools have for
+    it, comes first."""
     upper = name.upper()
-    same_end = [key for key in keys() if key.rsplit(".", 1)[-1] == upper.rsplit(".", 1)[-1]]
-    candidates = same_end or list(keys())
+    end = upper.rsplit(".", 1)[-1]
+    same_end = [key for key in keys() if key.rsplit(".", 1)[-1] == end]
+    meant = command_line.key_called(end)
+    candidates = same_end or ([meant] if meant else list(keys()))
     return difflib.get_close_matches(upper, candidates, n=1, cutoff=0.0)[0]
 
 

@@ -6,6 +6,7 @@ import difflib
 import os
 from pathlib import Path
 
+from ..environment import program
 from ..errors import UserError
 
 _ENDINGS = (".yaml", ".yml")
@@ -99,5 +100,5 @@ def _why_not(path: str, stem: str) -> str:
     hint = f"did you mean -cfg={near[0]}?" if near else ""
     if path != stem:
         return f"{said}: {hint}"
-    listed = "python -m paddlevit_dist inspect recipes lists all"
+    listed = f"'{program('inspect recipes')}' lists all"
     return f"there is neither a file nor a recipe {path}: {f'{hint} ' if hint else ''}{listed}"

@@ -35,7 +35,7 @@ def first_lines(config: Any, task: Task, datasets: Dict[str, Any]) -> List[str]:
     return lines
 
 
-def start_record(config: Any, record: RunRecord) -> None:
+def start_record(config: Any, record: RunRecord, task: Task, datasets: Dict[str, Any]) -> None:
     """Write configuration and run record: only once the run is sure to continue, so as not to replace another's."""
     tuned = None
     if record.writes and config.CPU_TUNING:
@@ -48,8 +48,15 @@ def start_record(config: Any, record: RunRecord) -> None:
         "effective_batch": effective_batch_size(config, world_size()),
         "product_check": tuned,
         "gpu": gpu.settings(),
+        "data": {split: _facts(task, samples) for split, samples in datasets.items()},
     }
     record.start(dump_yaml(config), facts, config.EVAL)
+
+
+def _facts(task: Task, samples: Any) -> Dict[str, Any]:
+    """What a report says of a split: how many samples, and what was found when it was opened."""
+    classes = task.about_data(samples).get("number of classes")
+    return {"holds": task.describe_samples(samples), "classes": classes, "notes": list(samples.notices)}
 
 
 def _devices(config: Any) -> str:
@@ -95,7 +102,7 @@ def describe_training(config: Any, task: Task, model: paddle.nn.Layer, sampler: 
 def introduce(training: Any) -> None:
     """Say and write down what a ``training.Training`` is, once it is sure to begin."""
     config, record = training.config, training.record
-    start_record(config, record)
+    start_record(config, record, training.task, training.datasets)
     training.resumption.tell(training.start)
     facts = {"epochs": config.TRAIN.NUM_EPOCHS, "updates_per_epoch": training.updates_per_epoch}
     facts["update"] = training.schedule.update

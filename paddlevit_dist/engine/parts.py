@@ -85,6 +85,7 @@ class TrainingParts:
         train = config.TRAIN
         self.config = config
         self.task = task
+        self.datasets = datasets
         self.model = model
         self.record = record
         self.observers = Observers([], record.say) if observers is None else observers

@@ -62,6 +62,7 @@ class Updater:
     Attributes:
         finite: whether the last update has changed anything.
         gradient_norm: of the last update, before clipping; equal on all ranks.
+        before_clipping: called when the gradients are there, if they are finite.
     """
 
     def __init__(
@@ -97,6 +98,7 @@ class Updater:
         self._waits_in_forward = exchanges and not self.on_host
         self.finite = True
         self.gradient_norm = 0.0
+        self.before_clipping: Callable[[], None] = lambda: None
 
     def __call__(self, batches: List[Dict[str, paddle.Tensor]], step: Step, learning_rate: float) -> List[Dict]:
         """Run one update and return the terms of its micro-batches. Every rank must call this.
@@ -126,6 +128,7 @@ class Updater:
             norm = self._gradients.norm() / np.float32(self.precision.scale)
         self.gradient_norm, self.finite = float(norm), math.isfinite(norm)
         if self.finite:
+            self.before_clipping()
             self._step(norm, learning_rate)
         else:
             before.put_back()

@@ -95,7 +95,7 @@ class Trainer:
         split = self.config.DATA.SPLIT
         differences += require_not_trained_on(source, self.config, self.task, split, self.evaluated)
         compile_model(self.config, self.task, self.model)
-        start_record(self.config, self.record)
+        start_record(self.config, self.record, self.task, self.datasets)
         self.observers.start(RunFacts(self.record.folder, self.config, dump_yaml(self.config), trains=False))
         self.record.file("eval_load_report.json", report.json())
         self.record.say(f"weights {source}: {report.summary()}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Iterable, List
 
 from ..contracts.prediction import OutputWriter, Row
+from ..environment import program
 from .data.scannet_classes import CLASS_NAMES, TEST_SCENES
 from .inputs import SceneInputs
 
@@ -34,7 +35,7 @@ class SceneOutputs(OutputWriter):
         is_hidden = not set(TEST_SCENES).isdisjoint(self.samples.samples.dataset.names)  # type: ignore[attr-defined]
         if is_hidden and tuple(self.writer.class_names) == CLASS_NAMES:
             lines.append(
-                f"for ScanNet's benchmark: python -m paddlevit_dist inspect submission {self.writer.folder} "
+                f"for ScanNet's benchmark: {program('inspect submission')} {self.writer.folder} "
                 "--data_path=DOWNLOAD --zip=submission.zip"
             )
         return lines

@@ -124,5 +124,7 @@ def _gallery(
         if worst is not None:
             said = f"mean {means[place]:.2f} mm, worst {names[worst]} {errors[place, worst]:.2f} mm"
         pictures.append((drawn, f"{cases[place]}\n{said}"))
-    note = "Slices through the landmark with the largest error; found in red, true in green."
+    note = (
+        "Those with the largest mean error; slices through the landmark with the largest; found in red, true in green."
+    )
     return Gallery("Hardest volumes", pictures, note)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 
@@ -66,6 +67,9 @@ def test_a_split_folder_trains_and_evaluates_on_the_same_pictures(pictures, outp
     arguments = [*PICTURES, f"-data_path={single}", "DATA.VAL_FRACTION", "0.25"]
     trained = well(run_main(f"-output={output}", *arguments))
     assert "note: 4 of 16 training pictures are held out for validation (DATA.VAL_FRACTION 0.25" in trained.out
+    data = json.loads((output / "run.json").read_text())["data"]
+    assert data["val"]["holds"] == "4 images: ant 2, bee 2" and data["train"]["classes"] == 2
+    assert any("4 of 16 training pictures are held out" in note for split in data.values() for note in split["notes"])
     names = (output / "val_files.txt").read_text().splitlines()
     assert sorted(name.partition("/")[0] for name in names) == ["ant", "ant", "bee", "bee"]
     weights = f"-pretrained={output / 'checkpoints' / 'last'}"

@@ -280,7 +280,7 @@ def test_lists_tar_files_and_single_folders_are_recognised(pictures, tmp_path):
             ["{in}", "{out}", "--quarantine=x"],
             "--quarantine is for a check without OUT; with it the list is quarantine",
         ),
-        (["{in}", "{out}", "--shorterside=3"], "unrecognized arguments: --shorterside=3"),
+        (["{in}", "{out}", "--shorterside=3"], "--shorterside is not a known option: did you mean '-shorter_side'?"),
         ([], "the following arguments are required: IN"),
         (["{in}", "{in}"], "is not empty and has no prepared.json; choose a new folder"),
         (["{in}/train/ant"], "train/ant has no class folders"),
@@ -296,7 +296,7 @@ def test_the_command_is_listed_and_a_mistyped_one_is_helped():
     assert re.search(r"^  prepare images +check pictures", well(run_command(command, timeout=60)).out, re.MULTILINE)
     ended = run_command([*command, "prepare", "image"], timeout=60)
     assert ended.code == 2 and "did you mean 'prepare images'?" in ended.err
-    assert "--shorter_side" in well(prepare("-h")).out
+    assert "-shorter_side=N" in well(prepare("-h")).out
 
 
 @pytest.mark.parametrize("everyone", [True, False], ids=["process group", "main process"])

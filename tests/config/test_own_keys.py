@@ -10,7 +10,7 @@ from support.registrations import forgotten
 
 from paddlevit_dist import UserError, registry
 from paddlevit_dist.config import EXAMPLE, default_config, dump_yaml, load
-from paddlevit_dist.config.command_line import help_text
+from paddlevit_dist.config.help import help_text
 from paddlevit_dist.config.key import SHARE, Key, Table, value_of
 from paddlevit_dist.registry import register_dataset, register_model, register_task, resolve
 
@@ -65,7 +65,7 @@ def test_they_are_read_checked_shown_and_kept(register, monkeypatch, tmp_path):
         load([f"-cfg={file}", "DATA.MINE.FOLD", "x"])
     with pytest.raises(UserError, match="DATA.MINE.FOLT .* is not a known key: the closest is DATA.MINE.FOLD"):
         load([f"-cfg={file}", "DATA.MINE.FOLT", "1"])
-    assert "which part is for validation (default 0)" in help_text()
+    assert "which part is for validation (default 0)" in help_text(["-h", "keys"])
 
 
 def test_a_run_of_something_else_refuses_them_and_does_not_keep_them():

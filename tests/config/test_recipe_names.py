@@ -9,6 +9,7 @@ import pytest
 from paddlevit_dist import UserError
 from paddlevit_dist.commands import inspect_recipes
 from paddlevit_dist.config import load
+from paddlevit_dist.environment import program
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 
@@ -54,8 +55,8 @@ def test_a_copy_of_a_recipe_finds_its_base_files(tmp_path):
     [
         (
             "vit_digit",
-            "-cfg: there is neither a file nor a recipe vit_digit: did you mean -cfg=vit_digits? python -m "
-            "paddlevit_dist inspect recipes lists all",
+            "-cfg: there is neither a file nor a recipe vit_digit: did you mean -cfg=vit_digits? "
+            f"'{program('inspect recipes')}' lists all",
         ),
         (
             "./configs/vit_digits.yaml",

@@ -47,6 +47,15 @@ class WithLeftOutRank(Linear):
         return logits.detach() + 0.0 * logits if rank() == 1 else logits
 
 
+class WithBatchNorm(Linear):
+    def __init__(self, num_classes: int, image_size: int) -> None:
+        super().__init__(num_classes, image_size)
+        self.norm = paddle.nn.BatchNorm1D(image_size * image_size)
+
+    def forward(self, images: paddle.Tensor) -> paddle.Tensor:
+        return self.head(self.norm(images.flatten(1)))
+
+
 class OfBrightImages(Classification):
     """The loss is the mean over the images of a rank whose label is below 5, however many these are."""
 
@@ -59,7 +68,7 @@ class OfBrightImages(Classification):
         return {"loss": terms["loss"]._replace(sum=mean * len(chosen))}
 
 
-for kind in (Linear, WithNoise, WithBuffer, WithLeftOutRank):
+for kind in (Linear, WithNoise, WithBuffer, WithLeftOutRank, WithBatchNorm):
     register_model(kind.__name__, lambda name, num_classes, image_size, kind=kind, **_: kind(num_classes, image_size))
 register_task("of_bright_images", OfBrightImages)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.processes import Finished, run_command
-from support.runs import DIGITS, PLAIN
+from support.runs import DIGITS, PLAIN, refusal
 
 from paddlevit_dist.checkpoint.safetensors_files import write_safetensors
 from paddlevit_dist.models import create_model
@@ -39,6 +39,11 @@ def test_a_vision_transformer_passes_also_from_weights(tmp_path):
     (off,) = [line for line in lines if line.startswith("off")]
     assert "TRAIN.MIXUP_ALPHA 0.8" in off and "MODEL.DROPPATH 0.3" in off
     assert sum("tensors agree" in line for line in lines) == 2
+
+
+def test_where_nothing_is_compared_nothing_is_said_to_pass(tmp_path):
+    ended = selftest(tmp_path / "output", PLAIN, *OTHERS, *GRAY, "MODEL.NAME", "WithBatchNorm", "NGPUS", "1")
+    assert "a single process with batch norm has nothing to be compared with" in refusal(ended)
 
 
 @pytest.mark.long

@@ -76,6 +76,8 @@ def test_confusion_and_scores_of_classes_are_those_counted_one_by_one():
         assert precision == pytest.approx(100 * right / predicted, abs=0.006)
         assert f1 == pytest.approx(200 * right / (pictures + predicted), abs=0.006)
         assert expected[label, "abcdefg".index(other)] == max(n for c, n in enumerate(expected[label]) if c != label)
+    mean = np.mean([100 * expected[n, n] / expected[n].sum() for n in range(7)])
+    assert f"{mean:.2f}% on average (macro accuracy)" in matrix.note and f"{np.trace(expected)} of 400" in matrix.note
     true, taken, number, share, back = pairs.rows[0]
     assert number == max(expected[a, b] for a in range(7) for b in range(7) if a != b)
     assert (number, back) == tuple(
@@ -108,6 +110,7 @@ def test_galleries_show_the_surest_mistakes_and_leave_out_what_is_gone():
     rows["scores"][:, 0], rows["true"] = np.linspace(0.5, 0.9, 40), np.linspace(0.5, 0.1, 40)
     figures = report_figures(Evaluated(np.arange(40), rows, 2, ["cat", "dog"]), Pictures(40), lambda images: None)
     mistakes, hardest = figures[:2]
+    assert "whose true class the model believes in least" in hardest.note and hardest.note != mistakes.note
     assert [int(pixels[0, 0]) for pixels, _ in mistakes.pictures] == [28, 26, 24, 22, 20, 18]
     assert [int(pixels[0, 0]) for pixels, _ in hardest.pictures] == [38, 36, 34, 32, 30, 16]
     assert mistakes.pictures[0][1].splitlines() == ["true: cat (21.3%)", "predicted: dog (78.7%)", "file 28"]
@@ -166,7 +169,7 @@ def test_what_is_looked_at_stays_bright():
 def test_an_evaluation_keeps_the_same_records_whoever_makes_them(tmp_path):
     """``eval_step`` hands over what ``figure_records`` makes of ``predict_step``."""
     trainer = build(str(tmp_path), "-batch_size=16", val_size=16)
-    batch = next(iter(trainer.val_loader))
+    batch = next(iter(trainer.evaluation.loader))
     trainer.model.eval()
     step = EvaluationStep(trainer.task.build_metrics(), keeps_records=True)
     with paddle.no_grad():

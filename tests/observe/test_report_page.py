@@ -6,13 +6,15 @@ import json
 import re
 import sys
 
+import numpy as np
 import pytest
 from support.processes import ROOT, run_command
 from support.report_runs import HOSTILE, Page, event, one_of_each, training, write_run
 
+from paddlevit_dist.contracts.figures import Gallery
 from paddlevit_dist.errors import UserError
 from paddlevit_dist.observe.lock import own
-from paddlevit_dist.observe.report import curves, write_last_page, write_page
+from paddlevit_dist.observe.report import curves, store, write_last_page, write_page
 from paddlevit_dist.observe.report.page import render
 from paddlevit_dist.observe.report.runs import read_runs
 
@@ -183,8 +185,8 @@ def timed(kind, seconds, **values):
 
 def summary(folder):
     """The row about the only run: state, best evaluation and time."""
-    cells = re.findall(r"<td[^>]*>(.*?)</td>", render(read_runs([folder])).partition("Summary")[2])
-    return cells[0], cells[3], cells[4]
+    cells = re.findall(r"<t[dh](?: scope=\"row\")?>(.*?)</t[dh]>", render(read_runs([folder])).partition("</thead>")[2])
+    return cells[1], cells[0], cells[2]
 
 
 def test_a_summary_tells_the_best_and_the_time_of_the_training_whatever_was_evaluated_later(tmp_path):
@@ -259,3 +261,72 @@ def test_ticks_are_even_and_reach_over_the_values(low, high):
     steps = {round((b - a) / (high - low), 6) for a, b in zip(ticks, ticks[1:])}
     assert 3 <= len(ticks) <= 8 and len(steps) == 1
     assert ticks[0] <= low + 1e-12 and ticks[-1] >= high - 1e-12
+
+
+def test_the_number_comes_first(tmp_path):
+    best = timed("evaluation", 0, epoch=2, best="top-1", **{"top-1": 81.25})
+    folder = write_run(tmp_path / "run", [*training(4), best])
+    write_run(tmp_path / "other")
+    assert "top-1 81.25, epoch 2" in page_of(folder).text.partition("Summary")[2][:120]
+    several = re.sub(r"<[^>]+>", " ", render(read_runs([folder, tmp_path / "other"])).partition("</thead>")[2])
+    assert several.split()[:5] == ["run", "top-1", "81.25,", "epoch", "2"]
+
+
+def test_what_is_known_of_the_data_is_told(tmp_path):
+    folder = write_run(tmp_path / "run")
+    notes = ["left out below pics: 1 .heic", "3 pictures of val are identical to pictures of train", HOSTILE]
+    train = {"holds": "62 images: cat 30, dog 32", "classes": 2, "notes": notes[:2]}
+    data = {"train": train, "val": {"holds": "20 images: cat 10, dog 10", "classes": 2, "notes": notes[1:]}}
+    (folder / "run.json").write_text(json.dumps({"data": data}))
+    (folder / "quarantine.tsv").write_text("path\treason\n" + "".join(f"{n}.png\ttruncated\n" for n in range(12)))
+    told = page_of(folder).text.partition("Splits")[2].partition("Curves")[0]
+    for line in ("62 images: cat 30, dog 32", "20 images: cat 10, dog 10", *notes[:2]):
+        assert told.count(line) == 1
+    assert "12 unreadable" in told and "9.png: truncated" in told and "10.png" not in told
+    (folder / "run.json").write_text(json.dumps({"data": {"train": 3, "val": {"notes": 3}}}))
+    assert "Splits" in page_of(folder).text
+
+
+@pytest.mark.parametrize("classes", [19, 20])
+def test_top_5_of_few_classes_is_not_shown(tmp_path, classes):
+    values = {"top-1": 50.0, "top-5": 98.0, "top-5 count": 49}
+    folder = write_run(tmp_path / "run", [*training(4), timed("evaluation", 0, loss=1.0, **values)])
+    metrics = (folder / "metrics.jsonl").read_text().replace('"top-1": 80.0', '"top-1": 80.0, "top-5": 98.0')
+    (folder / "metrics.jsonl").write_text(metrics)
+    (folder / "run.json").write_text(json.dumps({"data": {"val": {"holds": "64", "classes": classes, "notes": []}}}))
+    assert ("top-5" in page_of(folder).text) == (classes >= 20)
+
+
+def test_paths_are_relative_and_nobodys_home_is_shown(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", "/srv/people/eve")
+    work = "/home/anna/work"
+    events = [*training(4), timed("evaluation", 0, weights=f"{work}/output/run/checkpoints/best", loss=1.0)]
+    config = f"SAVE: {work}/output/run\nDATA:\n  DATA_PATH: /data/anna/pics\nMODEL:\n  PRETRAINED: /Users/bob/w.pth\n"
+    gallery = Gallery("Wrong", [(np.zeros((9, 9), np.uint8), "true: cat\n/data/anna/pics/cat/1.png")])
+    folder = write_run(tmp_path / "run", events, config, [gallery])
+    (folder / "load_report.json").write_text(json.dumps({"source": "/root/w.pth", "notices": ["/srv/people/eve/x"]}))
+    command = f"/home/anna/.venv/bin/python {work}/train.py -output=output/run /mnt/home/annals/x"
+    notes = {"train": {"holds": "9", "notes": [f"left out below {work}/pics: 1"]}}
+    (folder / "run.json").write_text(json.dumps({"command": command, "folder": work, "data": notes}))
+    text = page_of(folder).text
+    for private in ("/home/anna", "/Users", "/root", "/srv/people", "/data/anna/pics/"):
+        assert private not in text.replace("/mnt/home/annals", "")
+    shown = [
+        "output/run/checkpoints/best",
+        "cat/1.png",
+        "~/w.pth",
+        "~/x",
+        "left out below pics: 1",
+        "/mnt/home/annals/x",
+    ]
+    assert [line for line in shown if line not in text] == []
+    assert "~/.venv/bin/python train.py -output=output/run" in text and "1.png" in text.partition("true: cat")[2][:12]
+
+
+def test_an_evaluation_that_shows_the_same_is_shown_once(tmp_path):
+    folder = write_run(tmp_path / "run", figures=one_of_each())
+    store.save(folder / store.EVALUATION, one_of_each(), {"of": "checkpoints/best"})
+    page = page_of(folder)
+    assert page.text.count("A gallery") == 1 and "shown once" in page.text
+    store.save(folder / store.EVALUATION, one_of_each(("cat", "cow")), {"of": "checkpoints/best"})
+    assert page_of(folder).text.count("A gallery") == 2

@@ -58,16 +58,20 @@ def tables(evaluated: Evaluated) -> List[Figure]:
     size = evaluated.num_classes
     counts = np.bincount(evaluated.labels * size + evaluated.predicted, minlength=size * size).reshape(size, size)
     return [
-        Matrix("Confusion", evaluated.names, counts, _hit_note(evaluated)),
+        Matrix("Confusion", evaluated.names, counts, _hit_note(counts, evaluated)),
         *_pairs(counts, evaluated.names),
         _classes(counts, evaluated.names),
         *calibration(evaluated.confidence, evaluated.is_right),
     ]
 
 
-def _hit_note(evaluated: Evaluated) -> str:
+def _hit_note(counts: np.ndarray, evaluated: Evaluated) -> str:
     total, right = len(evaluated.labels), int(evaluated.is_right.sum())
-    return f"{right:,} of {total:,} pictures ({right / max(total, 1):.2%}) are classified right."
+    numbers = counts.sum(axis=1)
+    recalls = np.bincount(evaluated.labels, evaluated.is_right, evaluated.num_classes)[numbers > 0]
+    macro = float((recalls / numbers[numbers > 0]).mean()) if total else 0.0
+    said = f"{right:,} of {total:,} pictures ({right / max(total, 1):.2%}) are classified right"
+    return f"{said}; of the classes, each counting alike, {macro:.2%} on average (macro accuracy)."
 
 
 def _pairs(counts: np.ndarray, names: Sequence[str]) -> List[Figure]:
@@ -145,13 +149,18 @@ def report_figures(
     mistakes, hardest, *rest = _chosen(evaluated)
     reader = _Reader(samples)
     galleries = []
-    for title, places in (("Most confident mistakes", mistakes), ("Hardest pictures", hardest)):
+    of_mistakes = "Wrong, by how sure the model is of them."
+    of_hardest = "Of the other pictures, right or wrong, those whose true class the model believes in least."
+    for title, said, places in (
+        ("Most confident mistakes", of_mistakes, mistakes),
+        ("Hardest pictures", of_hardest, hardest),
+    ):
         pictures = [
             (_pixels(image), evaluated.caption(place, samples.describe(index)))
             for place, index, image in reader.read(evaluated, places)
         ]
         if pictures:
-            galleries.append(Gallery(title, pictures, "As the model sees them, with its scores in brackets."))
+            galleries.append(Gallery(title, pictures, f"{said} As the model sees them, with its scores in brackets."))
     return [*galleries, *tables(evaluated), *_attention(evaluated, rest[0], samples, reader, look)]
 
 

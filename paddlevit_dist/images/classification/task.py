@@ -18,6 +18,7 @@ from ...contracts.prediction import InputSamples, Learned, Row
 from ...contracts.sample_checks import require_finite, require_label
 from ...contracts.task import EvaluationStep, ExportParts, Records, Step, Task, Term
 from ...contracts.user_models import contract_of
+from ...environment import program
 from ...errors import UserError
 from ...lettering import drawable
 from ...models import create_model
@@ -247,7 +248,7 @@ class Classification(Task):
     def reading_advice(self, samples: Any) -> Sequence[str]:
         if not isinstance(samples, ImageSamples) or samples.dataset.reading is None:  # not files of pictures
             return ()
-        packing = "make smaller pictures once (python -m paddlevit_dist prepare images -h)"
+        packing = f"make smaller pictures once ({program('prepare images')} -h)"
         return (packing,) if self.config.DATA.DECODER == "fast" else ("DATA.DECODER fast", packing)
 
     def classes_of(self, samples: Any) -> Optional[np.ndarray]:

@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Callable, List, NamedTuple, Optional, Tuple
 
+from ...environment import program
 from ...errors import UserError
 from ...files import is_folder
 from ...text_files import read_json
@@ -255,9 +256,9 @@ def _refuse_point_clouds(root: str, shown: str) -> None:
             if example is not None:
                 dataset = "scenes" if command == "ply" else "scannet"
                 raise UserError(
-                    f"{shown} holds point clouds such as {example}: prepare them once with 'python -m paddlevit_dist "
-                    f"prepare {command} {shown} OUT', and train with -dataset={dataset} -data_path=OUT on a recipe "
-                    "such as configs/pointgroup_scannet.yaml"
+                    f"{shown} holds point clouds such as {example}: prepare them once with "
+                    f"'{program('prepare')} {command} {shown} OUT', and train with -dataset={dataset} -data_path=OUT "
+                    "on a recipe such as configs/pointgroup_scannet.yaml"
                 )
 
 

@@ -13,6 +13,7 @@ from ...contracts.figures import Colour, Figure
 from ...contracts.prediction import InputSamples, Learned, Row
 from ...contracts.sample_checks import require_finite, require_labels
 from ...contracts.task import EvaluationStep, ExportParts, Records, Step, Task, Term
+from ...environment import program
 from ...errors import UserError
 from ...models import create_model, model_options
 from ...registry import resolve
@@ -107,7 +108,7 @@ class Detection(Task):
         if not (isinstance(self._family, type) and issubclass(self._family, Detector)):
             raise UserError(
                 f"MODEL.NAME {model.NAME} is not a model that finds objects: take detr_resnet50, for example, or "
-                "another that python -m paddlevit_dist inspect --list names below TASK detection"
+                f"another that '{program('inspect')} --list' names below TASK detection"
             )
         known = model_options(model.NAME).defaults
         options = {"dropout": model.DROPOUT} if "dropout" in known else {}  # also where 0 is not the variant's

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
 from ... import __version__
 from ...errors import UserError
@@ -13,7 +12,7 @@ from ...files import atomic_file
 from ...printing import one_line
 from ..history import METRICS
 from ..record import RunRecord
-from . import curves, figures
+from . import curves, layouts
 from .curves import text
 from .runs import Run, measured, read_runs
 
@@ -31,7 +30,7 @@ _TITLES = {
 _AFTER_METRICS = ("learning_rate", "gradient_norm", "samples_per_second", "data_wait_fraction")
 _MOST_CURVES = 14  # more are folded away
 _COUNTS = (" count", "samples", "points")  # ends of names that count, and score nothing
-_MOST_NAMES = 200
+_MOST_NAMES, _MOST_UNREADABLE = 200, 10
 
 Section = Tuple[str, str, str]  # id, title, content
 
@@ -64,7 +63,7 @@ def write_last_page(folder: Path, began: float) -> None:
 
 def render(runs: Sequence[Run]) -> str:
     """The whole page."""
-    made = [_summary(runs), _curves(runs), *_figures(runs)]
+    made = [_summary(runs), _data(runs), _curves(runs), *_figures(runs)]
     made += [_differences(runs)] if len(runs) > 1 else []
     made += [_weights(runs), _settings(runs), _environment(runs), _events(runs)]
     sections = [section for section in made if section[2]]
@@ -97,45 +96,47 @@ def _asset(name: str) -> str:
 def _summary(runs: Sequence[Run]) -> Section:
     rows: List[List[Any]] = []
     for run in runs:
-        best = _best(run)
         machine = run.facts.get("machine")
         processor = machine.get("processor") if isinstance(machine, dict) else None
         device = f"{run.facts.get('processes', '?')} x {run.facts.get('device', '?')}"
-        rows.append(
-            [
-                run.name,
-                _state(run),
-                run.settings.get("MODEL.NAME"),
-                run.settings.get("DATA.DATASET"),
-                best,
-                _duration(run),
-                device + (f", {one_line(processor)}" if processor else ""),
-            ]
-        )
-    columns = ["run", "state", "model", "data", "best evaluation", "time", "device"]
-    notices = "".join(
-        f"<li>{text(f'{run.name}: ' if len(runs) > 1 else '')}{text(notice)}</li>"
-        for run in runs
-        for notice in [*run.notices, *_missing(run)]
-    )
-    content = figures.table("Runs" if len(runs) > 1 else "Run", columns, rows)
-    return "summary", "Summary", content + (f'<ul class="notices">{notices}</ul>' if notices else "")
+        values = [run.settings.get("MODEL.NAME"), run.settings.get("DATA.DATASET")]
+        values = [
+            _best(run),
+            _state(run),
+            _duration(run),
+            *values,
+            device + (f", {one_line(processor)}" if processor else ""),
+        ]
+        rows.append([run.name, *values] if len(runs) > 1 else values)
+    columns = ["score", "state", "time", "model", "data", "device"]
+    columns = ["run", *columns] if len(runs) > 1 else columns  # a phone shows the first ones
+    before = [f"{run.name}: " if len(runs) > 1 else "" for run in runs]
+    notices = [start + line for run, start in zip(runs, before) for line in run.notices]
+    content = layouts.table("Runs" if len(runs) > 1 else "Run", columns, rows) + _list(notices)
+    return "summary", "Summary", content
 
 
-def _missing(run: Run) -> List[str]:
-    if run.figures:
-        return []
-    weights = run.folder / "checkpoints"
-    flags = (
-        f"-cfg={run.folder / 'config.yaml'}",
-        f"-pretrained={run.folder}",
-        f"-output={run.folder}",
-        "REPORT",
-        "True",
-    )
-    way = shlex.join(["python", "-m", "paddlevit_dist", "evaluate", *flags])
-    how = f"; make them with: {way}" if weights.is_dir() else ""
-    return [one_line(f"this run holds no figures of what its model predicts{how}")]
+def _data(runs: Sequence[Run]) -> Section:
+    """What each split holds, and what was found in it: held out, left out, unreadable, identical."""
+    rows, notes = [], []
+    for run in runs:
+        before = f"{run.name}: " if len(runs) > 1 else ""
+        for split, about in run.data.items():
+            rows.append([before + split, one_line(about.get("holds"))])
+            found = about.get("notes")
+            notes += [before + one_line(note) for note in (found if isinstance(found, list) else ())]
+        if run.unreadable:
+            shown = "; ".join(run.unreadable[:_MOST_UNREADABLE])
+            notes.append(f"{before}{len(run.unreadable):,} unreadable, another took the place of each: {shown}")
+    if not rows:
+        return "data", "Data", ""
+    return "data", "Data", layouts.table("Splits", ["split", "holds"], rows) + _list(dict.fromkeys(notes))
+
+
+def _list(lines: Iterable[str]) -> str:
+    """Lines as a list; nothing where there are none."""
+    entries = "".join(f"<li>{text(line)}</li>" for line in lines)
+    return f'<ul class="notices">{entries}</ul>' if entries else ""
 
 
 def _state(run: Run) -> str:
@@ -180,7 +181,7 @@ def _figures(runs: Sequence[Run]) -> List[Section]:
     for number, run in enumerate(runs):
         for kind, stored in run.figures.items():
             notices = list(stored.problems)
-            content = figures.laid_out(stored.figures, notices)
+            content = layouts.laid_out(stored.figures, notices)
             about = stored.about
             said = ", ".join(
                 f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
@@ -256,14 +257,14 @@ def _differences(runs: Sequence[Run]) -> Section:
             rows.append([key, *("(not set)" if value is None else value for value in values)])
     if not rows:
         return "differences", "Differences", '<p class="note">The configurations are the same.</p>'
-    table = figures.table("Settings that differ", ["key", *(run.name for run in runs)], rows)
+    table = layouts.table("Settings that differ", ["key", *(run.name for run in runs)], rows)
     return "differences", "Differences", table
 
 
 def _settings(runs: Sequence[Run]) -> Section:
     parts = [
         f"<details><summary>{text(run.name)}: {len(run.settings)} settings</summary>"
-        f"{figures.table('config.yaml', ['key', 'value'], sorted(run.settings.items()))}</details>"
+        f"{layouts.table('config.yaml', ['key', 'value'], sorted(run.settings.items()))}</details>"
         for run in runs
         if run.settings
     ]
@@ -295,7 +296,7 @@ def _weights(runs: Sequence[Run]) -> Section:
         parts += [f"<p>{text(one_line(line))}</p>" for line in lines]
         if rows:
             columns = ["parameter", "what became of it", "shape in the file", "shape in the model"]
-            parts.append(figures.table("Not simply copied", columns, rows))
+            parts.append(layouts.table("Not simply copied", columns, rows))
     title = "Weights it started from" if any(run.training for run in runs) else "Weights it evaluated"
     return "weights", title, "".join(parts)
 
@@ -305,7 +306,7 @@ def _environment(runs: Sequence[Run]) -> Section:
     for run in runs:
         rows = _rows_of(run.facts)
         if rows:
-            table = figures.table("run.json", ["fact", "value"], rows)
+            table = layouts.table("run.json", ["fact", "value"], rows)
             parts.append(f"<details><summary>{text(run.name)}</summary>{table}</details>")
     return "environment", "Environment", "".join(parts)
 
@@ -336,4 +337,4 @@ def _events(runs: Sequence[Run]) -> Section:
     rows.sort(key=lambda row: row[0])
     if not rows:
         return "events", "Events", '<p class="note">No interruption, resumption or superseded evaluation.</p>'
-    return "events", "Events", figures.table("What happened", ["time", "run", "event", "details"], rows)
+    return "events", "Events", layouts.table("What happened", ["time", "run", "event", "details"], rows)

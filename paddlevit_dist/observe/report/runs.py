@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
+import shlex
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from ...errors import UserError
 from ...printing import one_line
@@ -20,6 +22,9 @@ _SIGNS_OF_A_RUN = (METRICS, "config.yaml", "run.json", "eval_run.json", "eval_co
 _LONGEST_LINE = 1 << 22  # bytes of one event
 _NOT_MEASURED = ("kind", "time", "epoch", "update", "superseded")
 _MOST_EVENTS = 2_000
+_FEWEST_FOR_TOP_5 = 20  # classes: of fewer, five guesses are right too often to say anything
+_QUARANTINE = "quarantine.tsv"
+_HOMES = r"(?:/home|/Users)/[^/\s'\"]+|/root"
 
 Points = List[Tuple[float, float]]  # x, y
 
@@ -28,7 +33,9 @@ class Run(NamedTuple):
     """Attributes:
     name: what it is called in the report, unlike any other in it.
     settings: values of ``config.yaml`` by full key, as text; those of an evaluation where nothing was trained.
-    facts: ``run.json``.
+    facts: ``run.json``, without what it says of the data.
+    data: of each split "holds" (how many samples), "classes" (their number) and "notes".
+    unreadable: path and reason of each sample that could not be read and was replaced.
     load_report: of the weights that its training started from, or of those that it evaluated where nothing was
         trained; None: there is none.
     training, evaluation: points (update, value) by name.
@@ -46,6 +53,8 @@ class Run(NamedTuple):
     folder: Path
     settings: Dict[str, str]
     facts: Dict[str, Any]
+    data: Dict[str, Dict[str, Any]]
+    unreadable: List[str]
     load_report: Optional[Dict[str, Any]]
     training: Dict[str, Points]
     evaluation: Dict[str, Points]
@@ -97,14 +106,50 @@ def _names(folders: Sequence[Path]) -> List[str]:
 def read_run(folder: Path, name: str) -> Run:
     """Everything that a folder holds; what cannot be read is told in its notices."""
     notices: List[str] = []
+    facts = _optional(folder, ("run.json", "eval_run.json"), read_json, notices)
+    facts = facts if isinstance(facts, dict) else {}
+    data = _data_of(facts)
+    classes = [about["classes"] for about in data.values() if is_number(about.get("classes"))]
     metrics = _Metrics()
     for event in _events(folder / METRICS, notices):
+        if classes and max(classes) < _FEWEST_FOR_TOP_5:
+            event = {key: value for key, value in event.items() if key not in ("top-5", "top-5 count")}
         metrics.add(event)
     settings = _optional(folder, ("config.yaml", "eval_config.yaml"), read_yaml, notices)
-    facts = _optional(folder, ("run.json", "eval_run.json"), read_json, notices)
+    settings = _flat(settings if isinstance(settings, dict) else {})
     trained = metrics.last is not None or (folder / "config.yaml").exists()
     report_of = ("load_report.json",) if trained else ("eval_load_report.json",)
     load_report = _optional(folder, report_of, read_json, notices)
+    unreadable = _optional(folder, (_QUARANTINE,), lambda file: _quarantined(file.read_bytes()), notices)
+    if metrics.left_out:
+        notices.append(f"{metrics.left_out:,} more events are not listed")
+    figures = _figures(folder, notices)
+    if not figures:
+        notices.append(_advice(folder))
+    relative = _relative_to(facts.get("folder"), settings.get("DATA.DATA_PATH"))
+    return Run(
+        name,
+        folder,
+        relative(settings),
+        relative({key: value for key, value in facts.items() if key != "data"}),
+        relative(data),
+        relative(unreadable or []),
+        relative(load_report) if isinstance(load_report, dict) else None,
+        metrics.training,
+        metrics.evaluated(),
+        relative(metrics.evaluations),
+        relative(metrics.events),
+        metrics.last,
+        metrics.best,
+        metrics.seconds(_started(facts)),
+        is_running(folder),
+        relative(figures),
+        relative(notices),
+    )
+
+
+def _figures(folder: Path, notices: List[str]) -> Dict[str, store.Stored]:
+    """Those of the training and those of an evaluation; of both, if these are the same, only the training's."""
     figures = {}
     for title, file in (("Training", store.TRAINING), ("Evaluation", store.EVALUATION)):
         if (folder / file).exists():
@@ -112,25 +157,51 @@ def read_run(folder: Path, name: str) -> Run:
                 figures[title] = store.load(folder / file)
             except (OSError, ValueError) as error:
                 notices.append(one_line(f"{file} cannot be shown: {error}; evaluate again"))
-    if metrics.left_out:
-        notices.append(f"{metrics.left_out:,} more events are not listed")
-    return Run(
-        name,
-        folder,
-        _flat(settings if isinstance(settings, dict) else {}),
-        facts if isinstance(facts, dict) else {},
-        load_report if isinstance(load_report, dict) else None,
-        metrics.training,
-        metrics.evaluated(),
-        metrics.evaluations,
-        metrics.events,
-        metrics.last,
-        metrics.best,
-        metrics.seconds(_started(facts)),
-        is_running(folder),
-        figures,
-        notices,
-    )
+    if len(figures) == 2 and figures["Training"].figures == figures["Evaluation"].figures:
+        del figures["Evaluation"]
+        notices.append("an evaluation after the training has the same figures; they are shown once")
+    return figures
+
+
+def _advice(folder: Path) -> str:
+    """How to make the figures that a run lacks."""
+    said = "this run holds no figures of what its model predicts"
+    if not (folder / "checkpoints").is_dir():
+        return said
+    flags = [f"-cfg={folder / 'config.yaml'}", f"-pretrained={folder}", f"-output={folder}", "REPORT", "True"]
+    return one_line(f"{said}; make them with: {shlex.join(['python', '-m', 'paddlevit_dist', 'evaluate', *flags])}")
+
+
+def _data_of(facts: Dict[str, Any]) -> Dict[str, Dict[str, Any]]:
+    """What the run has noted of each split: what it holds, number of classes, notes."""
+    data = facts.get("data")
+    return {one_line(k): v for k, v in data.items() if isinstance(v, dict)} if isinstance(data, dict) else {}
+
+
+def _quarantined(content: bytes) -> List[str]:
+    """The lines of ``quarantine.tsv``: path and reason of each sample that could not be read."""
+    return [one_line(line.replace("\t", ": ")) for line in content.decode(errors="backslashreplace").splitlines()[1:]]
+
+
+def _relative_to(folder: Any, data_path: Any) -> Callable[[Any], Any]:
+    """A function that makes the paths in plain values relative to the folder that a run was started in, to that of its
+    data and to the package's; what is elsewhere in somebody's home begins with "~"."""
+    here = str(folder) if isinstance(folder, str) else os.getcwd()
+    places = {os.path.join(here, data_path or ""), here, str(Path(__file__).parents[3])}
+    longest_first = sorted((place.rstrip("/") for place in places), key=len, reverse=True)
+    inside = re.compile(rf"(?<![\w./~-])(?:{'|'.join(map(re.escape, filter(None, longest_first)))})/")
+    homes = re.compile(rf"(?<![\w./~-])(?:{re.escape(os.path.expanduser('~'))}|{_HOMES})(?![\w.-])")
+
+    def relative(value: Any) -> Any:
+        if isinstance(value, str):
+            return homes.sub("~", inside.sub("", value))
+        if isinstance(value, dict):
+            return {relative(key): relative(part) for key, part in value.items()}
+        if isinstance(value, store.Stored):
+            return store.Stored(*map(relative, value))
+        return list(map(relative, value)) if isinstance(value, list) else value
+
+    return relative
 
 
 def _started(facts: Any) -> Optional[float]:

@@ -21,6 +21,7 @@ from typing import List, NamedTuple, Optional, Tuple, Union
 
 import numpy as np
 
+from ...environment import program
 from ...errors import UserError
 from ...files import atomic_file, open_regular
 from ...text_files import read_json
@@ -38,7 +39,7 @@ SPLITS = ("train", "val", "test")
 NO_KEY = bytes(32)
 _CHECKSUM = struct.Struct("<I")  # of the header, in its last four bytes
 _CENTRE_TOLERANCE = 0.01, 0.05  # fraction of the extent, and metres: float32 means can be off by this much
-_UPGRADE = "its coordinates are not centred: run the same 'python -m paddlevit_dist prepare' again, which rebuilds it"
+_UPGRADE = f"its coordinates are not centred: run the same '{program('prepare')}' again, which rebuilds it"
 _WIDE_M, _SPARSE_M = 500.0, 5.0  # extent and point spacing rarely seen together in scenes in metres
 _HIGH_M, _TALL_M, _TALL_SHARE = 1000.0, 200.0, 0.2  # heights, the lower one with room-like proportions
 _REMEDY = "delete it and prepare the data again: what is there is kept"

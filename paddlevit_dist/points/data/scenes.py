@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, List, Optional, Tuple
 
 from ...contracts.dataset import Dataset
+from ...environment import program
 from ...errors import UserError
 from ...loading.path_index import PathIndex, ensure_path_index, make_batch
 from .scannet_classes import CLASS_NAMES
@@ -121,7 +122,7 @@ class Scenes(SceneDataset):
         )
 
     def _folder(self, data_path: Optional[str]) -> str:
-        wanted = "that 'python -m paddlevit_dist prepare' (scannet, ply or pth) has made"
+        wanted = f"that '{program('prepare')}' (scannet, ply or pth) has made"
         if data_path is None:
             raise UserError(f"dataset {self.dataset_name} needs -data_path=<folder>, one {wanted}")
         folder = os.path.abspath(os.path.expanduser(os.fspath(data_path)))
@@ -134,7 +135,7 @@ class Scenes(SceneDataset):
         if not names:
             raise UserError(
                 f"{self.root} has no {CLASSES_FILE} with one class name per line: it is not a prepared store, or its "
-                "preparation was not finished; run 'python -m paddlevit_dist prepare' (scannet, ply or pth), which "
+                f"preparation was not finished; run '{program('prepare')}' (scannet, ply or pth), which "
                 "continues where it stopped"
             )
         return tuple(names)
@@ -187,7 +188,7 @@ class ScanNet(Scenes):
         folder = super()._folder(data_path)
         if not os.path.exists(os.path.join(folder, CLASSES_FILE)) and looks_raw(folder):
             raise UserError(
-                f"{folder} holds ScanNet's raw files; prepare them once with 'python -m paddlevit_dist prepare scannet "
+                f"{folder} holds ScanNet's raw files; prepare them once with '{program('prepare scannet')} "
                 f"{folder} OUT' and give -data_path=OUT"
             )
         return folder

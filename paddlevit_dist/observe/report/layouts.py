@@ -28,7 +28,7 @@ def laid_out(figures: Sequence[Dict[str, Any]], notices: List[str]) -> str:
                 parts.append(f'<div class="charts">{part}{_END_OF_CHARTS}' if figure["kind"] == "chart" else part)
         except Exception as error:  # the file may hold anything; the other figures are still worth showing
             notices.append(one_line(f"a figure cannot be shown: {type(error).__name__}: {error}"))
-    return "".join(parts)
+    return f'<div class="figures">{"".join(parts)}</div>' if parts else ""
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], note: str = "") -> str:

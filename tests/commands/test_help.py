@@ -1,0 +1,55 @@
+"""The help of every command has one form, its examples are right, and words of other tools are answered with ours."""
+
+from __future__ import annotations
+
+import importlib
+import shlex
+
+import pytest
+
+from paddlevit_dist.__main__ import COMMANDS, _carry_out
+from paddlevit_dist.commands.parser import parser_of
+from paddlevit_dist.config.help import ABOUT
+from paddlevit_dist.environment import program
+from paddlevit_dist.errors import UserError
+
+
+def run_of(command):
+    module, _, function = COMMANDS[command][0].partition(":")
+    return getattr(importlib.import_module(f"paddlevit_dist.commands.{module}"), function)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_is_usage_meaning_examples_and_a_row_for_each_option(capsys, command):
+    with pytest.raises(SystemExit) as ended:
+        _carry_out([*command.split(), "-h"])
+    assert ended.value.code == 0
+    usage, *further = capsys.readouterr().out.rstrip("\n").split("\n\n")
+    assert usage.startswith(f"usage: {program(command)}") and len(usage.splitlines()) > 1
+    examples = further[0].splitlines()
+    assert all(example.startswith(f"  {program(command)}") for example in examples)
+    rows = [line for part in further[1:] for line in part.splitlines()]
+    assert [line for line in rows if len(line) > 100 or line.startswith("  --")] == []
+    parser = parser_of(run_of(command))
+    assert (parser is None) == (command in ABOUT)
+    for example in examples if parser else ():
+        parser.parse_args(shlex.split(example)[len(program(command).split()) :])
+
+
+@pytest.mark.parametrize(
+    "words, advice",
+    [
+        ("predict --conf 0.3 run pictures", "--conf is not a known option: write -least_score=SHARE"),
+        ("predict --source pictures --weights run", "as in 'predict output/mine new_pictures'"),
+        ("predict --weights=run", "write the weights and then the inputs, without flags"),
+        ("predict run pictures --batch 4", "did you mean '-batch_size'?"),
+        ("report --outputs=x run", "did you mean '-output'?"),
+        ("val -cfg=vit_digits", f"did you mean '{program('evaluate')}'?"),
+        ("detect run pictures", f"did you mean '{program('predict')}'?"),
+        ("trian -cfg=vit_digits", "did you mean 'train'?"),
+    ],
+)
+def test_words_of_other_tools_and_slips_are_answered(words, advice):
+    with pytest.raises(UserError) as refusal:
+        _carry_out(shlex.split(words))
+    assert advice in str(refusal.value)

@@ -1,0 +1,20 @@
+"""Every section of measured figures begins with the command that made them and the machine that it ran on."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from .reading import text_of
+
+MACHINES = re.findall(r"^- \*\*(\w+)\*\*(?:, \*\*(\w+)\*\*)?:", text_of("docs/benchmarks.md"), re.MULTILINE)
+SECTIONS = dict(re.findall(r"^##+ (.+)\n\n(.+(?:\n.+)*)", text_of("docs/benchmarks.md"), re.MULTILINE))
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_a_section_says_at_once_what_was_run_and_where(section):
+    first = SECTIONS[section]
+    named = "|".join(name for names in MACHINES for name in names if name)
+    assert re.search(r"`(python benchmarks/|make )|[Cc]ommand not recorded", first), first
+    assert re.search(rf"\b({named})\b|machine not recorded", first), first

@@ -25,6 +25,7 @@ from . import about
 from .evaluation import Evaluation
 from .figures import FigureMaker
 from .introduction import first_lines, start_record
+from .machines import require_same_everywhere
 from .parts import build_model
 from .passes import compile_model
 from .precision import EvaluationPrecision
@@ -63,6 +64,7 @@ class Trainer:
         self.folder = Path(config.SAVE) / "checkpoints"
         for line in [*first_lines(config, task, datasets), *dict.fromkeys(notices)]:
             self.record.say(line)
+        require_same_everywhere(config, self.task, self.datasets)
         gpu.prepare(config.TRAIN.TF32, config.DETERMINISTIC, task.fixed_shapes)
         self.heartbeat = Heartbeat(self.record.say, shown=self.record.writes)
         with self.heartbeat.at("building the model"):

@@ -98,9 +98,6 @@ class ImageSamples(Samples):
     def is_share(self) -> bool:  # type: ignore[override] # the dataset knows
         return self.dataset.is_share
 
-    def identities(self) -> np.ndarray:
-        return self.dataset.identities()
-
 
 class Classification(Task):
     """Trains and evaluates an image classifier."""

@@ -91,7 +91,7 @@ setup(
     license="Apache-2.0",
     packages=find_packages(include=["paddlevit_dist", "paddlevit_dist.*"]),
     package_data={
-        "paddlevit_dist.images.data": ["digits.npz"],
+        "paddlevit_dist.images.data": ["digits.npz", "imagenet_classes.txt"],
         "paddlevit_dist.observe.report": ["*.css", "*.js"],
     },
     cmdclass={"build_py": BuildWithRecipes},

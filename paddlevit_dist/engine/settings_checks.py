@@ -32,7 +32,7 @@ def check(given: Given) -> list[str]:
             raise UserError(
                 f"{given['EVAL']}: random weights are never evaluated: name a checkpoint with -pretrained=PATH"
             )
-        if pretrained and resume:
+        if pretrained and resume not in (None, "auto"):  # config.yaml of a run that was resumed says auto
             raise UserError(
                 f"{given['MODEL.PRETRAINED']} and {given['MODEL.RESUME']}: an evaluation takes one checkpoint"
             )

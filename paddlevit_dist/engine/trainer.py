@@ -31,6 +31,7 @@ from ..transfers import is_on_gpu
 from . import about, gpu_memory
 from .figures import FigureMaker, RecordKeeper
 from .introduction import first_lines
+from .machines import require_same_everywhere
 from .passes import compile_model
 from .precision import EvaluationPrecision
 from .samples_check import require_not_trained_on
@@ -70,6 +71,7 @@ class Trainer:
         self.folder = Path(config.SAVE) / "checkpoints"
         for line in [*first_lines(config, task, datasets), *dict.fromkeys(notices)]:
             self.record.say(line)
+        require_same_everywhere(config, self.task, self.datasets)
         gpu.prepare(config.TRAIN.TF32, config.DETERMINISTIC, task.fixed_shapes)
         paddle.seed(config.SEED)  # initial weights: the same on all ranks and for any number of them
         self.heartbeat = Heartbeat(self.record.say, shown=self.record.writes)

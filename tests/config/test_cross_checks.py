@@ -127,6 +127,7 @@ def test_places_in_files_have_their_line(refuse, load_text):
         "-epochs=2 TRAIN.WARMUP_EPOCHS 1",
         "-eval -pretrained=x",
         "-eval -resume=x",
+        "-eval -pretrained=x MODEL.RESUME auto",  # config.yaml of a run that was resumed
         "-pretrained=x",
     ],
 )

@@ -13,9 +13,11 @@ INSTALLED = "tests/test_wheel.py runs the installed command"
 ITSELF = "is the test suite, or part of it"
 HOURS = "takes minutes to hours and a quiet machine; its programs are what the page is about"
 ONNX = "needs the extra onnx; tests/images/test_onnx_export.py does it"
+RELEASE = "tests/test_wheel.py builds a release"
 OTHER_FILES = "tests/commands/test_predict_scenes.py and test_split.py run it on files that they make"
 PAGE_OF_ITS_OWN = "tests/images/test_documented_session.py runs that page, on the digits"
 SESSION = "tests/pages/test_tutorials.py runs that page, as it stands"
+CONTAINER = "needs Docker; tests/test_container.py does the steps of the file"
 FORMS = "tells how commands are written, of others and of ours"
 
 NOT_RUN = {
@@ -68,6 +70,7 @@ NOT_RUN = {
     "make accept-gpu": "needs a GPU; tests/test_benchmarks.py runs a row on a CPU",
     "make test-gpu-wheel": DOWNLOAD,
     "make audit": DOWNLOAD,
+    "make dist": RELEASE,
 }
 
 # Commands that stand in a block together with what they print, or of other programs: which test runs them, or why none.
@@ -85,6 +88,14 @@ IN_TEXT = {
     "{ [ $? -eq 75 ] && scontrol requeue $SLURM_JOB_ID; }": "needs Slurm; tests/distributed/test_stops.py: the 75",
     "python main_multi_gpu.py -replay=output/four/not_finite/update_00000123.json": "tests/engine/test_finite.py",
     "python main_multi_gpu.py -selftest -cfg=./configs/vit_digits.yaml -ngpus=2": "tests/distributed/test_selftest.py",
+    "docker build -f docker/Dockerfile -t paddlevit_dist .": CONTAINER,
+    "docker build -f docker/Dockerfile -t paddlevit_dist --build-arg DEVICE=gpu .": CONTAINER,
+    'docker run --rm --shm-size=8g --user "$(id -u):$(id -g)" -v "$PWD:/work" -v paddlevit_dist:/home/anyone '
+    "paddlevit_dist train -cfg=vit_digits -output=run": CONTAINER,
+    "pip config set global.index-url https://pypi.tuna.tsinghua.edu.cn/simple": DOWNLOAD,
+    "pip wheel -w wheels setuptools '.[cpu]'": DOWNLOAD,
+    "pip install --no-index --find-links wheels '.[cpu]'": DOWNLOAD,
+    'python -m venv try && try/bin/pip install "$(echo dist/*.whl)[cpu]" && cd try': RELEASE,
     "make bench": HOURS,
     "make bench-all": HOURS,
     "make bench-gpu": "needs a GPU; tests/test_benchmarks.py runs it small on a CPU",

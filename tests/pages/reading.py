@@ -14,6 +14,8 @@ PAGES = [
     "docs/running.md",
     "docs/images.md",
     "docs/models.md",
+    "docs/wrong_score.md",
+    "docs/firewall.md",
     "docs/finetune.md",
     "docs/detection.md",
     "docs/pointclouds.md",
@@ -30,6 +32,7 @@ PAGES = [
     "docs/benchmarks.md",
     "docs/development.md",
     "CONTRIBUTING.md",
+    "RELEASING.md",
     "CHANGELOG.md",
 ]
 
@@ -42,7 +45,7 @@ CHINESE = {  # page -> the page that it is in Chinese
 }
 
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-_PROGRAMS = ("tensorboard ", "srun ")
+_PROGRAMS = ("tensorboard ", "srun ", "docker ")
 _LANGUAGES = {"", "bash", "python", "sh", "text", "yaml"}  # what is of "sh" is a script, and a tutorial's
 _STARTS = ("make ", "paddlevit-dist ", ". ", "./", "sh ", "python ", "pip ", "CUDA_VISIBLE_DEVICES=")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Dict, List
 import numpy as np
 import pytest
 from points import raw_scenes
+from support.clones import copy_of_repository
 from support.processes import ROOT, run_command
 from support.runs import write_pictures
 from volumes.test_documentation import write_the_volumes_of_the_page
@@ -44,6 +44,8 @@ _SHORTER = [
     (r"-output=\./output/mine -resume=auto", f"{_SMALL} -epochs=2"),
     (r"dist train.*-output=\./output/mine$", f"{_SMALL} -epochs=2 -stop_after_epoch=1"),
     (r"dist evaluate.*-output=\./output/mine", _SMALL),
+    (r"-output=\./output/offline", f"{_SMALL} -epochs=1"),
+    (r"-cfg=output/mine/config.yaml", ""),
     (r"inspect data", "-image_size=64"),
     (r"run_train.*-output=\./output/small", "-image_size=64 -epochs=1"),
     (r"-output=\./output/ten", "-epochs=1"),
@@ -61,15 +63,8 @@ _SHORTER = [
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory) -> Path:
-    """What git tracks or would add, with the environment that ``make`` would have made beside it."""
-    folder = tmp_path_factory.mktemp("clone") / "paddlevit_dist"
-    listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, stdout=subprocess.PIPE
-    )
-    for name in filter(None, listed.stdout.decode().split("\0")):
-        if (ROOT / name).is_file():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, folder / name)
+    """With the environment that ``make`` would have made beside it."""
+    folder = copy_of_repository(tmp_path_factory.mktemp("clone") / "paddlevit_dist")
     (folder / ".venv").symlink_to(sys.prefix)
     return folder
 
@@ -83,6 +78,7 @@ def bring_data(folder: Path) -> None:
     weights.parent.mkdir(parents=True)
     small = create_model("vit_small_patch16_224", num_classes=1000, embed_dim=48, depth=2, num_heads=4)
     write_safetensors(weights, {name: value.numpy() for name, value in small.state_dict().items()})
+    shutil.copy(weights, folder / "vit_small.safetensors")
     for number, split in enumerate(("train", "val")):
         raw_scenes.write_labelled_ply(folder / "my_scenes" / split / f"room_{number}.ply", seed=number)
         raw_scenes.write_pointgroup(folder / "pointgroup" / split, f"scene000{number}_00")
@@ -150,7 +146,7 @@ def test_the_commands_of_all_pages_run_one_after_the_other(clone, monkeypatch):
 
 OUTPUTS = sorted(
     "both.html boxes demo digits ten profiled look mine predicted rooms rooms_instances heads four small balls "
-    "heads_eval my_volumes".split()
+    "heads_eval my_volumes again known new offline".split()
 )
 
 

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import os
 import socket
 import time
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence
+from typing import Any, Iterable, List, NamedTuple, Optional, Sequence
 
 import numpy as np
 from PIL import Image
 
-from ...contracts.prediction import InputSamples, OutputWriter, Row, output_names
+from ...contracts.prediction import InputSamples, OutputWriter, Row
 from ...contracts.sample_checks import BadSample
-from ...files import atomic_file
-from ..data.inputs import GivenPictures, PictureInputs, picture_inputs
+from ..data.annotated import PICTURES, AnnotatedPictures, stems
+from ..data.inputs import picture_inputs
 from ..data.reading import Reading
 from .data.samples import DetectionSample
 from .data.transforms import EvaluationTransform, evaluation_transform
@@ -27,10 +26,8 @@ from .evaluation.detections import Detections, as_written
 from .metrics import only
 from .writer import MASK_RESULTS, RESULTS, ResultParts, join_results
 
-PICTURES = "pictures"  # folder
 _UNFINISHED = "unfinished"  # what is needed until a prediction ends; the journal removes it
 _NO_BOXES = np.zeros((0, 4))
-_QUALITY = 92  # of JPEG
 _COLUMNS = ("category", "score", "x", "y", "width", "height")
 
 
@@ -79,16 +76,12 @@ def rows_of(found: Detections, class_names: Sequence[str], least_score: float) -
 def image_ids_of(names: Sequence[str]) -> List[int]:
     """Numbers of pictures for COCO's format: those that their files are called by, as COCO's own are; if any is not
     called by a number, or two by the same, 1, 2, 3 and so on."""
-    stems = _stems(names)
-    if all(stem.isascii() and stem.isdigit() and len(stem) < 19 for stem in stems):
-        numbers = [int(stem) for stem in stems]
+    called = stems(names)
+    if all(stem.isascii() and stem.isdigit() and len(stem) < 19 for stem in called):
+        numbers = [int(stem) for stem in called]
         if len(set(numbers)) == len(numbers):
             return numbers
     return list(range(1, len(names) + 1))
-
-
-def _stems(names: Sequence[str]) -> List[str]:
-    return [os.path.splitext(os.path.basename(name))[0] for name in names]
 
 
 class DetectionOutputs(OutputWriter):
@@ -110,24 +103,21 @@ class DetectionOutputs(OutputWriter):
         self.folder, self.samples, self.least_score = folder, samples, least_score
         self.class_names = list(class_names)
         self._ids: Optional[List[int]] = None
-        self._names: Dict[int, str] = {}
+        self._pictures = AnnotatedPictures(folder, samples)
         self._parts = ResultParts(folder / _UNFINISHED, f"{{kind}}-{_this_process()}.part", category_ids)
 
     def write(self, index: int, prediction: Detections) -> Row:
-        if not isinstance(self.samples, (PictureInputs, GivenPictures)):  # a program's own
+        shown = only(prediction, prediction.scores >= self.least_score)
+
+        def drawn(picture: Image.Image) -> Image.Image:
+            found = shown.boxes, shown.labels, self.class_names, shown.scores, shown.masks
+            return Image.fromarray(draw_boxes(np.asarray(picture), *found))
+
+        name = self._pictures.write(index, drawn)
+        if name is None:
             return {}
         if self._ids is None:
             self._ids = image_ids_of(self.samples.names)
-            self._names = dict(enumerate(output_names(_stems(self.samples.names))))
-        picture = self.samples.picture(index)
-        shown = only(prediction, prediction.scores >= self.least_score)
-        pixels = draw_boxes(np.asarray(picture), shown.boxes, shown.labels, self.class_names, shown.scores, shown.masks)
-        name = f"{PICTURES}/{self._names[index]}.jpg"
-        (self.folder / PICTURES).mkdir(exist_ok=True)
-        content = io.BytesIO()
-        Image.fromarray(pixels).save(content, "JPEG", quality=_QUALITY, subsampling=0)
-        with atomic_file(self.folder / name) as file:
-            file.write(content.getvalue())
         self._parts.add(index, self._ids[index], prediction)
         return {"picture": name}
 

@@ -4,13 +4,13 @@ pictures are, from the beginnings of the files."""
 from __future__ import annotations
 
 import os
-from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Set, Tuple
 
 import numpy as np
 from PIL import Image
 
 from ....errors import UserError
-from ...data.opening import in_threads
+from ...data.inspection import in_threads
 from ...data.reading import Reading, UnreadablePicture, decode_image, open_image, orientation, read_file
 from .annotation_index import AnnotationIndex
 from .detection_dataset import Annotations, DetectionDataset
@@ -114,6 +114,11 @@ class IndexedPictures(DetectionDataset):
             return os.stat(self.describe(index)).st_size
         except (OSError, ValueError):
             return -1
+
+    def listed(self) -> Dict[str, Iterable[Any]]:
+        columns = [self._index.objects[field] for field in ("box", "label", "is_crowd")]
+        boxes = map(np.ascontiguousarray, [*columns, self._index.pictures["first"]])
+        return {"names": self._index.paths.buffers(), "sizes": [self.sizes], "boxes": boxes}
 
     def missing(self) -> Sequence[int]:
         folders: Dict[str, Set[str]] = {}

@@ -1,0 +1,116 @@
+"""Who is contacted: the table of docs/firewall.md."""
+
+from __future__ import annotations
+
+import http.server
+import re
+import sys
+import threading
+
+import pytest
+from support.processes import ROOT, run_command
+from support.runs import DIGITS, well
+
+from paddlevit_dist.checkpoint import download
+from paddlevit_dist.checkpoint.published import address_of
+from paddlevit_dist.errors import UserError
+
+# What opens connections or asks for addresses, in Python's library, in Paddle and in usual packages.
+_CONNECTS = re.compile(
+    r"urllib\.request|http\.client|urlopen|create_connection|create_server|\.connect\(|getaddrinfo|gethostbyname|asyncio"
+    r"|ftplib|smtplib|import (requests|httpx|huggingface_hub)|from (requests|httpx|huggingface_hub)|TCPStore|tcp_store"
+    r"|utils\.download|pretrained=True"
+)
+FETCHES = "checkpoint/download.py"
+
+WATCH = """
+import os, sys
+
+def watch(event, arguments):
+    if event in ("socket.connect", "socket.sendto", "socket.getaddrinfo", "socket.gethostbyname"):
+        found = arguments[0] if event.startswith("socket.get") else arguments[1]
+        with open(os.environ["CONTACTS"], "a") as file:
+            file.write(f"{found[0] if isinstance(found, tuple) else found}\\n")
+
+sys.addaudithook(watch)
+"""
+ITSELF = {"127.0.0.1", "localhost", "::1"}
+
+
+def test_one_module_fetches_and_the_ranks_of_a_run_meet():
+    package = ROOT / "paddlevit_dist"
+    sources = {str(path.relative_to(package)): path.read_text("utf-8") for path in package.rglob("*.py")}
+    found = {name for name, text in sources.items() if _CONNECTS.search(text)}
+    others = {name for name in found if not name.startswith("parallel/")}
+    assert others == {FETCHES}, "docs/firewall.md has a table of what connects: say there what these contact"
+
+
+@pytest.mark.long
+def test_no_command_contacts_anybody_but_its_own_processes(tmp_path):
+    (tmp_path / "sitecustomize.py").write_text(WATCH)
+    contacts = tmp_path / "contacts"
+    contacts.touch()
+
+    def command(*words: str):
+        program = ["env", sys.executable, "-m", "paddlevit_dist", *words]
+        path = f"{tmp_path}:{ROOT}:{ROOT / 'tests'}"
+        return run_command(program, 300, tmp_path, PYTHONPATH=path, CONTACTS=str(contacts))
+
+    well(command("train", *DIGITS, "-ngpus=2", "-output=run", "REPORT", "true"))
+    well(command("evaluate", "-cfg=run/config.yaml", "-pretrained=run", "-output=again"))
+    well(command("report", "run"))
+    well(command("convert", "run", "run.safetensors"))
+    well(command("export", "run", "exported/run"))
+    well(command("inspect", "vit_tiny_patch16_224"))
+    assert command("doctor", "-cfg=run/config.yaml", "-output=looked").code in (0, 1)
+    contacted = set(contacts.read_text().split())
+    assert contacted and contacted <= ITSELF  # some: the ranks have met
+
+    missing = command("train", *DIGITS, "-output=other", "-pretrained=http://weights.invalid/vit.safetensors")
+    assert missing.code == 2
+    assert set(contacts.read_text().split()) - ITSELF == {"weights.invalid"}
+
+
+class Proxy(http.server.BaseHTTPRequestHandler):
+    """Answers for any host with ``content``; lets nobody through to an encrypted one."""
+
+    content = b"a mirror's"
+    asked = []
+
+    def do_GET(self):  # noqa: N802
+        self.asked.append(f"GET {self.path}")
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(self.content)))
+        self.end_headers()
+        self.wfile.write(self.content)
+
+    def do_CONNECT(self):  # noqa: N802
+        self.asked.append(f"CONNECT {self.path}")
+        self.send_error(403)
+
+    def log_message(self, *arguments):
+        pass
+
+
+def test_a_mirror_and_a_proxy_are_found_by_their_variables(tmp_path, monkeypatch):
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Proxy)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+    thread.start()
+    name = "vit_small_patch16_224.augreg_in21k_ft_in1k"
+    path = f"timm/{name}/resolve/main/model.safetensors"
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.setattr(download, "RETRY_SECONDS", ())
+    monkeypatch.setenv(download.CACHE_VARIABLE, str(tmp_path))
+    for variable in ("http_proxy", "https_proxy"):
+        monkeypatch.setenv(variable, f"http://127.0.0.1:{server.server_port}")
+    try:
+        monkeypatch.setenv("HF_ENDPOINT", "http://mirror.invalid")
+        assert download.local_copy(address_of(name)).path.read_bytes() == Proxy.content
+        monkeypatch.delenv("HF_ENDPOINT")
+        with pytest.raises(UserError, match="403"):
+            download.local_copy(address_of(name))
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+    assert Proxy.asked == [f"GET http://mirror.invalid/{path}", "CONNECT huggingface.co:443"]

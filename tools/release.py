@@ -1,0 +1,57 @@
+"""Build the files of a release: a source archive of this commit, and the wheel that is made from it.
+
+Usage: python tools/release.py [FOLDER]
+
+FOLDER is dist where none is given. The version stands in paddlevit_dist/__init__.py; a tag of a version on this commit
+has to name the same one, and CHANGELOG.md has to have a section about it. What is not committed does not come along.
+Needs git, and setuptools as the extra dev has it. RELEASING.md says what comes before and after.
+"""
+
+import hashlib
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SDIST = "import setuptools.build_meta as b, sys; b.build_sdist(sys.argv[1])"  # what `python -m build` calls
+PIP = [sys.executable, "-m", "pip", "-q", "--disable-pip-version-check"]
+
+
+def main():
+    folder = Path(sys.argv[1] if sys.argv[1:] else "dist").absolute()
+    with tempfile.TemporaryDirectory() as source:
+        archive = subprocess.run(["git", "archive", "HEAD"], cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout
+        subprocess.run(["tar", "-x", "-C", source], input=archive, check=True)
+        version = version_of(Path(source))
+        if folder.exists() and any(folder.iterdir()):
+            sys.exit(f"error: {folder} holds other files: remove it first")
+        folder.mkdir(parents=True, exist_ok=True)
+        subprocess.run([sys.executable, "-c", SDIST, str(folder)], cwd=source, stdout=subprocess.DEVNULL, check=True)
+    (sdist,) = folder.iterdir()
+    subprocess.run([*PIP, "wheel", "--no-deps", "--no-build-isolation", f"-w{folder}", str(sdist)], check=True)
+    print(f"version {version}")
+    for file in sorted(folder.iterdir()):
+        print(f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}")
+
+
+def version_of(source):
+    """The version of the package in ``source``, once it is what a tag on this commit says."""
+    version = re.search(r'__version__ = "(.+)"', (source / "paddlevit_dist" / "__init__.py").read_text("utf-8"))[1]
+    tags = subprocess.run(
+        ["git", "tag", "--points-at", "HEAD"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True
+    )
+    tagged = [tag for tag in tags.stdout.split() if re.match(r"v\d", tag)]
+    if tagged and tagged != [f"v{version}"]:
+        sys.exit(
+            f"error: this commit has the tag {', '.join(tagged)}, but paddlevit_dist/__init__.py says {version}: "
+            f"correct __version__ and move the tag, or tag v{version}"
+        )
+    if tagged and not re.search(rf"^## {re.escape(version)}\b", (source / "CHANGELOG.md").read_text("utf-8"), re.M):
+        sys.exit(f"error: CHANGELOG.md has no section '## {version}': rename Unreleased and move the tag")
+    return version
+
+
+if __name__ == "__main__":
+    main()

@@ -27,7 +27,7 @@ def run(words: List[str]) -> None:
         "schema",
         "Print the keys of all tasks as a JSON schema: an editor that knows yaml-language-server (VS Code's YAML, Vim, "
         "Emacs) completes and checks a file whose first line is '# yaml-language-server: $schema=keys.json'.",
-        ("> keys.json", "-import=my_things.py > keys.json"),
+        ("> keys.json",),
         imports=True,
     )
     parser.parse_args(words)

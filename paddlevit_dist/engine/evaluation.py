@@ -12,7 +12,7 @@ from ..observe.heartbeat import Heartbeat
 from ..observe.progress import Progress
 from ..parallel import is_main, rank, world_size
 from . import gpu_memory
-from .figures import RecordKeeper
+from .figure_maker import RecordKeeper
 from .parts import loader_of
 from .precision import EvaluationPrecision
 from .steps import evaluate

@@ -23,7 +23,7 @@ from ..parallel import LeftEarly, gpu, is_main
 from ..printing import without_credentials
 from . import about
 from .evaluation import Evaluation
-from .figures import FigureMaker
+from .figure_maker import FigureMaker
 from .introduction import first_lines, start_record
 from .machines import require_same_everywhere
 from .parts import build_model

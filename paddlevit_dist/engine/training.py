@@ -11,7 +11,7 @@ from ..contracts.task import Step
 from ..errors import Stopped, UserError
 from ..parallel import LeftEarly, Stops, broadcast_statistics, stops, world_size
 from .evaluation import Evaluation
-from .figures import BestFigures, FigureMaker
+from .figure_maker import BestFigures, FigureMaker
 from .introduction import introduce
 from .parts import TrainingParts
 from .profile import Profile

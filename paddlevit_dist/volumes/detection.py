@@ -22,10 +22,10 @@ from . import sliding_window
 from .dataset import VolumeDataset
 from .decoding import decode
 from .export import export_parts
-from .figures import LandmarkRecord, landmark_figures
 from .geometry import Geometry
 from .heatmaps import Factors, gaussian_factors, is_known, radius_factors
 from .inputs import InputVolumes, VolumeInputs, find_volumes
+from .landmark_figures import LandmarkRecord, landmark_figures
 from .losses import focal_loss, weighted_squared_error
 from .metrics import LandmarkMetrics
 from .mirroring import chosen_pairs, forgotten_pairs

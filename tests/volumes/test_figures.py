@@ -10,7 +10,7 @@ from paddlevit_dist import config
 from paddlevit_dist.contracts.figures import Chart, Gallery
 from paddlevit_dist.contracts.task import EvaluationStep
 from paddlevit_dist.volumes.detection import LandmarkDetection
-from paddlevit_dist.volumes.figures import LandmarkRecord
+from paddlevit_dist.volumes.landmark_figures import LandmarkRecord
 
 TINY = ["TASK", "landmarks", "MODEL.NAME", "unet3d", "VOLUMES.UNET_WIDTH", "2", "VOLUMES.UNET_DEPTH", "1"]
 TINY += ["-dataset=synthetic_landmarks", "VOLUMES.CROP_SIZE", "[48,48,48]", "VOLUMES.OVERLAP", "0"]

@@ -42,9 +42,9 @@ from ..transforms.normalising import Normaliser
 from ..transforms.operations_compiled import prepare
 from ..transforms.operations_opencv import require_opencv
 from ..transforms.policies import build_augmentation, operations_of
+from .classifier_figures import Evaluated, report_figures
 from .distillation import Teacher, distillation_loss, teacher_of
 from .export import export_parts
-from .figures import Evaluated, report_figures
 from .metrics import ClassificationMetrics
 from .prediction import ClassOutputs, best_classes, open_inputs, probabilities
 from .records import joined, record, record_later

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import reprlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -128,7 +129,7 @@ class Key:
             if self.optional:
                 return None
             raise Mismatch("a value is needed")
-        if self.or_many and (isinstance(value, (list, tuple)) or "," in str(value)):
+        if self.or_many and (isinstance(value, (list, tuple)) or re.search(r"[,\[(]", str(value))):
             return [self._parse_one(item) for item in self._items(value)]
         if not self.many:
             return self._parse_one(value)

@@ -48,8 +48,8 @@ def test_keys_of_another_family_name_the_model_too(refuse, load_text):
     assert message.startswith("x.yaml:3: MODEL.SPLIT_SIZES ([1, 2, 7, 7]) is not a known key: the closest is MODEL.")
     assert hint in message
     message = refuse(load_text, cswin + "  NUM_HEADS: [4, 8, many]")
-    expected = "x.yaml:3: MODEL.NUM_HEADS is [4, 8, 'many']: expected a whole number >= 1 or a list of them, or None"
-    assert message.startswith(expected) and hint in message
+    assert message.startswith("x.yaml:3: MODEL.NUM_HEADS is [4, 8, 'many']: expected a whole number >= 1")
+    assert " or a list of them, or None" in message and hint in message
     assert refuse(load_text, "MODEL:\n  EMBED_DIMM: 7") == (
         "x.yaml:2: MODEL.EMBED_DIMM (7) is not a known key: the closest is MODEL.EMBED_DIM"
     )

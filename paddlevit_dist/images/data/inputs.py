@@ -21,8 +21,8 @@ from ...errors import UserError
 from ...files import atomic_file, is_folder, map_array
 from ...loading.path_index import PathIndex, ensure_path_index, make_batch
 from .formats import HEAD_BYTES, hint_of, is_hidden, picture_kind, readable_suffixes, suffix_of
+from .inspection import note_deep
 from .left_out import LeftOut, head_of
-from .opening import note_deep
 from .reading import Reading, UnreadablePicture, converted, decode_image, read_file
 from .tar_members import TarFile
 

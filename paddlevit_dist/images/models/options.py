@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Tuple
 
+from ...errors import UserError
 from ...models import model_options
 
 # Keys of MODEL with the option that they are; the first that the model has.
@@ -29,6 +30,10 @@ _RATES = {"DROPOUT": "dropout", "ATTENTION_DROPOUT": "attention_dropout", "DROPP
 def configured_options(model: Any) -> Tuple[Dict[str, Any], List[str]]:
     """Options for ``create_model`` from the section MODEL; notices of keys that the model has no option for, and of
     differences from the variant named by MODEL.NAME, which explicit keys override.
+
+    Raises:
+        UserError: one number is given where the model takes one for each stage, or the other way round, or for another
+            number of stages than there are.
     """
     known = model_options(model.NAME)
     options, differing, notices = {}, [], []
@@ -45,8 +50,22 @@ def configured_options(model: Any) -> Tuple[Dict[str, Any], List[str]]:
         options[option] = value
         default = known.defaults[option]
         default = tuple(default) if isinstance(default, (list, tuple)) else default
+        if default is not None and isinstance(value, tuple) != isinstance(default, tuple):
+            wanted = f"a number for each stage, such as {list(default)}" if isinstance(default, tuple) else "one number"
+            raise UserError(
+                f"MODEL.{key} {list(value) if isinstance(value, tuple) else value}: {model.NAME} takes {wanted}"
+            )
         if option in known.of_variant and value != default:
             differing.append(f"MODEL.{key} {value} instead of {default}")
+    of_stages = {
+        key: value
+        for key, names in _DIMENSIONS.items()
+        for value in [options.get(name, known.defaults.get(name)) for name in names]
+        if isinstance(value, (list, tuple))
+    }
+    if len(set(map(len, of_stages.values()))) > 1:
+        told = ", ".join(f"MODEL.{key} {list(value)}" for key, value in of_stages.items())
+        raise UserError(f"{model.NAME} takes a number for each of its stages, as many in all of {told}")
     for key, option in _RATES.items():
         if model[key]:  # 0 is every model's default, and not every model has all three
             if option in known.defaults:

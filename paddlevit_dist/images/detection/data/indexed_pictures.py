@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image
 
 from ....errors import UserError
-from ...data.opening import in_threads
+from ...data.inspection import in_threads
 from ...data.reading import Reading, UnreadablePicture, decode_image, open_image, orientation, read_file
 from .annotation_index import AnnotationIndex
 from .detection_dataset import Annotations, DetectionDataset

@@ -4,7 +4,7 @@
 - ``checkpointer``, ``resumption``, ``about``: what is saved and restored, and what a checkpoint says about itself;
   ``background``: what the training does not wait for; ``weights_check``: finite, and the same on all ranks
 - ``evidence``: what is kept of an update that was skipped; ``replay``, ``layer_watch``: which layer makes it not finite
-- ``figures``: what is kept of an evaluation for the report, and when its figures are made
+- ``figure_maker``: what is kept of an evaluation for the report, and when its figures are made
 - ``trained``: weights without the data they were trained on; ``predictor``, ``prediction_journal``: predictions, and
   what is kept of them while they go on
 - ``selftest``: the same updates with other numbers of processes

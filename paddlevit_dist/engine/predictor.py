@@ -135,12 +135,13 @@ def predict_share(
         num_workers = 0 if batches < 2 else min(batches, default_workers(world_size(), cpu_cores()))
     task, samples = adopt(task, Task), adopt(samples, InputSamples)
     gpu.prepare(source.config.TRAIN.TF32, source.config.DETERMINISTIC, task.fixed_shapes)
+    said = len(task.notices)
     with Heartbeat(write_line, shown=is_main()).at("building the model"):
         model, report = build_trained(task, source)
     precision = EvaluationPrecision(source.config)
     if is_main():
         write_line(f"weights {source.weights}: {report.summary()}")
-        for line in filter(None, [precision.notice]):
+        for line in filter(None, [precision.notice, *task.notices[said:]]):
             write_line(line)
     writer, attempts = task.output_writer(folder, samples), Attempts(task, samples, left)
     loader = attempts_loader(attempts, source.config, batch_size, num_workers)

@@ -29,7 +29,7 @@ from ..parallel.devices import cpu_cores, default_workers
 from ..printing import without_credentials
 from ..transfers import is_on_gpu
 from . import about, gpu_memory
-from .figures import FigureMaker, RecordKeeper
+from .figure_maker import FigureMaker, RecordKeeper
 from .introduction import first_lines
 from .machines import require_same_everywhere
 from .passes import compile_model

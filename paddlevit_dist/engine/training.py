@@ -35,7 +35,7 @@ from ..transfers import is_on_gpu
 from . import about, repetition
 from .checkpointer import Checkpointer, Saving
 from .evidence import EvidenceFolder
-from .figures import BestFigures, FigureMaker
+from .figure_maker import BestFigures, FigureMaker
 from .finite import SkippedUpdates
 from .introduction import describe_training
 from .model_ema import ModelEma

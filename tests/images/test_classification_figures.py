@@ -11,7 +11,7 @@ from support.small_runs import build
 
 from paddlevit_dist import create_model
 from paddlevit_dist.contracts.task import EvaluationStep
-from paddlevit_dist.images.classification.figures import Evaluated, calibration, report_figures, tables
+from paddlevit_dist.images.classification.classifier_figures import Evaluated, calibration, report_figures, tables
 from paddlevit_dist.images.classification.records import RECORD, joined, record, record_later
 from paddlevit_dist.images.classification.rollout import overlaid, rolled_out
 

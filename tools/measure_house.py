@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "paddlevit_dist"
 
-# Room -> at most so many lines, and what belongs to it: folders and files below the package. The first that fits counts.
+# Room -> at most so many lines, and what belongs to it: places below the package. The first that fits counts.
 _CPU = "images/kernels engine/one_pass.py engine/memory_loops.py compiled.py"
 _DIAGNOSIS = "engine/selftest.py engine/checkup.py engine/replay.py engine/evidence.py engine/profile.py"
 _PREDICTION = "engine/predictor.py engine/prediction_journal.py engine/trained.py contracts/prediction.py"

@@ -82,7 +82,7 @@ def _left_out(datasets: Dict[str, Any]) -> List[Any]:
 
 
 def _note_deep(datasets: Dict[str, Any]) -> None:
-    from ..images.data.opening import note_deep
+    from ..images.data.inspection import note_deep
 
     for dataset in datasets.values():
         for line in note_deep(len(dataset), dataset.encoded, dataset.describe):

@@ -48,6 +48,7 @@ def run(arguments: List[str]) -> None:
     from ..observe.progress import write_line
     from ..observe.record import output_folder
     from ..parallel import plan_processes
+    from ..parallel.roll_call import failures_told
 
     plan = plan_processes(run.values.NGPUS)
     plan.notices.extend(stale)
@@ -55,7 +56,8 @@ def run(arguments: List[str]) -> None:
     if run.show:
         _show(run, plan)
         return
-    with output_folder(run.values.SAVE, is_numbered=is_numbered) as folder:
+    told = failures_told(run.values.WATCHDOG_SECONDS)
+    with told, output_folder(run.values.SAVE, is_numbered=is_numbered) as folder:
         if is_numbered:
             run = run.changed("SAVE", str(folder), f"output folder: {folder} (-output=FOLDER names another)")
         with own(folder, write_line, run.values.EVAL, holds=plan.is_main):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 from pathlib import Path
-from typing import Any, NamedTuple, Optional, Sequence, Tuple, Type, TypeVar
+from typing import Any, Dict, Iterable, NamedTuple, Optional, Sequence, Tuple, Type, TypeVar
 
 import numpy as np
 
@@ -45,6 +47,8 @@ class Dataset:
     num_classes: Optional[int] = None
     ignore_label: Optional[int] = None
     labels: Optional[np.ndarray] = None
+    #: folder that contains its files; None: they are not in one
+    root: Optional[str] = None
     #: whether any sample has labels, or whatever else a score is computed from
     labelled: bool = True
     #: lines for the log of the run that reads it, known once it is open
@@ -80,6 +84,27 @@ class Dataset:
         """Where sample ``index`` comes from, for messages: its file, or its number in a named file."""
         raise NotImplementedError
 
+    def identity(self, index: int) -> str:
+        """What tells sample ``index`` from all others, wherever the dataset is stored and whatever is added to it: the
+        part of its description that is relative to ``root``. A file outside of ``root`` has its absolute path, and is
+        another one where it is moved; one that is listed twice has one identity."""
+        described = self.describe(index)
+        if self.root is None:
+            return described
+        return os.path.normpath(described).removeprefix(f"{os.fspath(self.root).rstrip('/')}/")
+
+    def identities(self) -> np.ndarray:
+        """uint64 (samples,), the digest of each sample's identity."""
+        return digests(map(self.identity, range(len(self))))
+
+    def listed(self) -> Dict[str, Iterable[Any]]:
+        """What is known of the samples without reading one, wherever they are stored: buffers by what they are, such as
+        "names", "sizes" and "labels". Machines that train together compare digests of these, so a dataset of many
+        files gives what it has, and does not ask for each."""
+        names = map(self.identity, range(len(self)))
+        found: Dict[str, Iterable[Any]] = {"names": (_placeless(name) for name in names)}
+        return found if self.labels is None else {**found, "labels": [np.ascontiguousarray(self.labels, dtype="<i8")]}
+
     @property
     def about(self) -> About:
         """What is known about it without reading a sample."""
@@ -106,11 +131,30 @@ class Samples:
     is_share: bool = False
     #: name of each class, or of each landmark, in the order of their numbers; None: they have none
     class_names: Optional[Sequence[str]] = None
+    #: what they are the samples of, in its order; a program's own need not say
+    dataset: Any
 
     def identities(self) -> Optional[np.ndarray]:
         """uint64 (samples,), a digest of what tells each sample from all others wherever the data are stored, such as
         its path in their folder; None: not known."""
-        return None
+        dataset = self._dataset()
+        return None if dataset is None else dataset.identities()
+
+    def listed_digests(self) -> Dict[str, bytes]:
+        """A digest of each part of ``Dataset.listed``."""
+        dataset, names = self._dataset(), map(self.describe, range(len(self)))
+        listed = {"names": map(_placeless, names)} if dataset is None else dataset.listed()
+        found = {}
+        for what, buffers in listed.items():
+            digest = hashlib.sha256()
+            for buffer in buffers:
+                digest.update(buffer)
+            found[what] = digest.digest()[:8]
+        return found
+
+    def _dataset(self) -> Optional[Dataset]:
+        dataset = getattr(self, "dataset", None)
+        return dataset if isinstance(dataset, Dataset) else None
 
     def __len__(self) -> int:
         raise NotImplementedError
@@ -131,6 +175,28 @@ class Samples:
         """An epoch's indices, int (samples,), some perhaps several times; None: a plain permutation. Called by the
         sampler of every rank with identical generators."""
         return None
+
+
+def digests(names: Iterable[str], salt: int = 0) -> np.ndarray:
+    """uint64 (names,), each name's BLAKE2b of 8 bytes: evenly distributed, and practically never equal by chance (for
+    any two of a million names 3e-8).
+
+    Args:
+        salt: not negative; another one gives digests that have nothing in common with these.
+    """
+    salted = hashlib.blake2b(digest_size=8, salt=salt.to_bytes(8, "little"))
+
+    def digest(name: str) -> bytes:
+        hashed = salted.copy()
+        hashed.update(name.encode("utf-8", "surrogateescape"))
+        return hashed.digest()
+
+    return np.frombuffer(b"".join(map(digest, names)), "<u8")
+
+
+def _placeless(name: str) -> bytes:
+    """A name without the folder that it is in on this machine, ended by a zero."""
+    return f"{os.path.basename(name) if os.path.isabs(name) else name}\0".encode("utf-8", "surrogateescape")
 
 
 def require_split(split: str, known: Sequence[str], dataset: str, remark: str = "") -> str:

@@ -143,6 +143,11 @@ class PathIndex:
         start, end = maps.offsets.item(index), maps.offsets.item(index + 1)
         return os.fsdecode(maps.file[HEADER_BYTES + start : HEADER_BYTES + end])
 
+    def buffers(self) -> List[Any]:
+        """All paths, one after another, and where each begins: for a digest."""
+        maps = self._opened()
+        return [memoryview(maps.file)[HEADER_BYTES : HEADER_BYTES + maps.offsets.item(-1)], maps.offsets]
+
     def label(self, index: int) -> int:
         """The label of entry ``index``."""
         return self._opened().labels.item(index)

@@ -32,7 +32,7 @@ Address = Tuple[str, int]
 _met = False
 
 
-def enter(rank: int, size: int, at_store: Optional[Callable[[], None]] = None) -> None:
+def enter(rank: int, size: int, at_store: Optional[Callable[[], Any]] = None) -> None:
     """Join the run at its store, and close it to everybody else. Every rank must call this before it joins the group.
 
     Args:

@@ -29,6 +29,10 @@ _LONGEST_WAIT_SECONDS = 20.0
 _SIGNS_OF_A_LOST_PEER = ("gloo", "Connection", "connection", "TCP", "Socket", "socket", "barrier", "NCCL", "timeout")
 
 
+class PeerGone(ConnectionError):
+    """The process of a rank that this one waits for has ended; why, others say."""
+
+
 _kills_before = limits.out_of_memory_kills()
 _own_records: Optional[Tuple[Path, int]] = None
 
@@ -68,6 +72,11 @@ def wait_for_parent() -> None:
     time.sleep(_LONGEST_WAIT_SECONDS)
 
 
+def reason(error: BaseException) -> str:
+    """An error in words: its message, with its type where it is no mistake of the user's."""
+    return str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+
+
 def record_finish(folder: Path, rank: int) -> None:
     """Record that this rank's work is complete: exit code 0 alone is no proof (Ctrl-C in a worker gives 0 too)."""
     _write(folder, rank, {"kind": FINISHED})
@@ -89,7 +98,7 @@ def record_failure(folder: Path, rank: int, error: BaseException) -> None:
     elif isinstance(error, SystemExit):
         kind, message = EXIT, f"sys.exit({error.code!r})"
     else:
-        kind, message = EXCEPTION, f"{type(error).__name__}: {error}"
+        kind, message = EXCEPTION, reason(error)
     trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     _write(folder, rank, {"kind": kind, "message": message, "traceback": trace})
 
@@ -137,9 +146,9 @@ def root_cause(ends: List[Dict[str, Any]]) -> Dict[str, Any]:
 
 
 def is_echo(error: Exception) -> bool:
-    """Whether Paddle reports with ``error`` that another rank is gone, without saying which."""
-    if isinstance(error, (UserError, ConnectionError)):  # a mistake, or our own message, which names the rank
-        return False
+    """Whether all that ``error`` reports is that another rank is gone."""
+    if isinstance(error, (UserError, ConnectionError)):  # a mistake, or our own message, which says what is wrong
+        return isinstance(error, PeerGone)
     return looks_like_a_lost_peer({"kind": EXCEPTION, "message": str(error)})
 
 

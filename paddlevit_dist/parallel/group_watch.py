@@ -9,22 +9,26 @@ A rank that cannot run Python is silent, and so named by the others; a timer of 
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import faulthandler
 import json
 import math
 import os
+import signal
+import struct
 import sys
 import threading
 import time
 import traceback
 from pathlib import Path
-from typing import Any, Callable, Dict, List, NoReturn, Optional
+from typing import Any, Callable, Dict, NoReturn, Optional
 
 import paddle
 
 from .. import printing
 from ..errors import Stopped, UserError
-from . import failures, places, roll_call, standstill
+from . import failures, places, roll_call, secret, standstill
 from .places import Place
 from .secret import key_name
 from .sockets import send_small_messages_at_once
@@ -35,7 +39,7 @@ _STOP_SECONDS = 10.0  # between the ends of ranks that stop together
 _NO_PROCESS = Process("", "", 0, 0)
 
 
-def run(join: Callable[[Callable[[], None]], None], work: Callable[[], None], seconds: float) -> None:
+def run(join: Callable[[Callable[[], Any]], None], work: Callable[[], None], seconds: float) -> None:
     """Join the group and work, watched. Every rank must call this.
 
     Args:
@@ -46,36 +50,44 @@ def run(join: Callable[[Callable[[], None]], None], work: Callable[[], None], se
         WorkerFailure: not all ranks came in time.
     """
     rank, size = int(os.environ["PADDLE_TRAINER_ID"]), int(os.environ["PADDLE_TRAINERS_NUM"])
+    with roll_call.failures_told(seconds):
+        secret.of_run()
     if hasattr(os, "memfd_create"):
         places.keep(places.Pages.create(Path(), 1), 0)  # to be seen from outside
     places.note("joining the group")
     _end_without_python(seconds)
     roll_call.answer(rank, size, seconds)
     _end_without_python(seconds)
-    stores: List[Any] = []
-    join(lambda: stores.extend(_connect() for _ in range(2)))
-    places.note("at work")
-    watch = GroupWatch(rank, size, seconds, *stores)
-    try:
+    with contextlib.ExitStack() as watched:
+        with places.waiting_for_ranks():
+            join(lambda: watched.enter_context(GroupWatch(rank, size, seconds)))
+        places.note("at work")
         work()
-    except Stopped:
-        watch.finish(_STOP_SECONDS)
-        raise
-    except Exception as error:
-        if failures.is_echo(error):
-            watch.wait_for_the_cause()
-        watch.fail(error)
-        raise
-    else:
-        watch.finish()
-    finally:
-        watch.stop()
 
 
 def _end_without_python(seconds: float) -> None:
-    """End this process, with its stacks, unless this is called again within a while: the interpreter's own timer needs
-    no thread of Python."""
-    faulthandler.dump_traceback_later(seconds + max(5.0, seconds / 5), exit=True)
+    """End this process unless this is called again within a while: by the interpreter's own timer, which needs no
+    thread of Python and shows the stacks, or by the kernel's, which a stopped process does not escape either."""
+    seconds += max(5.0, seconds / 5)
+    faulthandler.dump_traceback_later(seconds, exit=True)
+    _kill_after(seconds + _GRACE_SECONDS)
+
+
+_timer: Optional[ctypes.c_void_p] = None
+
+
+def _kill_after(seconds: float) -> None:
+    """Have the kernel send SIGKILL to this process then (Linux); 0: not any more."""
+    global _timer
+    if sys.platform != "linux":
+        return
+    library = ctypes.CDLL("librt.so.1")
+    if _timer is None:
+        _timer = ctypes.c_void_p()
+        event = struct.pack("Pii", 0, signal.SIGKILL, 0).ljust(64, b"\0")  # sigevent: value, signal, SIGEV_SIGNAL
+        library.timer_create(time.CLOCK_MONOTONIC, event, ctypes.byref(_timer))
+    whole, fraction = divmod(seconds, 1.0)
+    library.timer_settime(_timer, 0, struct.pack("4l", 0, 0, int(whole), int(1e9 * fraction)), None)
 
 
 def _connect() -> Any:
@@ -86,19 +98,21 @@ def _connect() -> Any:
 
 
 class GroupWatch:
-    """Watches all ranks of the group from this one. Every rank makes one, once it has joined.
+    """Watches all ranks of the group from this one, as a context. Every rank makes one while it joins, where the
+    group's store takes connections.
 
     Args:
         seconds: how long a rank may stand still.
-        of_thread, of_main: connections to the group's store.
     """
 
-    def __init__(self, rank: int, size: int, seconds: float, of_thread: Any, of_main: Any) -> None:
+    def __init__(self, rank: int, size: int, seconds: float) -> None:
         self._rank, self._size, self._seconds = rank, size, seconds
         self._poll = min(seconds / 10, max(1.0, size / 64))  # more ranks, more requests to one store
         self._silence = max(0.75 * seconds, seconds - 10.0)  # in time for the others to end within ``seconds``
         self._host, self._port = roll_call.endpoint()
-        self._of_thread, self._of_main = of_thread, of_main
+        self._of_thread, self._of_main = _connect(), _connect()
+        self._prefix = key_name("paddlevit_dist/watch")  # by the secret of the run: the session's is not known yet
+        self._stderr = sys.stderr  # elsewhere for as long as Paddle joins
         self._stopped = threading.Event()
         self._clock = Clock(longest_step=max(2.0, 4 * self._poll))
         self._has_lost_a_peer = False
@@ -111,12 +125,26 @@ class GroupWatch:
         for thread in self._threads:
             thread.start()
 
+    def __enter__(self) -> "GroupWatch":
+        return self
+
     # ---- the end of this rank's work -------------------------------------------------------------------------
 
-    def finish(self, longest_wait: float = math.inf) -> None:
+    def __exit__(self, kind: Any, error: Optional[BaseException], trace: Any) -> None:
+        try:
+            if error is None or isinstance(error, Stopped):
+                self.finish(math.inf if error is None else _STOP_SECONDS)
+            elif isinstance(error, Exception):
+                if failures.is_echo(error):
+                    self.wait_for_the_cause()
+                self.fail(error)
+        finally:
+            self.stop()
+
+    def finish(self, longest_wait: float) -> None:
         """Wait until all ranks have finished: rank 0 serves the store, and goes last."""
         places.note("finished")
-        self._of_main.add(_key("finished"), 1)
+        self._of_main.add(self._key("finished"), 1)
         if self._rank == 0:
             self._wait_for("finished", self._size, longest_wait)
 
@@ -130,8 +158,8 @@ class GroupWatch:
     def fail(self, error: Exception) -> None:
         """Tell the other ranks how this one has failed, and give them a moment to hear it."""
         is_user_error = isinstance(error, UserError)
-        message = str(error) if is_user_error else f"rank {self._rank} failed: {type(error).__name__}: {error}"
-        self._publish(message, 2 if is_user_error else 1)
+        message = failures.reason(error)
+        self._publish(message if is_user_error else f"rank {self._rank} failed: {message}", 2 if is_user_error else 1)
         if self._rank == 0 and self._published.is_set():
             self._wait_for("heard", self._size - 1, 2 * self._poll)
 
@@ -141,12 +169,21 @@ class GroupWatch:
         for thread in self._threads:  # one inside Paddle's store when Python ends would abort the process
             thread.join(_GRACE_SECONDS)
         faulthandler.cancel_dump_traceback_later()
+        _kill_after(0)
 
     def _wait_for(self, what: str, ranks: int, longest_wait: float) -> None:
         deadline = time.monotonic() + longest_wait
         with places.waiting_for_ranks():
-            while self._of_main.add(_key(what), 0) < ranks and time.monotonic() < deadline:
+            while self._of_main.add(self._key(what), 0) < ranks and time.monotonic() < deadline:
                 time.sleep(0.02)
+
+    def _key(self, name: str) -> str:
+        return f"{self._prefix}/{name}"
+
+    def _end(self, message: str, code: int) -> NoReturn:
+        sys.stdout.flush()
+        print(f"error: {printing.one_line(message)}", file=self._stderr, flush=True)
+        os._exit(code)
 
     def _publish(self, message: str, code: int) -> None:
         self._verdict = {"message": message, "code": code, "rank": self._rank}
@@ -168,17 +205,17 @@ class GroupWatch:
 
     def _end_myself(self, seen: Seen, now: float) -> NoReturn:
         what = standstill.describe(self._rank, {self._rank: seen}, now, str(Process.look(os.getpid())))
-        print(_stacks(), file=sys.stderr)
+        print(_stacks(), file=self._stderr)
         message = f"rank {self._rank} failed: {what}"
         self._publish(message, 1)
-        _end(message, 1)
+        self._end(message, 1)
 
     def _end_without_store(self, silent: float) -> None:
         what = self._store_error or f"no answer for {silent:.0f} s (WATCHDOG_SECONDS)"
         if self._stopped.wait(_GRACE_SECONDS if self._store_error else 0.0):
             return
         place = places.own().text
-        _end(
+        self._end(
             f"rank 0 failed: its process or its machine has ended or stands still (its store at {self._host}:"
             f"{self._port}: {what}); rank {self._rank} was {place}",
             1,
@@ -196,8 +233,8 @@ class GroupWatch:
                 beat += 1
                 place = places.own()
                 record = json.dumps([place.moves, place.process, int(place.waits), place.text])
-                store.set(_key(f"{self._rank}/place"), record)
-                store.add(_key(f"{self._rank}/beat"), 1)
+                store.set(self._key(f"{self._rank}/place"), record)
+                store.add(self._key(f"{self._rank}/beat"), 1)
                 self._exchange_verdicts(store)
                 self._judge(store, seen, beats)
                 self._answered = self._clock.now()
@@ -207,29 +244,29 @@ class GroupWatch:
     def _exchange_verdicts(self, store: Any) -> None:
         verdict = self._verdict
         if verdict is not None and not self._published.is_set():
-            if store.add(_key("verdicts"), 1) == 1:  # the first one counts
-                store.set(_key("verdict"), json.dumps(verdict))
+            if store.add(self._key("verdicts"), 1) == 1:  # the first one counts
+                store.set(self._key("verdict"), json.dumps(verdict))
             self._published.set()
-        if store.add(_key("verdicts"), 0) == 0:
+        if store.add(self._key("verdicts"), 0) == 0:
             return
-        verdict = json.loads(store.get(_key("verdict")))
+        verdict = json.loads(store.get(self._key("verdict")))
         if verdict["rank"] == self._rank:
             return  # its main thread is on its way out
-        store.add(_key("heard"), 1)
+        store.add(self._key("heard"), 1)
         if not self._stopped.wait(_GRACE_SECONDS):
-            _end(verdict["message"], verdict["code"])
+            self._end(verdict["message"], verdict["code"])
 
     def _judge(self, store: Any, seen: Dict[int, Seen], beats: Dict[int, Any]) -> None:
         """Rank 0: look at all ranks, and end the run if one stands still. Others: look at rank 0."""
         now = self._clock.now()
         silence = min(self._silence, max(5.0, 8 * self._poll)) if self._has_lost_a_peer else self._silence
         for rank in range(self._size) if self._rank == 0 else (0,):
-            number = store.add(_key(f"{rank}/beat"), 0)
+            number = store.add(self._key(f"{rank}/beat"), 0)
             if number != beats.get(rank, (None,))[0]:
                 beats[rank] = (number, now)
             place = Place(0, 0, False, "joining the group")
             if number:
-                moves, process, waits, text = json.loads(store.get(_key(f"{rank}/place")))
+                moves, process, waits, text = json.loads(store.get(self._key(f"{rank}/place")))
                 place = Place(moves, process, bool(waits), text)
             known = standstill.follow(seen.get(rank), place, _NO_PROCESS, now)
             seen[rank] = known._replace(is_heard=now - beats[rank][1] < silence)
@@ -244,13 +281,9 @@ class GroupWatch:
         self._verdict = {"message": message, "code": 1, "rank": self._rank}
         self._exchange_verdicts(store)
         deadline = time.monotonic() + 2 * self._poll
-        while time.monotonic() < deadline and store.add(_key("heard"), 0) < self._size - 1 - len(silent):
+        while time.monotonic() < deadline and store.add(self._key("heard"), 0) < self._size - 1 - len(silent):
             time.sleep(0.05)
-        _end(message, 1)
-
-
-def _key(name: str) -> str:
-    return key_name(f"paddlevit_dist/watch/{name}")
+        self._end(message, 1)
 
 
 def _stacks() -> str:
@@ -263,9 +296,3 @@ def _stacks() -> str:
             continue
         parts.append(f"thread {name}:\n{''.join(traceback.format_stack(frame))}")
     return "\n".join(parts)
-
-
-def _end(message: str, code: int) -> NoReturn:
-    sys.stdout.flush()
-    print(f"error: {printing.one_line(message)}", file=sys.stderr, flush=True)
-    os._exit(code)

@@ -105,7 +105,7 @@ def _run_in_place(
     signals.install()
     signals.watch()
 
-    def join(at_store: Optional[Callable[[], None]] = None) -> None:
+    def join(at_store: Optional[Callable[[], Any]] = None) -> None:
         if plan.launched:
             _wait_for_rendezvous()
         world.join_group(plan.uses_gpu, False, at_store)

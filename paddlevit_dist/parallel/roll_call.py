@@ -1,7 +1,8 @@
 """How the ranks that Paddle's launcher has started find one another before they join the group.
 
 Joining blocks inside Paddle, with Python's lock held and without a word, for as long as a rank is missing or another
-program has the master's port. So the ranks first meet on that port by themselves, where each can say what it waits for.
+program has the master's port. So the ranks first meet on that port by themselves, where each can say what it waits for,
+or why it will not come: one that fails before comes all the same.
 """
 
 from __future__ import annotations
@@ -12,15 +13,21 @@ import re
 import select
 import socket
 import time
-from typing import Dict, List, Tuple
+from typing import Dict, Iterator, List, Optional, Tuple
 
+from .. import printing
 from ..errors import UserError, WorkerFailure
+from . import failures
 
 _HELLO = b"paddlevit_dist: go on when all are here\n"
-_LINE = re.compile(rb"paddlevit_dist: rank (\d{1,7})\n")
+_LINE = re.compile(rb"paddlevit_dist: rank (\d{1,7})(?: failed: ([^\n]*))?\n")
 _ADVICE = ": see whether it was started, with this master, and what its log says"
 _LONGEST = 1024  # bytes of an answer
 _RETRY_SECONDS = 0.1
+_TOLD_SECONDS = 30.0  # one that fails waits so long for the others, who read their data for about as long as it did
+_LATE_SECONDS = 5.0  # and those that have come for one that is still to be told
+
+_was_called = False  # whether this rank has answered
 
 
 def endpoint() -> Tuple[str, int]:
@@ -41,24 +48,46 @@ def endpoint() -> Tuple[str, int]:
     return host, int(digits)
 
 
-def answer(rank: int, size: int, seconds: float) -> None:
+@contextlib.contextmanager
+def failures_told(seconds: Optional[float]) -> Iterator[None]:
+    """For what a rank does before it answers: if that fails, the other ranks are told why, and end too.
+
+    Args:
+        seconds: as long as ``answer`` will wait; None: no rank will answer, and none is told.
+    """
+    try:
+        yield
+    except Exception as error:
+        rank, size = (int(os.environ.get(f"PADDLE_{name}", "0")) for name in ("TRAINER_ID", "TRAINERS_NUM"))
+        if size > 1 and seconds is not None and not _was_called:
+            with contextlib.suppress(UserError, WorkerFailure):
+                answer(rank, size, min(seconds, _TOLD_SECONDS), failures.reason(error))
+        raise
+
+
+def answer(rank: int, size: int, seconds: float, failure: Optional[str] = None) -> None:
     """Return once all ranks are there. Every rank must call this.
 
     Args:
         seconds: how long to wait.
+        failure: why this rank is about to end.
     Raises:
         UserError: another program has the master's port.
-        WorkerFailure: a rank did not come in time.
+        WorkerFailure: a rank has failed, or did not come in time.
     """
+    global _was_called
+    _was_called = True
     host, port = endpoint()
     deadline = time.monotonic() + seconds
+    if failure is not None:
+        failure = printing.one_line(failure).encode()[: _LONGEST - 100].decode(errors="ignore")
     if rank == 0:
-        _gather(host, port, size, deadline, seconds)
+        _gather(host, port, size, deadline, seconds, failure)
     else:
-        _report(rank, host, port, deadline, seconds)
+        _report(rank, host, port, deadline, seconds, failure)
 
 
-def _gather(host: str, port: int, size: int, deadline: float, seconds: float) -> None:
+def _gather(host: str, port: int, size: int, deadline: float, seconds: float, failure: Optional[str]) -> None:
     try:
         listener = socket.create_server(("", port), backlog=size + 16)
     except OSError as error:
@@ -68,20 +97,24 @@ def _gather(host: str, port: int, size: int, deadline: float, seconds: float) ->
         ) from error
     ranks: Dict[int, socket.socket] = {}
     with listener, contextlib.ExitStack() as connections:
-        _collect(listener, ranks, size, deadline, connections)
+        failed = _collect(listener, ranks, size, deadline, connections)
         missing = [rank for rank in range(1, size) if rank not in ranks]
         listener.close()  # before they go on: whoever connects from now on must find Paddle's store
-        others = f" (missing: ranks {', '.join(map(str, missing))})" if len(missing) > 1 else ""
-        found = f"it did not come to {host}:{port} within {seconds:g} s (WATCHDOG_SECONDS){others}{_ADVICE}"
+        if failure is not None:
+            failed = 0, failure
+        elif failed is None and missing:
+            others = f" (missing: ranks {', '.join(map(str, missing))})" if len(missing) > 1 else ""
+            found = f"it did not come to {host}:{port} within {seconds:g} s (WATCHDOG_SECONDS){others}{_ADVICE}"
+            failed = missing[0], found
         for connection in ranks.values():
             with contextlib.suppress(OSError):  # it will notice by itself
-                connection.sendall(b"go\n" if not missing else f"{missing[0]} {found}\n".encode())
+                connection.sendall(b"go\n" if failed is None else f"{failed[0]} {failed[1]}\n".encode())
         for connection in ranks.values():  # they close first: nothing of this lingers on the port
             connection.settimeout(2.0)
             with contextlib.suppress(OSError):
                 connection.recv(1)
-    if missing:
-        raise WorkerFailure(missing[0], found)
+    if failed is not None:
+        raise WorkerFailure(*failed)
 
 
 def _collect(
@@ -90,9 +123,14 @@ def _collect(
     size: int,
     deadline: float,
     connections: contextlib.ExitStack,
-) -> None:
-    """Put the connection of each rank that comes into ``ranks``. Strangers are left alone."""
+) -> Optional[Tuple[int, str]]:
+    """Put the connection of each rank that comes into ``ranks``. Strangers are left alone.
+
+    Returns:
+        The first rank that comes because it has failed, and why.
+    """
     waiting: Dict[socket.socket, bytes] = {}
+    failed: Optional[Tuple[int, str]] = None
     while len(ranks) < size - 1 and time.monotonic() < deadline:
         readable, _, _ = select.select([listener, *waiting], [], [], min(1.0, max(0.0, deadline - time.monotonic())))
         for ready in readable:
@@ -107,8 +145,12 @@ def _collect(
             known = _LINE.fullmatch(waiting[ready])
             if known and 0 < int(known[1]) < size:
                 ranks[int(known[1])] = ready
+                if known[2] is not None and failed is None:
+                    failed = int(known[1]), known[2].decode(errors="replace")
+                    deadline = min(deadline, time.monotonic() + _LATE_SECONDS)
             if known or not said or len(waiting[ready]) > _LONGEST:
                 del waiting[ready]
+    return failed
 
 
 def _received(connection: socket.socket) -> bytes:
@@ -118,15 +160,18 @@ def _received(connection: socket.socket) -> bytes:
         return b""
 
 
-def _report(rank: int, host: str, port: int, deadline: float, seconds: float) -> None:
-    """Tell rank 0 that this one is here, and wait until all are."""
+def _report(rank: int, host: str, port: int, deadline: float, seconds: float, failure: Optional[str]) -> None:
+    """Tell rank 0 that this one is here, or why it is not going to be, and wait until all are."""
+    word = f"paddlevit_dist: rank {rank}{'' if failure is None else f' failed: {failure}'}\n".encode()
     found = "nothing answers there: see whether it was started, and that its machine can be reached"
+    if host.startswith("127."):
+        found += f"; {host} means each machine itself: if rank 0 is on another, give its launcher --host"
     is_foreign = False
     while time.monotonic() < deadline:
         try:
             with socket.create_connection((host, port), timeout=1.0) as connection:
                 connection.settimeout(_RETRY_SECONDS)
-                lines = _lines(connection, rank, deadline, seconds)
+                lines = _lines(connection, word, deadline, seconds)
         except OSError:
             time.sleep(_RETRY_SECONDS)
             continue
@@ -134,7 +179,7 @@ def _report(rank: int, host: str, port: int, deadline: float, seconds: float) ->
         if len(lines) > 1 and not is_foreign:
             if lines[1] == b"go":
                 return
-            missing, _, message = lines[1].decode("ascii", errors="replace").partition(" ")
+            missing, _, message = lines[1].decode(errors="replace").partition(" ")
             raise WorkerFailure(int(missing) if missing.isdecimal() else 0, message)
         found = "it was there, and has ended: its log says why"
         time.sleep(_RETRY_SECONDS)
@@ -144,10 +189,10 @@ def _report(rank: int, host: str, port: int, deadline: float, seconds: float) ->
     raise WorkerFailure(0, f"{waited}; {found}")
 
 
-def _lines(connection: socket.socket, rank: int, deadline: float, seconds: float) -> List[bytes]:
-    """What the other side says until it closes, says the second line, or something unexpected."""
+def _lines(connection: socket.socket, word: bytes, deadline: float, seconds: float) -> List[bytes]:
+    """What the other side says to ``word`` until it closes, says the second line, or something unexpected."""
     said = b""
-    connection.sendall(f"paddlevit_dist: rank {rank}\n".encode())
+    connection.sendall(word)
     while time.monotonic() < deadline and len(said) < 4 * _LONGEST and said.count(b"\n") < 2:
         try:
             part = connection.recv(_LONGEST)

@@ -11,6 +11,7 @@ import time
 from typing import Any, List, NamedTuple, Optional
 
 from . import places, world
+from .failures import PeerGone
 from .network import Message, Network, Reader, late
 from .secret import key_name
 
@@ -137,7 +138,7 @@ class SharedMemory:
         ended = [rank for rank in ranks if not os.path.lexists(_path_of(*self._memories[rank][1:]))]
         ended = [rank for rank in ended if self._arrived(rank) < self._meetings]  # its last act may have been to arrive
         if ended:
-            raise ConnectionError(f"rank {self._rank} waits at a barrier for rank(s) {ended}, whose process has ended")
+            raise PeerGone(f"rank {self._rank} waits at a barrier for rank(s) {ended}, whose process has ended")
 
     def exchange(self, message: Message, read: Reader) -> List[Any]:
         """``read`` applied to every rank's message, in rank order."""

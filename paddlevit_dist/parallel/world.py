@@ -6,7 +6,7 @@ import contextlib
 import io
 import os
 import sys
-from typing import Callable, Optional
+from typing import Any, Callable, Optional
 
 import paddle
 import paddle.distributed as dist
@@ -29,7 +29,7 @@ def is_main() -> bool:
     return rank() == 0
 
 
-def join_group(uses_gpu: bool, spawned: bool, at_store: Optional[Callable[[], None]] = None) -> None:
+def join_group(uses_gpu: bool, spawned: bool, at_store: Optional[Callable[[], Any]] = None) -> None:
     """Select this process's device and, if it is one of several, join their group. Every rank must call this.
 
     Args:

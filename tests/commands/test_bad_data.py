@@ -13,7 +13,7 @@ from PIL import Image
 from support.runs import DIGITS, PICTURES, PLAIN, TINY, contents, refused, write_pictures
 
 from paddlevit_dist.images.data.class_folders import ClassFolders
-from paddlevit_dist.images.data.opening import open_split
+from paddlevit_dist.images.data.inspection import open_split
 
 
 @pytest.fixture

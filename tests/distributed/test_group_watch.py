@@ -32,7 +32,7 @@ def free_port() -> int:
         return listener.getsockname()[1]
 
 
-def start_rank(number: int, port: int, *words: str, size: int = 2) -> Any:
+def start_rank(number: int, port: int, *words: str, size: int = 2, **more: str) -> Any:
     """One rank of ``size`` on a machine of its own, as far as it knows."""
     endpoints = [f"127.0.0.1:{port + other}" for other in range(size)]
     variables = {
@@ -43,13 +43,19 @@ def start_rank(number: int, port: int, *words: str, size: int = 2) -> Any:
         "PADDLE_TRAINER_ENDPOINTS": ",".join(endpoints),
         "PADDLE_CURRENT_ENDPOINT": endpoints[number],
         "GLOO_SOCKET_IFNAME": "lo",
+        **more,
     }
     return start_command([sys.executable, __file__, *words], **variables)
 
 
 def train_between_machines(output: str) -> None:
     use_way_of_messages(network_of_group())
-    trainer: Trainer = small_runs.build(f"{output}/{rank()}", "-epochs=1000", "-batch_size=16", train_size=64)
+    train_on_one_machine(output)
+
+
+def train_on_one_machine(output: str, *more: str) -> None:
+    """In containers that share a kernel, ranks of two launchers exchange their messages through memory."""
+    trainer: Trainer = small_runs.build(f"{output}/{rank()}", "-epochs=1000", "-batch_size=16", *more, train_size=64)
     trainer.train()
 
 
@@ -59,6 +65,13 @@ def fail_on_rank_one() -> None:
     if rank() == 1:
         raise ValueError("the sample at hand is broken")
     barrier()
+
+
+def fail_while_rank_one_joins() -> None:
+    """Called in place of Paddle's own function, once all ranks have met at the store."""
+    if os.environ["PADDLE_TRAINER_ID"] == "1":
+        raise OSError("the network card is gone")
+    initialise()
 
 
 def hang_on_rank_one() -> None:
@@ -111,6 +124,60 @@ def test_a_machine_that_is_gone_or_stands_still_ends_the_others(tmp_path, guilty
         at_place(ranks[guilty], word)
         ranks[guilty].send_signal(number)
         assert last_line(ranks[1 - guilty]).startswith(f"error: rank {guilty} failed: ")
+        assert ranks[guilty].wait(LIMIT) == -signal.SIGKILL  # the kernel ends one that is stopped
+    finally:
+        clear_away(ranks)
+
+
+def test_the_kernel_ends_a_rank_that_is_stopped():
+    program = "import os; from paddlevit_dist.parallel import group_watch as watch; watch._kill_after(60.0); "
+    stopped = start_command(
+        [sys.executable, "-c", program + f"watch._kill_after(0.2); os.kill(os.getpid(), {signal.SIGSTOP:d})"]
+    )
+    assert stopped.wait(LIMIT) == -signal.SIGKILL
+
+
+@pytest.mark.long
+def test_a_killed_rank_is_named_where_machines_share_memory(tmp_path):
+    port = free_port()
+    ranks = [start_rank(each, port, "share", str(tmp_path)) for each in range(2)]
+    try:
+        at_place(ranks[1], "in its forward pass")
+        ranks[1].kill()
+        _, err = ranks[0].communicate(timeout=LIMIT)
+        assert "Traceback" not in err
+        assert err.splitlines()[-1].startswith("error: rank 1 failed: not heard of for ")
+    finally:
+        clear_away(ranks)
+
+
+def test_machines_that_would_train_differently_end_before_the_first_step(tmp_path):
+    port = free_port()
+    ranks = [start_rank(each, port, "share", str(tmp_path), "SEED", str(each)) for each in range(2)]
+    try:
+        host = socket.gethostname()
+        for process in ranks:
+            _, err = process.communicate(timeout=LIMIT)
+            assert process.returncode == 2, err
+            told = f"error: rank 1 on {host} differs from rank 0 on {host}: SEED 1 instead of 0; give all machines "
+            assert err.splitlines()[-1].startswith(told)
+    finally:
+        clear_away(ranks)
+
+
+@pytest.mark.parametrize("what", ["secret", pytest.param("join", marks=pytest.mark.long)])
+def test_a_rank_that_fails_while_joining_is_named_at_once(tmp_path, what):
+    secrets = [tmp_path / f"secret_{number}" for number in range(2)]
+    for number, file in enumerate(secrets):
+        file.write_text("a secret of these tests")
+        file.chmod(0o644 if what == "secret" and number == 1 else 0o600)
+    causes = {"secret": f"PADDLEVIT_DIST_SECRET_FILE={secrets[1]} can be read by", "join": "OSError: the network card"}
+    port = free_port()
+    ranks = [start_rank(n, port, what, PADDLEVIT_DIST_SECRET_FILE=str(secrets[n])) for n in range(2)]
+    try:
+        _, err = ranks[0].communicate(timeout=LIMIT)
+        (line,) = err.splitlines()
+        assert line.startswith(f"error: rank 1 failed: {causes[what]}")
     finally:
         clear_away(ranks)
 
@@ -165,6 +232,12 @@ if __name__ == "__main__":
     from paddlevit_dist.errors import run_and_report
 
     works = {"train": train_between_machines, "fail": fail_on_rank_one, "hang": hang_on_rank_one}
-    work, rest = works[sys.argv[1]], tuple(sys.argv[2:])
+    works["share"] = train_on_one_machine
+    import paddle.distributed as dist  # after this package, as Paddle 2.6 needs
+
+    initialise = dist.init_parallel_env
+    if sys.argv[1] == "join":
+        dist.init_parallel_env = fail_while_rank_one_joins
+    work, rest = works.get(sys.argv[1], fail_on_rank_one), tuple(sys.argv[2:])
     Path(rest[0]).mkdir(exist_ok=True) if rest else None
     sys.exit(run_and_report(lambda: launch_workers(work, rest, plan_processes(-1), watchdog_seconds=SECONDS)))

@@ -14,10 +14,9 @@ from support import small_runs
 from paddlevit_dist import Trainer, UserError
 from paddlevit_dist.checkpoint import store
 from paddlevit_dist.config import load
-from paddlevit_dist.contracts.dataset import Samples
+from paddlevit_dist.contracts.dataset import Samples, digests
 from paddlevit_dist.contracts.task import Task
 from paddlevit_dist.engine.samples_check import changed_samples, known, listed, require_not_trained_on, tell_unlisted
-from paddlevit_dist.images.data.image_dataset import digests
 from paddlevit_dist.registry import resolve
 
 STRICT, LOOSE = SimpleNamespace(ALLOW_CHANGES=False), SimpleNamespace(ALLOW_CHANGES=True)

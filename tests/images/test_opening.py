@@ -15,8 +15,7 @@ from PIL import Image
 
 from paddlevit_dist.commands import prepare
 from paddlevit_dist.errors import UserError
-from paddlevit_dist.images.data import inspection as identical
-from paddlevit_dist.images.data import opening
+from paddlevit_dist.images.data import inspection as opening
 from paddlevit_dist.images.data.class_folders import ClassFolders
 from paddlevit_dist.images.data.digits import Digits
 from paddlevit_dist.images.data.held_out import hold_out
@@ -217,12 +216,12 @@ def test_what_was_compared_is_said_where_it_was_not_all(root, monkeypatch):
     monkeypatch.setattr(opening, "SAMPLE", 4)
     train, val = (folders(root, split) for split in ("train", "val"))
     opened = [opening.open_split(dataset, split) for dataset, split in ((train, "train"), (val, "val"))]
-    found = identical.find_identical(train, *opened, seconds=-1.0)
+    found = opening.find_identical(train, *opened, seconds=-1.0)
     assert found == ([], None, 4)
-    assert identical.tell_identical(found, train, val, opened[1]) == [
+    assert opening.tell_identical(found, train, val, opened[1]) == [
         "no picture of val found identical to one of train (compared: all 6 with 4 of 12)"
     ]
-    assert identical.find_identical(train, *opened).compared == 12
+    assert opening.find_identical(train, *opened).compared == 12
 
 
 def test_a_held_out_part_is_compared_with_the_rest(root):

@@ -25,13 +25,13 @@ def port(monkeypatch) -> int:
     return number
 
 
-def answers(ranks, size: int, seconds: float = SECONDS) -> Dict[int, str]:
-    """What each of these ranks finds, in a thread each; "" if all are there."""
+def answers(ranks, size: int, seconds: float = SECONDS, **failures: str) -> Dict[int, str]:
+    """What each of these ranks finds, in a thread each; "" if all are there. ``failures``: of "rank_1", why it ends."""
     found: Dict[int, str] = {}
 
     def answer(rank: int) -> None:
         try:
-            roll_call.answer(rank, size, seconds)
+            roll_call.answer(rank, size, seconds, failures.get(f"rank_{rank}"))
             found[rank] = ""
         except (UserError, WorkerFailure) as error:
             found[rank] = f"{type(error).__name__}: {error}"
@@ -81,8 +81,29 @@ def test_a_missing_rank_is_named_to_those_who_came(port):
     assert "(missing: ranks 2, 4)" in found[1]
 
 
+@pytest.mark.parametrize("failing", [0, 1])
+def test_a_rank_that_failed_before_is_named_to_all(port, failing):
+    found = answers(range(3), 3, 60.0, **{f"rank_{failing}": "no data in\n/data/é" + "x" * 2000})
+    assert len(set(found.values())) == 1
+    assert found[2].startswith(f"WorkerFailure: rank {failing} failed: no data in\\n/data/é") and len(found[2]) < 1024
+
+
+def test_a_failure_before_the_roll_call_is_told_and_stays_what_it_is(port, monkeypatch):
+    monkeypatch.setenv("PADDLE_TRAINER_ID", "1")
+    monkeypatch.setenv("PADDLE_TRAINERS_NUM", "2")
+    told = []
+    monkeypatch.setattr(roll_call, "answer", lambda *of: told.append(of))
+    for was_called in (False, True):  # what fails later is for others to tell
+        monkeypatch.setattr(roll_call, "_was_called", was_called)
+        with pytest.raises(KeyError), roll_call.failures_told(300.0):
+            raise KeyError("no such class")
+    assert told == [(1, 2, 30.0, "KeyError: 'no such class'")]
+
+
 def test_a_missing_first_rank_and_a_taken_port_are_told_apart(port):
-    assert "nothing answers there" in answers([1], 2, seconds=1.0)[1]
+    found = answers([1], 2, seconds=1.0)[1]
+    assert "nothing answers there" in found
+    assert "127.0.0.1 means each machine itself: if rank 0 is on another, give its launcher --host" in found
     with socket.socket() as stranger:
         stranger.bind(("127.0.0.1", port))
         stranger.listen()

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import Any, List, Optional, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 import numpy as np
 from PIL import Image
 
-from ...contracts.dataset import dataset_class, require_split
+from ...contracts.dataset import dataset_class, digests, require_split
 from ...errors import UserError
 from ...files import atomic_file, map_array
-from .image_dataset import ImageDataset, digests
+from .image_dataset import ImageDataset
 from .reading import SPLITS, Reading
 
 VAL_FILES = "val_files.txt"
@@ -56,6 +56,9 @@ class Part(ImageDataset):
     def identity(self, index: int) -> str:
         """As the whole dataset has it."""
         return self.dataset.identity(int(self.rows[index]))
+
+    def listed(self) -> Dict[str, Iterable[Any]]:
+        return {**self.dataset.listed(), "choice": [self.rows]}
 
     @property
     def rows(self) -> np.ndarray:

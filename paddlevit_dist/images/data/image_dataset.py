@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from pathlib import Path
-from typing import Any, Iterable, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
 import numpy as np
 from PIL import Image
@@ -28,8 +27,6 @@ class ImageDataset(Dataset):
     kind: str = "photo"
     #: of Pillow, that images come in
     image_mode: str = "RGB"
-    #: folder that contains its files; None: they are not in one
-    root: Optional[str] = None
     #: how image files are decoded; None: its images are not files, and were all checked when it was opened
     reading: Optional[Reading] = None
     #: ``read`` decodes what ``encoded`` gives and does nothing else, so a crop's part of it may be decoded instead
@@ -53,17 +50,6 @@ class ImageDataset(Dataset):
         """Decode image files this way from now on; no effect on images that are not files."""
         if self.reading is not None:
             self.reading = reading
-
-    def identity(self, index: int) -> str:
-        """What tells image ``index`` from all others, wherever the dataset is stored and whatever is added to it: the
-        part of its description that is relative to ``root``. A picture outside of ``root`` has its absolute path, and
-        is another one where it is moved; one that is listed twice has one identity."""
-        described = self.describe(index)
-        return described if self.root is None else os.path.normpath(described).removeprefix(f"{self.root.rstrip('/')}/")
-
-    def identities(self) -> np.ndarray:
-        """uint64 (samples,), the digest of each image's identity."""
-        return digests(map(self.identity, range(len(self))))
 
     def encoded(self, index: int) -> bytes:
         """The raw file contents of image ``index``, for datasets of image files.
@@ -140,27 +126,13 @@ class IndexedImages(ImageDataset):
         """Name of each class, None for a plain list of paths and labels."""
         return self._index.class_names
 
+    def listed(self) -> Dict[str, Iterable[Any]]:
+        return {"names": self._index.buffers(), "labels": [self._index.labels]}
+
     @property
     def fingerprint(self) -> str:
         """Changes with the list of images and labels, not with their location."""
         return self._index.key.hex()
-
-
-def digests(names: Iterable[str], salt: int = 0) -> np.ndarray:
-    """uint64 (names,), each name's BLAKE2b of 8 bytes: evenly distributed, and practically never equal by chance (for
-    any two of a million names 3e-8).
-
-    Args:
-        salt: not negative; another one gives digests that have nothing in common with these.
-    """
-    salted = hashlib.blake2b(digest_size=8, salt=salt.to_bytes(8, "little"))
-
-    def digest(name: str) -> bytes:
-        hashed = salted.copy()
-        hashed.update(name.encode("utf-8", "surrogateescape"))
-        return hashed.digest()
-
-    return np.frombuffer(b"".join(map(digest, names)), "<u8")
 
 
 def read_class_names(root: str) -> Optional[List[str]]:

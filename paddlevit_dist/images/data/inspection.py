@@ -1,18 +1,228 @@
-"""Checks before a run starts: files left out, images that cannot be read, classes without images."""
+"""Checks before a run starts: files left out, images that cannot be read, classes without images, equal ones on both
+sides; so that they are told before the first epoch, not after the last.
+
+Threads suffice because Pillow releases the GIL while decoding; no process has to be started, and none forks while
+they run. Each thread has its own copy of the dataset, like loader processes.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import pickle
+import threading
 import time
-from collections import Counter
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from collections import Counter, deque
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Callable, Deque, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple, TypeVar
 
 import numpy as np
+from tqdm import tqdm
 
 from ...errors import UserError
+from ...parallel.devices import cpu_cores
+from .formats import readable_formats
 from .left_out import LeftOut, printable
-from .opening import Opened, digest_of, findings, in_threads, open_split, refuse_bad
+from .reading import UnreadablePicture, examine_image, open_image
 
-SECONDS = 10.0
+ALL_UP_TO = 5_000  # larger splits are sampled
+SAMPLE = 2_000
+WITHOUT_LIMIT = 500  # this many are opened however long it takes
+SECONDS, _COMPARING_SECONDS = 20.0, 10.0  # for opening a split, for comparing two
+_MOST_THREADS = 16
+_LOOKED_AT, _LOOK_SECONDS = 500, 5.0  # of pictures that are looked at before a prediction or a preparation
+_DEEP = "stored with more than 8 bits a pixel, of which levels above 255 become white: scale them if they use more"
+_NAMED = 3  # unreadable images in a message
+_T = TypeVar("_T")
+
+
+class Look(NamedTuple):
+    """The result of opening an image.
+
+    Attributes:
+        index: in the dataset.
+        num_bytes: of the file.
+        digest: of its content, 16 bytes.
+        orientation: EXIF orientation, 1 for upright.
+        mode: Pillow's mode of the stored pixels.
+        error: why it cannot be read.
+    """
+
+    index: int
+    num_bytes: int = 0
+    digest: bytes = b""
+    orientation: int = 1
+    mode: str = ""
+    error: Optional[UnreadablePicture] = None
+
+
+class Opened(NamedTuple):
+    """The images of a split that were opened, in that order."""
+
+    split: str
+    total: int
+    looks: List[Look]
+
+    @property
+    def bad(self) -> List[UnreadablePicture]:
+        """Those that cannot be read, in the order of the dataset."""
+        return [look.error for look in sorted(self.looks, key=lambda look: look.index) if look.error]
+
+    @property
+    def summary(self) -> str:
+        """``opened all 1,234 pictures of train`` or ``opened 2,000 of 1,281,167 pictures of train``."""
+        return f"opened {self.amount} pictures of {self.split}"
+
+    @property
+    def amount(self) -> str:
+        """``all 1,234`` or ``2,000 of 1,281,167``."""
+        opened = len(self.looks)
+        return f"all {opened:,}" if opened == self.total else f"{opened:,} of {self.total:,}"
+
+
+def open_split(dataset: Any, split: str, seconds: float = SECONDS) -> Opened:
+    """Decode all images of a small dataset, or a fixed sample of a large one, as many as time allows.
+
+    Args:
+        dataset: has ``encoded(index)``, ``describe(index)``, ``image_mode`` and ``reading``.
+        seconds: time limit, applied only once ``WITHOUT_LIMIT`` images have been opened.
+    """
+    total = len(dataset)
+    # A fixed random order: whatever fits into the time is then a fair sample, drawn the same way in every run.
+    order = np.random.default_rng(0).permutation(total)[: total if total <= ALL_UP_TO else SAMPLE].tolist()
+    looks = in_threads(_look, dataset, order, f"opening {split}", len(order), seconds, WITHOUT_LIMIT)
+    return Opened(split, total, list(looks))
+
+
+def refuse_bad(opened: Opened, is_replaced: bool) -> None:
+    """Raise an error for unreadable images, unless training replaces them.
+
+    Raises:
+        UserError: names the first of them.
+    """
+    bad = opened.bad
+    if not bad or (is_replaced and len(bad) < len(opened.looks)):
+        return
+    others = ""
+    if len(bad) > 1:
+        more = ", ".join(error.path for error in bad[1:_NAMED]) + (", …" if len(bad) > _NAMED else "")
+        others = f" (with it {len(bad):,} of the {len(opened.looks):,} opened pictures of {opened.split}: {more})"
+    remedy = "repair or remove it: an evaluation leaves no picture out"
+    if opened.split == "train":
+        remedy = "repair or remove it, or let DATA.ON_BAD_SAMPLE skip take the next one"
+    if is_replaced:
+        remedy = "none of them can be read, so there is nothing to replace them with (DATA.ON_BAD_SAMPLE)"
+    raise UserError(f"{bad[0]}{others}; {remedy}")
+
+
+def findings(opened: Opened, dataset: Any) -> List[str]:
+    """What to report about the images that were opened, one line per finding."""
+    said = opened.summary
+    bad = opened.bad
+    if bad:
+        one = f"; {len(bad):,} of them cannot be read and" if len(bad) > 1 else "; one of them cannot be read and"
+        said += f"{one} the next readable one takes its place (DATA.ON_BAD_SAMPLE skip): {bad[0].path}"
+    lines = [said]
+    looks = sorted(opened.looks, key=lambda look: look.index)
+    turned = [look.index for look in looks if look.orientation != 1]
+    if turned and not dataset.reading.exif_rotate:
+        lines.append(
+            f"{_count(turned, opened)} to be turned by the EXIF orientation, which DATA.EXIF_ROTATE false ignores: "
+            f"{dataset.describe(turned[0])}"
+        )
+    deep = [look.index for look in looks if _is_deep(look.mode)]
+    if deep:
+        lines.append(f"{_count(deep, opened)} {_DEEP}, as {dataset.describe(deep[0])}")
+    return lines
+
+
+def note_deep(total: int, encoded: Callable[[int], bytes], describe: Callable[[int], str]) -> List[str]:
+    """A line about pictures with more than 8 bits a pixel, by opening as many as time allows.
+
+    Args:
+        total: number of pictures.
+        encoded, describe: file and name of a picture by its index.
+    """
+    looked, deep = 0, []
+    end = time.monotonic() + _LOOK_SECONDS
+    for index in np.random.default_rng(0).permutation(total)[:_LOOKED_AT].tolist():
+        if time.monotonic() > end:
+            break
+        looked += 1
+        try:
+            with open_image(encoded(index), describe(index)) as image:
+                deep += [index] if _is_deep(image.mode) else []
+        except UnreadablePicture:  # told by whoever decodes it
+            continue
+    if not deep:
+        return []
+    are = "is" if len(deep) == 1 else "are"
+    return [f"{len(deep):,} of {looked:,} pictures {are} {_DEEP}, as {describe(min(deep))}"]
+
+
+def _is_deep(mode: str) -> bool:
+    return mode.startswith(("I", "F"))
+
+
+def _count(indices: List[int], opened: Opened) -> str:
+    verb = "is" if len(indices) == 1 else "are"
+    return f"{len(indices):,} of the {len(opened.looks):,} opened pictures of {opened.split} {verb}"
+
+
+def in_threads(
+    function: Callable[[Any, int], _T],
+    dataset: Any,
+    indices: Iterable[int],
+    label: str,
+    total: Optional[int],
+    seconds: float,
+    without_limit: int = 0,
+) -> Iterator[_T]:
+    """``function(dataset, index)`` for the ``indices`` in order, until time is up.
+
+    Args:
+        label: label of the progress bar, which a terminal shows after a second.
+        total: number of indices, None if it is not known.
+        seconds: time after which no more are started, apart from ``without_limit``.
+    """
+    readable_formats()  # Pillow loads its readers once, which is not thread-safe
+    pickled = pickle.dumps(dataset)
+    own = threading.local()
+
+    def start() -> None:
+        own.dataset = pickle.loads(pickled)
+
+    threads = min(cpu_cores(), _MOST_THREADS)
+    end = time.monotonic() + seconds
+    pending: Deque[Future] = deque()
+    pool = ThreadPoolExecutor(threads, initializer=start)
+    try:
+        with tqdm(total=total, desc=label, unit="picture", delay=1.0, disable=None, leave=False) as bar:
+            for begun, index in enumerate(indices):
+                if begun >= without_limit and time.monotonic() > end:
+                    break
+                pending.append(pool.submit(lambda index: function(own.dataset, index), index))
+                if len(pending) >= 4 * threads:
+                    yield pending.popleft().result()
+                    bar.update()
+            while pending:
+                yield pending.popleft().result()
+                bar.update()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)  # also on Ctrl-C: each thread stops after its current image
+
+
+def digest_of(encoded: bytes) -> bytes:
+    """16-byte digest of a file's content."""
+    return hashlib.blake2b(encoded, digest_size=16).digest()
+
+
+def _look(dataset: Any, index: int) -> Look:
+    try:
+        encoded = dataset.encoded(index)
+        turned, mode = examine_image(encoded, dataset.describe(index), dataset.image_mode, dataset.reading)
+    except UnreadablePicture as error:
+        return Look(index, error=error)
+    return Look(index, len(encoded), digest_of(encoded), turned, mode)
 
 
 class Identical(NamedTuple):
@@ -29,7 +239,9 @@ class Identical(NamedTuple):
     compared: int
 
 
-def find_identical(train: Any, opened_train: Opened, opened_val: Opened, seconds: float = SECONDS) -> Identical:
+def find_identical(
+    train: Any, opened_train: Opened, opened_val: Opened, seconds: float = _COMPARING_SECONDS
+) -> Identical:
     """Compare the opened images of "val" with those of "train", by size first, as many as time allows.
 
     Args:

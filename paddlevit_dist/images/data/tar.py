@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import OrderedDict
 from pathlib import Path
-from typing import Any, List, Optional, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 import numpy as np
 from PIL import Image
@@ -97,6 +97,9 @@ class TarImages(ImageDataset):
     def describe(self, index: int) -> str:
         """Tar file and member of image ``index``, as one path."""
         return os.path.join(self._shard_path(self._index.location(index)[0]), self._index.name(index))
+
+    def listed(self) -> Dict[str, Iterable[Any]]:
+        return {"names": self._index.names(), "labels": [self.labels]}
 
     @property
     def labels(self) -> np.ndarray:

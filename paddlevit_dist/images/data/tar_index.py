@@ -76,6 +76,10 @@ class TarIndex:
         """The member that holds image ``index``."""
         return self._samples.path(index)
 
+    def names(self) -> List[Any]:
+        """All members' names, as ``PathIndex.buffers`` has them."""
+        return self._samples.buffers()
+
     def label(self, index: int) -> int:
         """The class of image ``index``."""
         return self._samples.label(index)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import hashlib
 import os
 from pathlib import Path
-from typing import Any, List, Optional, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 from ...contracts.dataset import Dataset
 from ...environment import program
@@ -73,6 +73,7 @@ class Scenes(SceneDataset):
                 f"note: {len(without):,} of {len(names):,} scenes of {split} have no labels and count in no loss or "
                 f"score, the first is {without[0]}"
             ]
+        self._contents = repr([(header.num_points, header.checksum) for header in headers])
         self._largest = max(zip(headers, names), key=lambda pair: pair[0].spacing)
         self._index = self._ensure_index(names, class_names, cache_folder)
         self._verified: Optional[bytearray] = None
@@ -99,6 +100,9 @@ class Scenes(SceneDataset):
     def describe(self, index: int) -> str:
         """The file of scene ``index``."""
         return scene_file(self.root, self._index.path(index))
+
+    def listed(self) -> Dict[str, Iterable[Any]]:
+        return {**super().listed(), "points": [self._contents.encode()]}
 
     @property
     def class_names(self) -> List[str]:

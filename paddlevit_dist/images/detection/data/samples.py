@@ -91,9 +91,6 @@ class DetectionSamples(Samples):
     def is_share(self) -> bool:  # type: ignore[override] # the dataset knows
         return self.dataset.is_share
 
-    def identities(self) -> np.ndarray:
-        return self.dataset.identities()
-
     def draw_order(self, generator: np.random.Generator) -> Optional[np.ndarray]:
         return draw_grouped_order(self.dataset.sizes, self.group, generator) if self.group else None
 

@@ -299,10 +299,10 @@ def test_the_command_is_listed_and_a_mistyped_one_is_helped():
 @pytest.mark.parametrize("everyone", [True, False], ids=["process group", "main process"])
 def test_ctrl_c_leaves_finished_tar_files_only_and_the_same_command_goes_on(everyone, tmp_path):
     pictures, output = tmp_path / "pictures", tmp_path / "output"
-    write(pictures / "a" / "0000.jpg", (900, 600))
+    write(pictures / "a" / "0000.jpg", (600, 400))
     for number in range(1, 240):
         os.link(pictures / "a" / "0000.jpg", pictures / "a" / f"{number:04d}.jpg")
-    command = [*COMMAND, str(pictures), str(output), "--shorter_side=500", "--shard_size=20", "--workers=2"]
+    command = [*COMMAND, str(pictures), str(output), "--shorter_side=340", "--shard_size=20", "--workers=2"]
     process = start_command(command)
     deadline = time.monotonic() + 60
     while not list(output.glob("*.tar")) and time.monotonic() < deadline:

@@ -105,11 +105,11 @@ class Contender:
 
 def bytes_per_thousand(folder: Path) -> float:
     """What crosses between ranks, with scores of float32 as networks give them."""
-    from paddlevit_dist.images.detection.evaluation import annotation_file, result_file, scoring
+    from paddlevit_dist.images.detection.evaluation import annotation_file, result_file
 
     annotations = annotation_file.read_annotations(folder / "annotations.json")
     results = result_file.read_results(folder / "results.json", annotations)
-    matched = scoring.table_of(annotations, results, "bbox")
+    matched = result_file.table_of(annotations, results, "bbox")
     packed = matched._replace(scores=matched.scores.astype(np.float32)).packed()
     return len(pickle.dumps(packed, protocol=pickle.HIGHEST_PROTOCOL)) * 1000 / len(annotations.image_ids)
 

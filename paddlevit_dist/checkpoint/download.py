@@ -119,6 +119,21 @@ def _local_copy(address: str, sha256: Optional[str], kept_as: Optional[str], say
     return Copy(path, _compared(_sha256(path), address, expected))
 
 
+def fetch(address: str, path: Path, most_bytes: int) -> None:
+    """The content of an ``http://`` or ``https://`` address as a new file, which belongs to the caller.
+
+    Raises:
+        UserError: as of ``local_copy``; or it is larger.
+        OSError: the file cannot be written.
+    """
+    try:
+        with _pace() as pace, atomic_file(path) as target:
+            # A reader sees by itself whether a picture is complete: its length need not be known.
+            _Part(target, address, pace, has_checksum=True, most_bytes=most_bytes).complete(lambda size: None)
+    except UserError as error:
+        raise UserError(without_credentials(str(error))) from None
+
+
 def _split(address: str, sha256: Optional[str]) -> Tuple[str, Optional[str]]:
     address, _, fragment = address.partition("#")
     if fragment and not fragment.startswith(_FRAGMENT):
@@ -183,10 +198,14 @@ class _Part:
 
     Args:
         has_checksum: it will be compared with one, so its length need not be known.
+        most_bytes: a longer content is refused.
     """
 
-    def __init__(self, target: BinaryIO, address: str, pace: _Pace, has_checksum: bool) -> None:
+    def __init__(
+        self, target: BinaryIO, address: str, pace: _Pace, has_checksum: bool, most_bytes: float = float("inf")
+    ) -> None:
         self.target, self.address, self.pace, self.has_checksum = target, address, pace, has_checksum
+        self.most_bytes = most_bytes
         self.received = 0  # bytes
         self.digest = hashlib.sha256()
         self.tag: Optional[str] = None  # the server's, which changes with the content
@@ -253,6 +272,7 @@ class _Part:
         while True:
             if self.received >> 26 != looked_at:  # every 64 MiB
                 looked_at = self.received >> 26
+                self._see_that_it_is_allowed(total or 0)
                 _see_that_it_fits(self.address, self.target, max((total or 0) - self.received, _CHUNK_BYTES))
             try:
                 chunk = response.read1(_CHUNK_BYTES)
@@ -265,8 +285,13 @@ class _Part:
             self.target.write(chunk)
             self.digest.update(chunk)
             self.received += len(chunk)
+            self._see_that_it_is_allowed(self.received)
             self.pace.received += len(chunk)
             yield chunk
+
+    def _see_that_it_is_allowed(self, size: int) -> None:
+        if size > self.most_bytes:
+            raise UserError(f"{self.address} cannot be fetched: it has more than {self.most_bytes:,} bytes")
 
 
 class _Pace:

@@ -21,7 +21,7 @@ _MOST_SHOWN = 100  # categories; -json has all
 
 def run(words: List[str]) -> None:
     """Read both files, match, and print."""
-    from ..images.detection.evaluation import annotation_file, result_file, scoring
+    from ..images.detection.evaluation import annotation_file, result_file
     from ..images.detection.evaluation.accumulation import accumulate
 
     options = _options(words)
@@ -37,11 +37,11 @@ def run(words: List[str]) -> None:
         print(one_line(f"note: {notice}"), file=sys.stderr)
     bar = Progress(len(annotations.image_ids), "matching", shown=True)
     try:
-        table = scoring.table_of(annotations, results, kind, bar.step)
+        table = result_file.table_of(annotations, results, kind, bar.step)
     finally:
         bar.close()
-    accumulated = accumulate(table, scoring.limits_of(annotations))
-    rates = scoring.by_frequency(annotations, accumulated.class_ap()) if options.federated else {}
+    accumulated = accumulate(table, result_file.limits_of(annotations))
+    rates = result_file.by_frequency(annotations, accumulated.class_ap()) if options.federated else {}
     if options.json:
         per_class = dict(zip(annotations.names, accumulated.class_ap()[:, 0].tolist()))
         said = {"stats": accumulated.stats().tolist(), "per_category": per_class}

@@ -13,6 +13,7 @@ from ..printing import without_credentials
 from .parser import CommandParser, at_least, path, share
 
 _FOLDER = "./predictions"
+_INPUTS = "files and folders; pictures also in tar files, at http(s) addresses, and as videos where OpenCV is installed"
 _ALONE = "write the weights and then the inputs, without flags, as in 'predict output/mine new_pictures'"
 _OTHER_NAMES = {
     **dict.fromkeys(("conf", "conf_thres", "confidence", "threshold", "score_thr"), "write -least_score=SHARE"),
@@ -35,6 +36,7 @@ def run(words: List[str]) -> None:
     requested = -1 if options.ngpus is None else options.ngpus
     devices.require_sound_variables(requested)
     tuning.restart_with_environment(requested, True)
+    devices.require_limits(requested, options.num_workers)
     stale = devices.drop_stale_variables()
 
     from ..engine.prediction_journal import ABOUT
@@ -77,9 +79,7 @@ def _parse(words: List[str]) -> Any:
         help="a run's folder (its best checkpoint, else its last), a checkpoint, or weights with an about.yaml beside "
         "them",
     )
-    parser.add_argument(
-        "inputs", metavar="INPUT", nargs="+", type=path, help="files and folders; pictures also in tar files"
-    )
+    parser.add_argument("inputs", metavar="INPUT", nargs="+", type=path, help=_INPUTS)
     parser.option("output", _FOLDER, "folder to write to", path)
     parser.add_argument("--restart", "-restart", action="store_true", help="replace what is in the folder")
     parser.option("ngpus", None, "devices, or processes without a GPU (default: all GPUs, or one process)", at_least(1))

@@ -135,12 +135,13 @@ def predict_share(
         num_workers = 0 if batches < 2 else min(batches, default_workers(world_size(), cpu_cores()))
     task, samples = adopt(task, Task), adopt(samples, InputSamples)
     gpu.prepare(source.config.TRAIN.TF32, source.config.DETERMINISTIC, task.fixed_shapes)
+    said = len(task.notices)
     with Heartbeat(write_line, shown=is_main()).at("building the model"):
         model, report = build_trained(task, source)
     precision = EvaluationPrecision(source.config)
     if is_main():
         write_line(f"weights {source.weights}: {report.summary()}")
-        for line in filter(None, [precision.notice]):
+        for line in filter(None, [precision.notice, *task.notices[said:]]):
             write_line(line)
     writer, attempts = task.output_writer(folder, samples), Attempts(task, samples, left)
     loader = attempts_loader(attempts, source.config, batch_size, num_workers)
@@ -248,7 +249,7 @@ class Predictor:
         """The rows that the command ``predict`` writes to ``predictions.jsonl``, in the order of the inputs.
 
         Args:
-            inputs: a path or several: files, folders, archives; for tasks that take them also pictures in memory, as
+            inputs: a path or several: what the command takes; for tasks that take them also pictures in memory, as
                 PIL images or uint8 arrays (height, width[, 3]).
         """
         given = [inputs] if isinstance(inputs, (str, os.PathLike)) or not isinstance(inputs, Sequence) else inputs

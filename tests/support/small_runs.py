@@ -80,4 +80,4 @@ def losses(output: str) -> List[float]:
 def evaluate(output: str, val_size: int, batch_size: int) -> Dict[str, float]:
     """Evaluate fresh weights (the same in every process) on ``val_size`` samples."""
     trainer = build(output, "-epochs=1", f"-batch_size={batch_size}", val_size=val_size)
-    return steps.evaluate(trainer.task, trainer.model, trainer.val_loader)[0]
+    return steps.evaluate(trainer.task, trainer.model, trainer.evaluation.loader)[0]

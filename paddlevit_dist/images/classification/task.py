@@ -27,6 +27,7 @@ from ...transfers import to_device
 from ..data.class_balance import class_weights, draw_balanced_order, tell_imbalance, weighted_cross_entropy
 from ..data.held_out import open_pictures
 from ..data.image_dataset import ImageDataset
+from ..data.imagenet import NUM_CLASSES_OF_LISTS, names_by_synset
 from ..data.inspection import Inspection
 from ..data.left_out import printable
 from ..data.parts import PartReader
@@ -41,11 +42,11 @@ from ..transforms.normalising import Normaliser
 from ..transforms.operations_compiled import prepare
 from ..transforms.operations_opencv import require_opencv
 from ..transforms.policies import build_augmentation, operations_of
+from .classifier_figures import Evaluated, report_figures
 from .distillation import Teacher, distillation_loss, teacher_of
 from .export import export_parts
-from .figures import Evaluated, report_figures
 from .metrics import ClassificationMetrics
-from .prediction import best_classes, open_inputs, probabilities
+from .prediction import ClassOutputs, best_classes, open_inputs, probabilities
 from .records import joined, record, record_later
 from .rollout import rolled_out
 
@@ -272,6 +273,9 @@ class Classification(Task):
 
     def build_model(self, num_classes: Optional[int] = None) -> paddle.nn.Layer:
         config = self.config
+        if self.class_names is None and num_classes == NUM_CLASSES_OF_LISTS:  # of trained weights
+            self.class_names = list(names_by_synset().values())
+            self.notices.append("note: the weights do not name their 1,000 classes: they are taken for ImageNet's")
         model = self._create_model(num_classes or self.num_classes)
         if not config.EVAL:
             if self._compiled_operations is not None:
@@ -420,6 +424,9 @@ class Classification(Task):
 
     def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> InputSamples:
         return open_inputs(self.config, inputs, cache_folder)
+
+    def output_writer(self, folder: Path, samples: InputSamples) -> ClassOutputs:
+        return ClassOutputs(folder, samples, self.class_names)
 
     def collate_inputs(self, samples: Sequence[np.ndarray]) -> Dict[str, np.ndarray]:
         return {"images": np.stack(samples)}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 from itertools import islice
 from pathlib import Path
-from typing import Iterator, List, Optional
+from typing import Dict, Iterator, List, Optional
 
 import numpy as np
 
@@ -101,6 +102,13 @@ _LIST_SUFFIX = "_list.txt"
 LISTS = {split: split + _LIST_SUFFIX for split in SPLITS}
 NUM_CLASSES_OF_LISTS = 1000
 FIRST_OF_KIT = "ILSVRC2012_val_00000001.JPEG"
+
+
+@functools.lru_cache(maxsize=None)
+def names_by_synset() -> Dict[str, str]:
+    """A short name, unlike the others, of each class by its WordNet id, in the order of the classes."""
+    table = Path(__file__).with_name("imagenet_classes.txt").read_text(encoding="ascii")
+    return dict(line.split(" ", 1) for line in table.splitlines())
 
 
 class ImageNet2012(IndexedImages):

@@ -7,28 +7,33 @@ import hashlib
 import os
 import re
 import stat
+import threading
 from collections import OrderedDict
 from collections.abc import Sequence as AbstractSequence
 from pathlib import Path
-from typing import Any, FrozenSet, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, FrozenSet, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 from PIL import Image
 
+from ...checkpoint.download import fetch, is_address
 from ...contracts.prediction import InputSamples
 from ...contracts.sample_checks import BadSample
 from ...errors import UserError
 from ...files import atomic_file, is_folder, map_array
 from ...loading.path_index import PathIndex, ensure_path_index, make_batch
+from ...printing import without_credentials
 from .formats import HEAD_BYTES, hint_of, is_hidden, picture_kind, readable_suffixes, suffix_of
 from .inspection import note_deep
 from .left_out import LeftOut, head_of
 from .reading import Reading, UnreadablePicture, converted, decode_image, read_file
 from .tar_members import TarFile
+from .videos import Video, is_video, moments
 
 _OPEN_FILES = 64
 _NO_ARCHIVE = -1
 _LIKE_ARCHIVES = (b".tar",)
+_LARGEST_FETCHED_BYTES = 256 << 20
 
 
 class Found(NamedTuple):
@@ -36,8 +41,9 @@ class Found(NamedTuple):
 
     Attributes:
         name: as it is shown: a path, or that of an archive and its member.
-        archive: number of the tar file; -1: it is a file.
-        offset, size: of its bytes in the tar file; of a file: time of its last change in ns, and size.
+        archive: number of the tar file, the video or the fetched file that it is in; -1: it is a file.
+        offset, size: of its bytes in the archive; of a frame: its number, and the video's size; of a file: time of its
+            last change in ns, and size.
     """
 
     name: bytes
@@ -47,16 +53,25 @@ class Found(NamedTuple):
 
 
 class Listing:
-    """Lists what the given paths hold: ``found``, ``archives`` by number, ``unreadable`` and ``notices``."""
+    """Lists what the given paths hold: ``found``, ``archives`` by number, ``unreadable`` and ``notices``.
 
-    def __init__(self) -> None:
+    Args:
+        folder: for what is fetched.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self.found: List[Found] = []
         self.archives: List[str] = []
         self.unreadable: List[Tuple[str, str]] = []
         self.notices: List[str] = []
 
     def add(self, path: str) -> None:
-        """List a file, a folder with all that is below it, a tar file, or what a pattern matches."""
+        """List a file, a folder with all that is below it, a tar file, a video, what a pattern matches, or what is at
+        an address."""
+        if is_address(path):
+            self._add_address(path)
+            return
         if not os.path.lexists(path) and glob.has_magic(path):
             matches = sorted(map(os.fsencode, glob.glob(path, recursive=True)), key=natural)
             for match in matches:
@@ -76,8 +91,39 @@ class Listing:
             self._add_folder(path)
         elif _is_archive(path):
             self._add_archive(path)
+        elif is_video(shown):
+            self._add_video(shown, shown)
         else:
             self.found.append(Found(path, _NO_ARCHIVE, status.st_mtime_ns, status.st_size))
+
+    def _add_video(self, path: str, shown: str) -> None:
+        """List its frames, each called by its number and its time."""
+        try:
+            times = moments(path)
+        except UserError as error:
+            self.unreadable.append((shown, str(error)))
+            return
+        stem, size = os.path.splitext(os.path.basename(shown))[0], os.path.getsize(path)
+        for frame, time_ms in enumerate(times):
+            name = os.fsencode(f"{shown}/{stem}_{frame:06d}_{time_ms}ms")
+            self.found.append(Found(name, len(self.archives), frame, size))
+        self.archives.append(os.path.abspath(path))
+
+    def _add_address(self, address: str) -> None:
+        shown = without_credentials(address)
+        name = shown.partition("?")[0]
+        suffix = os.path.splitext(name)[1] if is_video(name) else ""
+        file = self._folder / f"fetched-{len(self.archives)}{suffix}"
+        try:
+            fetch(address, file, _LARGEST_FETCHED_BYTES)
+        except (UserError, OSError) as error:
+            self.unreadable.append((shown, str(error)))
+            return
+        if suffix:
+            self._add_video(str(file), shown)
+        else:
+            self.found.append(Found(os.fsencode(shown), len(self.archives), 0, file.stat().st_size))
+            self.archives.append(str(file))
 
     def _add_folder(self, top: bytes) -> None:
         left_out, hidden, found = LeftOut(os.fsdecode(top)), 0, []
@@ -113,7 +159,7 @@ class Listing:
 
     def _add_of_folder(self, path: bytes, left_out: LeftOut) -> None:
         suffix = suffix_of(os.path.basename(path))
-        if suffix in readable_suffixes() or _is_archive(path):
+        if suffix in readable_suffixes() or _is_archive(path) or is_video(os.fsdecode(path)):
             self._add_one(path)
             return
         hint = hint_of(suffix.decode("ascii"))
@@ -223,14 +269,14 @@ class PictureInputs(InputSamples):
     """Listed pictures with the transform of an evaluation.
 
     Args:
-        given: paths of files, folders and tar files, and patterns.
-        cache_folder: for the list, which processes map instead of copying.
+        given: paths of files, folders, tar files and videos, patterns, and addresses.
+        cache_folder: for the list, which processes map instead of copying, and for what is fetched.
         transform: called with a PIL image and a generator; returns what the task collates.
         mode: of Pillow, that pictures are converted to.
     """
 
     def __init__(self, given: Sequence[str], cache_folder: Path, transform: Any, mode: str, reading: Reading) -> None:
-        listing = Listing()
+        listing = Listing(cache_folder)
         for path in given:
             listing.add(path)
         key, found = listing.digest(given), listing.found
@@ -246,10 +292,11 @@ class PictureInputs(InputSamples):
         self._archives, self._transform, self._mode, self._reading = listing.archives, transform, mode, reading
         self._locations: Optional[np.ndarray] = None
         self._files: OrderedDict = OrderedDict()
+        self._videos: Dict[Tuple[int, int], Video] = {}
         self.notices = [*self.notices, *note_deep(len(self.names), self._encoded, self.names.__getitem__)]
 
     def __getstate__(self) -> Any:
-        return {**self.__dict__, "_locations": None, "_files": OrderedDict()}
+        return {**self.__dict__, "_locations": None, "_files": OrderedDict(), "_videos": {}}
 
     def fingerprint(self) -> str:
         return self._index.key.hex()
@@ -268,16 +315,26 @@ class PictureInputs(InputSamples):
         Raises:
             UnreadablePicture: it cannot be decoded.
         """
+        archive = self._index.label(index)
+        if archive != _NO_ARCHIVE and is_video(self._archives[archive]):
+            return converted(self._frame(archive, index), self._mode, self._reading)
         return decode_image(self._encoded(index), self.names[index], self._mode, self._reading)
 
+    def _frame(self, archive: int, index: int) -> Image.Image:
+        reader = os.getpid(), threading.get_ident()  # a video is read from where its reader stands
+        if reader not in self._videos or self._videos[reader].path != self._archives[archive]:
+            self._videos[reader] = Video(self._archives[archive])
+        return self._videos[reader].frame(self._location(index)[0])
+
     def _encoded(self, index: int) -> bytes:
+        """The bytes of a picture; none of a frame."""
         name, archive = self.names[index], self._index.label(index)
+        if archive != _NO_ARCHIVE and is_video(self._archives[archive]):
+            return b""
         return read_file(name) if archive == _NO_ARCHIVE else self._member(name, archive, index)
 
     def _member(self, name: str, archive: int, index: int) -> bytes:
-        if self._locations is None:
-            self._locations = map_array(self._locations_file)
-        offset, size = self._locations[index].tolist()
+        offset, size = self._location(index)
         try:
             content = os.pread(self._descriptor(archive), size, offset)
         except OSError as error:
@@ -285,6 +342,11 @@ class PictureInputs(InputSamples):
         if len(content) != size:
             raise UnreadablePicture(name, "the archive has become shorter since it was listed")
         return content
+
+    def _location(self, index: int) -> List[int]:
+        if self._locations is None:
+            self._locations = map_array(self._locations_file)
+        return self._locations[index].tolist()
 
     def _descriptor(self, archive: int) -> int:
         """An open tar file. Forked processes may share it, since reads pass an explicit offset."""

@@ -1,7 +1,9 @@
 """Object detection: finding boxes around objects in pictures, scored as COCO does.
 
-- ``task``, ``settings``: the task and its keys
-- ``data``: pictures with boxes; ``detr``, ``mask_rcnn``: the networks; ``detector``: what the task asks of them
+- ``task``, ``settings``: the task and its keys; ``batches``: which pictures are together
+- ``data``: pictures with boxes; ``coco_files``, ``run_lengths``: COCO's JSON and its masks
+- ``detector``: what the task asks of a network; ``detr``, ``mask_rcnn``: the networks; ``boxes``, ``layers``: what both
+  are made of
 - ``evaluation``: COCO's matching and scores, which need no Paddle; ``metrics``: the same over the processes of a run
-- ``prediction``, ``writer``, ``drawing``, ``figures``, ``export``: what becomes of the boxes
+- ``prediction``, ``drawing``, ``figures``, ``export``: what becomes of the boxes
 """

@@ -17,6 +17,21 @@ if TYPE_CHECKING:
 Outputs = Dict[str, paddle.Tensor]
 _NORMALISERS = ("global", "reference")
 
+# The 80 categories of COCO's boxes, by their ids, which leave out eleven numbers from 1 to 91.
+# Source: the entry ``categories`` of instances_val2017.json, cocodataset.org.
+_NAMES = (
+    "person, bicycle, car, motorcycle, airplane, bus, train, truck, boat, traffic light, fire hydrant, -, stop sign, "
+    "parking meter, bench, bird, cat, dog, horse, sheep, cow, elephant, bear, zebra, giraffe, -, backpack, umbrella, "
+    "-, -, handbag, tie, suitcase, frisbee, skis, snowboard, sports ball, kite, baseball bat, baseball glove, "
+    "skateboard, surfboard, tennis racket, bottle, -, wine glass, cup, fork, knife, spoon, bowl, banana, apple, "
+    "sandwich, orange, broccoli, carrot, hot dog, pizza, donut, cake, chair, couch, potted plant, bed, -, dining "
+    "table, -, -, toilet, -, tv, laptop, mouse, remote, keyboard, cell phone, microwave, oven, toaster, sink, "
+    "refrigerator, -, book, clock, vase, scissors, teddy bear, hair drier, toothbrush"
+)
+COCO_CATEGORIES: Dict[int, str] = {
+    number: name for number, name in enumerate(_NAMES.split(", "), start=1) if name != "-"
+}
+
 
 class Targets(NamedTuple):
     """The objects in a batch of N pictures, of which none has more than M; M is at least 1.
@@ -78,6 +93,8 @@ class Criterion:
 class Detector(Model):
     """Base class of networks that find objects in pictures of any size."""
 
+    #: outputs of the classifier in the authors' weights, one for each number up to COCO's largest id and one besides
+    coco_outputs: ClassVar[int]
     #: whether training needs a mask of each object
     learns_masks: ClassVar[bool] = False
     #: whether ``forward`` of pictures alone is a function of tensors, ``logits`` and ``boxes``, which can be exported
@@ -91,6 +108,10 @@ class Detector(Model):
     def pretrained_part(self) -> Model:
         """The model whose weights a classifier brings."""
         return self.backbone
+
+    def classes_of_outputs(self, outputs: int) -> int:
+        """The classes of a classifier with so many outputs, of which one is for no object."""
+        return len(COCO_CATEGORIES) if outputs == self.coco_outputs else outputs - 1
 
     @classmethod
     def criterion(

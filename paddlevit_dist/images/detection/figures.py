@@ -9,11 +9,10 @@ import numpy as np
 from ...contracts.figures import Chart, Figure, Gallery, Matrix, Table
 from ...errors import UserError
 from .drawing import in_cell
-from .evaluation.accumulation import UNDEFINED, Accumulated, accumulate
+from .evaluation.accumulation import RECALLS, UNDEFINED, Accumulated, accumulate
 from .evaluation.detections import Detections, corners_of
-from .evaluation.mistakes import Quality, confusion, curve, mean_curve, pairs, quality
+from .evaluation.mistakes import Quality, confusion, pairs, quality
 from .evaluation.tables import AREA_RANGES, IOU_THRESHOLDS, MatchTable
-from .metrics import only
 
 _SHOWN = 12  # pictures of the gallery
 _MOST_CURVES = 8
@@ -116,7 +115,7 @@ def _hardest(
         except (UserError, OSError):  # it can no longer be read
             continue
         found = predict(index)
-        found = only(found, found.scores >= least_score)
+        found = found.only(found.scores >= least_score)
         pixels = np.asarray(picture)
         true_labels = np.where(truth.is_crowd, -1, truth.labels)
         left = in_cell(pixels, corners_of(truth.boxes), true_labels, names)
@@ -133,13 +132,12 @@ def _curves(accumulated: Accumulated, table: MatchTable, names: Sequence[str]) -
     numbers = table.totals[:, 0]
     if not numbers.any():
         return []
-    mean = mean_curve(accumulated)
-    lines = {"all categories": (mean.recalls, mean.precision)}
+    annotated = np.flatnonzero(numbers)
+    lines = {"all categories": (RECALLS, accumulated.curve(annotated))}
     for label in np.argsort(-numbers, kind="stable")[:_MOST_CURVES].tolist():
-        if numbers[label] and np.count_nonzero(numbers) > 1:
-            own = curve(accumulated, label)
-            lines[names[label]] = (own.recalls, own.precision)
-    more = f"; the {_MOST_CURVES} most frequent categories" if np.count_nonzero(numbers) > _MOST_CURVES else ""
+        if numbers[label] and len(annotated) > 1:
+            lines[names[label]] = (RECALLS, accumulated.curve([label]))
+    more = f"; the {_MOST_CURVES} most frequent categories" if len(annotated) > _MOST_CURVES else ""
     return [Chart("Precision and recall", "recall", "precision", lines, note=f"At an IoU of 0.5{more}.")]
 
 

@@ -4,33 +4,16 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-import numpy as np
-
 from ...contracts.task import Metrics
+from ...errors import UserError
 from ...parallel import all_gather
 from .evaluation.accumulation import UNDEFINED, Accumulated, accumulate
 from .evaluation.detections import Detections
-from .evaluation.mask_matching import match_masks
-from .evaluation.matching import match
-from .evaluation.tables import MatchTable
+from .evaluation.matching import Masks, match, match_masks
+from .evaluation.tables import GrowingTable, MatchTable
+from .run_lengths import text_of
 
-_JOINED_AFTER = 256  # pictures: a table of many takes less memory than many tables
 _OF_MASKS = "mask "  # before the names of the numbers that masks are compared for
-
-
-class _Tables:
-    """The tables of one rank."""
-
-    def __init__(self, num_classes: int) -> None:
-        self._tables: List[MatchTable] = [MatchTable.empty(num_classes)]
-
-    def add(self, table: MatchTable) -> None:
-        self._tables.append(table)
-        if len(self._tables) > _JOINED_AFTER:
-            self._tables = [MatchTable.joined(self._tables)]
-
-    def packed(self) -> Dict[str, np.ndarray]:
-        return MatchTable.joined(self._tables).packed()
 
 
 class DetectionMetrics(Metrics):
@@ -49,8 +32,8 @@ class DetectionMetrics(Metrics):
         self.class_names = list(class_names)
         self.pictures = pictures
         self.state = {"pictures": 0, "detections": 0, "not finite": 0}
-        self._boxes = _Tables(len(self.class_names))
-        self._masks = _Tables(len(self.class_names)) if with_masks else None
+        self._boxes = GrowingTable(len(self.class_names))
+        self._masks = GrowingTable(len(self.class_names)) if with_masks else None
 
     def update(
         self, image_id: int, truth: Any, detections: Detections, size: Optional[Tuple[int, int]] = None
@@ -63,11 +46,13 @@ class DetectionMetrics(Metrics):
             size: height and width of the picture; only masks need it.
         """
         given = len(detections.scores)
-        detections = finite(detections)
+        detections = detections.finite()
         table = match(image_id, truth, detections, len(self.class_names))
         self._boxes.add(table)
         if self._masks is not None and size is not None:
-            self._masks.add(match_masks(image_id, truth, detections, *size, len(self.class_names)))
+            masks = _masks_of(image_id, truth, detections, size)
+            number = len(self.class_names)
+            self._masks.add(match_masks(image_id, truth, masks, detections.scores, detections.labels, number))
         self.state["pictures"] += 1
         self.state["detections"] += len(detections.scores)
         self.state["not finite"] += given - len(detections.scores)
@@ -84,8 +69,8 @@ class DetectionMetrics(Metrics):
         values.update({name: int(number) for name, number in state.items()})
         return values
 
-    def _accumulated(self, tables: _Tables) -> Accumulated:
-        gathered = all_gather(tables.packed())
+    def _accumulated(self, tables: GrowingTable) -> Accumulated:
+        gathered = all_gather(tables.joined().packed())
         table = MatchTable.joined([MatchTable.unpacked(packed) for packed in gathered])
         if self.pictures is not None and len(table.image_ids) != self.pictures:
             raise RuntimeError(f"{len(table.image_ids):,} pictures were evaluated of {self.pictures:,}")
@@ -109,19 +94,16 @@ class DetectionMetrics(Metrics):
         return " ".join(shown)
 
 
-def finite(detections: Detections) -> Detections:
-    """Those whose box and score are finite numbers."""
-    is_finite = np.isfinite(detections.boxes).all(axis=1) & np.isfinite(detections.scores)
-    return detections if is_finite.all() else only(detections, is_finite)
+def _masks_of(image_id: int, truth: Any, detections: Detections, size: Tuple[int, int]) -> Masks:
+    """The masks of a picture as they are compared.
 
-
-def only(detections: Detections, chosen: np.ndarray) -> Detections:
-    """Some of the detections of a picture, in their order.
-
-    Args:
-        chosen: bool (n,), or positions.
+    Raises:
+        UserError: what stands for a mask is none of this picture.
     """
-    masks = detections.masks
-    if masks is not None:
-        masks = [masks[place] for place in np.arange(len(masks))[chosen].tolist()]
-    return Detections(detections.boxes[chosen], detections.scores[chosen], detections.labels[chosen], masks)
+    texts: List[List[bytes]] = []
+    for what, masks in (("a detection", detections.masks), ("an annotation", truth.masks)):
+        try:
+            texts.append([text_of(mask, *size) for mask in masks or ()])
+        except ValueError as error:
+            raise UserError(f"picture {image_id}: {what} cannot be compared: its segmentation {error}") from None
+    return Masks(texts[0], texts[1], size[0])

@@ -99,14 +99,15 @@ def text_of(segmentation: Any, height: Optional[int] = None, width: Optional[int
     """
     if isinstance(segmentation, dict) and isinstance(segmentation.get("counts"), str):
         text, size = segmentation["counts"].encode("ascii", "replace"), segmentation.get("size")
-        if size == [height, width] and _pixels(np.frombuffer(text, np.uint8))[1] == size[0] * size[1]:
+        lengths = _lengths_of([text])[0]
+        if size == [height, width] and lengths.sum() == size[0] * size[1] and lengths.min(initial=0) >= 0:
             return text
     return runs_of(segmentation, height, width).text()
 
 
 def area_of(text: bytes) -> int:
     """Pixels inside, of compressed run lengths that ``text_of`` has returned."""
-    return int(_pixels(np.frombuffer(text, np.uint8))[0])
+    return int(_lengths_of([text])[0][1::2].sum())
 
 
 class ManyRuns(NamedTuple):
@@ -128,8 +129,20 @@ class ManyRuns(NamedTuple):
     @classmethod
     def of(cls, texts: Sequence[bytes], height: int) -> ManyRuns:
         """Of compressed run lengths that ``text_of`` has returned."""
-        ends = np.cumsum([0] + [len(text) for text in texts]).astype(np.int64)
-        return cls(*_expand_all(np.frombuffer(b"".join(texts), np.uint8), ends, height))
+        masks = len(texts)
+        lengths, first = _lengths_of(texts)
+        total = np.concatenate([[0], np.cumsum(lengths)])
+        mask = np.repeat(np.arange(masks), np.diff(first))  # of each length
+        is_run = ((np.arange(len(lengths)) - first[mask]) % 2 == 1) & (lengths > 0)
+        starts = (total[:-1] - total[first[mask]])[is_run]
+        lengths, mask = lengths[is_run], mask[is_run]
+        row = starts % height
+        goes_on = row + lengths > height  # in the next column
+        rows = np.repeat([[height, 0]], masks, axis=0)
+        np.minimum.at(rows[:, 0], mask, np.where(goes_on, 0, row))
+        np.maximum.at(rows[:, 1], mask, np.where(goes_on, height, row + lengths))
+        areas = np.bincount(mask, lengths, masks).astype(np.int64)
+        return cls(starts, starts + lengths, np.searchsorted(mask, np.arange(masks + 1)), areas, rows)
 
 
 def runs_of_mask(mask: np.ndarray) -> Runs:
@@ -195,26 +208,19 @@ def _of_run_lengths(segmentation: Dict[str, Any], height: Optional[int], width: 
     if isinstance(counts, str):
         counts = counts.encode("ascii", "replace")
     if isinstance(counts, bytes):
-        total = _pixels(np.frombuffer(counts, np.uint8))[1]
-        if total < 0:
+        lengths = _lengths_of([counts])[0]
+        if (lengths < 0).any():
             raise ValueError("has run lengths that are not COCO's compressed form")
-        _check_total(total, *size)
-        runs = ManyRuns.of([counts], size[0])
-        return Runs(int(size[0]), int(size[1]), runs.starts, runs.ends)
-    if isinstance(counts, (list, np.ndarray)):
+    elif isinstance(counts, (list, np.ndarray)):
         lengths = _integers(counts)
     else:
         raise ValueError('has no "counts"')
     edges = np.cumsum(lengths)
-    _check_total(edges[-1] if len(edges) else 0, *size)
+    if lengths.sum() != size[0] * size[1]:
+        raise ValueError(f"has run lengths of {lengths.sum():,} pixels for a picture of {size[0]} x {size[1]}")
     starts, ends = edges[:-1:2], edges[1::2]
     holds = starts < ends
     return Runs(int(size[0]), int(size[1]), starts[holds], ends[holds])
-
-
-def _check_total(total: int, height: int, width: int) -> None:
-    if total != height * width:
-        raise ValueError(f"has run lengths of {int(total):,} pixels for a picture of {height} x {width}")
 
 
 def _integers(counts: Any) -> np.ndarray:
@@ -322,71 +328,35 @@ def _compress(counts):
     return text[:length]
 
 
-@compiled
-def _pixels(text):
-    """Pixels inside, and all pixels, of compressed run lengths; -1 for both if they are none."""
-    total, inside, number = np.int64(0), np.int64(0), 0
-    value, shift = np.int64(0), np.int64(0)
-    last, before = np.int64(0), np.int64(0)
-    for position in range(len(text)):
-        low = np.int64(text[position]) - 48
-        if low < 0 or low > 63 or shift > 40:
-            return np.int64(-1), np.int64(-1)
-        value |= (low & 31) << shift
-        shift += 5
-        if not low & 32:
-            if low & 16:
-                value |= np.int64(-1) << shift
-            if number > 2:
-                value += before
-            if value < 0:
-                return np.int64(-1), np.int64(-1)
-            total += value
-            inside += value if number % 2 else 0
-            before, last = last, value
-            number += 1
-            value, shift = np.int64(0), np.int64(0)
-    if shift:  # it ends within a number
-        return np.int64(-1), np.int64(-1)
-    return inside, total
+def _lengths_of(texts: Sequence[bytes]) -> Tuple[np.ndarray, np.ndarray]:
+    """Run lengths of compressed texts, int64 (n,), and where those of each begin, int64 (texts + 1,); (-1,) for the
+    first if one is no such text."""
+    ends = np.cumsum([0, *map(len, texts)])
+    return _lengths(np.frombuffer(b"".join(texts), np.uint8), ends)
 
 
 @compiled
-def _expand_all(texts, text_ends, height):
-    """``ManyRuns`` of valid texts, one behind the other."""
-    starts, ends = np.empty(len(texts), np.int64), np.empty(len(texts), np.int64)
-    masks = len(text_ends) - 1
-    first, areas, rows = np.zeros(masks + 1, np.int64), np.zeros(masks, np.int64), np.zeros((masks, 2), np.int64)
-    run = 0
-    for mask in range(masks):
-        place, is_inside, number = np.int64(0), False, 0
+def _lengths(texts, ends):
+    lengths, first, number = np.empty(len(texts), np.int64), np.zeros(len(ends), np.int64), 0
+    for text in range(len(ends) - 1):
         value, shift = np.int64(0), np.int64(0)
-        last, before = np.int64(0), np.int64(0)
-        top, bottom = height, 0
-        for position in range(text_ends[mask], text_ends[mask + 1]):
+        for position in range(ends[text], ends[text + 1]):
             low = np.int64(texts[position]) - 48
+            if low < 0 or low > 63 or shift > 40:
+                return np.full(1, -1), first
             value |= (low & 31) << shift
             shift += 5
-            if low & 32:
-                continue
-            if low & 16:
-                value |= np.int64(-1) << shift
-            if number > 2:
-                value += before
-            if is_inside and value > 0:
-                starts[run], ends[run] = place, place + value
-                run += 1
-                areas[mask] += value
-                row = place % height
-                if row + value > height:  # it goes on in the next column
-                    top, bottom = 0, height
-                else:
-                    top, bottom = min(top, row), max(bottom, row + value)
-            place += value
-            is_inside = not is_inside
-            before, last = last, value
-            number += 1
-            value, shift = np.int64(0), np.int64(0)
-        first[mask + 1] = run
-        rows[mask] = top, bottom
-    return starts[:run], ends[:run], first, areas, rows
+            if not low & 32:
+                if low & 16:
+                    value |= np.int64(-1) << shift
+                if number > first[text] + 2:
+                    value += lengths[number - 2]
+                if value < 0:
+                    return np.full(1, -1), first
+                lengths[number] = value
+                number += 1
+                value, shift = np.int64(0), np.int64(0)
+        if shift:  # it ends within a number
+            return np.full(1, -1), first
+        first[text + 1] = number
+    return lengths[:number], first

@@ -33,21 +33,19 @@ from .batches import (
     with_host_facts,
     zero_padding,
 )
-from .coco_categories import COCO_CATEGORIES
 from .data.detection_dataset import DetectionDataset
 from .data.opening import open_samples
 from .data.samples import DetectionSample, DetectionSamples, collate
 from .data.settings import PILLOW
 from .data.transforms import evaluation_transform
-from .detector import Criterion, Detector, Outputs, Targets
+from .detector import COCO_CATEGORIES, Criterion, Detector, Outputs, Targets
 from .drawing import CROWD, colours_of, in_cell
 from .evaluation.detections import Detections, corners_of
 from .export import ExportedDetector, export_parts
 from .figures import DetectionRecord, detection_figures
-from .metrics import DetectionMetrics, finite
-from .prediction import AsEvaluated, DetectionOutputs, open_inputs, rows_of
+from .metrics import DetectionMetrics
+from .prediction import AsEvaluated, DetectionOutputs, DetectionWriter, open_inputs, rows_of
 from .settings import EQUAL_SHAPES, OPTIONS
-from .writer import DetectionWriter
 
 _MOST_NAMED = 90  # categories in a legend
 _LAST = "checkpoints/last"  # in the folder of a run that can be resumed
@@ -353,7 +351,7 @@ class Detection(Task):
             if step.writer is not None:
                 step.writer.add(index, image_id, found)
             if step.keeps_records:
-                records.append(DetectionRecord.of(table, truth, finite(found), least))
+                records.append(DetectionRecord.of(table, truth, found.finite(), least))
         return (lambda: records) if step.keeps_records else None
 
     def figures(self, samples: Any, records: Sequence[Tuple[int, Any]], model: paddle.nn.Layer) -> List[Figure]:
@@ -363,7 +361,7 @@ class Detection(Task):
         def predict(index: int) -> Detections:
             batch = self.collate([samples.sample(index, np.random.default_rng(0))])
             images = {"images": paddle.to_tensor(batch["images"])}
-            return finite(self.predict_step(model, {**batch, **images})[0])
+            return self.predict_step(model, {**batch, **images})[0].finite()
 
         least = self.config.DETECTION.SHOWN_SCORE
         return detection_figures(samples, records, self.class_names, least, predict)

@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
-from paddlevit_dist.images.detection.evaluation import mask_matching, matching
+from paddlevit_dist.images.detection.evaluation import matching
 from paddlevit_dist.images.detection.evaluation.accumulation import Accumulated, accumulate
 from paddlevit_dist.images.detection.evaluation.tables import MatchTable
 from paddlevit_dist.images.detection.run_lengths import text_of
@@ -50,16 +50,21 @@ def table_of(
     tables = [MatchTable.empty(len(category_ids) if use_classes else 1)]
     for image_id in sorted(i["id"] for i in dataset["images"]) if image_ids is None else image_ids:
         own = [a for a in dataset["annotations"] if a["image_id"] == image_id]
+        found = [r for r in results if r["image_id"] == image_id]
+        if not use_classes:  # pycocotools takes class by class, as one
+            own, found = (sorted(some, key=lambda one: label_of.get(one["category_id"], -1)) for some in (own, found))
         truth = matching.Truth(
             np.array([a.get("bbox", [0] * 4) for a in own], float).reshape(-1, 4),
             np.array([label_of[a["category_id"]] for a in own], int),
             np.array([a["area"] for a in own], float),
             np.array([a["iscrowd"] for a in own], bool),
         )
-        found = [r for r in results if r["image_id"] == image_id]
         scores = np.array([r["score"] for r in found], float)
         labels = np.array([label_of.get(r["category_id"], -1) for r in found], int)
-        options = (scores, labels, len(category_ids), use_classes, max_detections)
+        number = len(category_ids)
+        if not use_classes:
+            truth, labels, number = truth._replace(labels=np.zeros_like(truth.labels)), np.minimum(labels, 0), 1
+        options = (scores, labels, number, max_detections)
         if kind == "bbox":
             boxes = np.array([r["bbox"] for r in found], float).reshape(-1, 4)
             tables.append(matching.match_boxes(image_id, truth, boxes, *options))
@@ -67,7 +72,7 @@ def table_of(
             height, width = sizes[image_id]
             true_masks = [text_of(a["segmentation"], height, width) for a in own]
             masks = [text_of(r["segmentation"], height, width) for r in found]
-            tables.append(mask_matching.match_texts(image_id, truth, true_masks, masks, height, *options))
+            tables.append(matching.match_masks(image_id, truth, matching.Masks(masks, true_masks, height), *options))
     return MatchTable.joined(tables), category_ids
 
 

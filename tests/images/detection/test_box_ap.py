@@ -95,12 +95,3 @@ def test_what_crosses_is_less_than_a_megabyte_per_thousand_pictures():
     own = MatchTable.joined(tables)._replace(totals=np.zeros((80, 4), np.int64))
     assert len(own.labels) == 4000
     assert len(pickle.dumps(own.packed())) < 40 * 1000
-
-
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_boxes_and_scores_that_are_no_numbers_are_refused(bad):
-    none = Truth(np.zeros((0, 4)), np.zeros(0, int), np.zeros(0), np.zeros(0, bool))
-    box, score, label = np.zeros((1, 4), np.float32), np.zeros(1, np.float32), np.zeros(1, np.int64)
-    for found in (Detections(box + bad, score, label), Detections(box, score + bad, label)):
-        with pytest.raises(UserError, match="picture 7: .* not a finite number"):
-            match(7, none, found, 1)

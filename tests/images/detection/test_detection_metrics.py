@@ -12,7 +12,7 @@ from paddlevit_dist.images.detection.data.detection_dataset import Annotations
 from paddlevit_dist.images.detection.evaluation.detections import Detections
 from paddlevit_dist.images.detection.evaluation.tables import MatchTable
 from paddlevit_dist.images.detection.metrics import DetectionMetrics
-from paddlevit_dist.images.detection.writer import DetectionWriter
+from paddlevit_dist.images.detection.prediction import DetectionWriter
 
 from .coco_peer import evaluated
 from .drawn_detections import CATEGORY_IDS, NAMES, as_coco, drawn

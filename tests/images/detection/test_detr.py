@@ -9,7 +9,7 @@ import pytest
 from paddlevit_dist.checkpoint.load import classes_of, load_weights
 from paddlevit_dist.checkpoint.weights import given_weights
 from paddlevit_dist.errors import UserError
-from paddlevit_dist.images.detection.coco_categories import COCO_CATEGORIES
+from paddlevit_dist.images.detection.detector import COCO_CATEGORIES
 from paddlevit_dist.images.detection.detr.position import cells_of, grid_points, sine_embedding
 from paddlevit_dist.models import create_model
 from paddlevit_dist.parallel import recompute_layers

@@ -14,8 +14,8 @@ from images.detection import coco_peer
 from paddlevit_dist.commands import evaluate_detections
 from paddlevit_dist.errors import UserError
 from paddlevit_dist.images.detection.evaluation.detections import Detections
+from paddlevit_dist.images.detection.prediction import ResultParts, join_results
 from paddlevit_dist.images.detection.run_lengths import encode, rectangle
-from paddlevit_dist.images.detection.writer import ResultParts, join_results
 
 ANNOTATIONS = {
     "images": [{"id": 7, "width": 100, "height": 80}, {"id": 3, "width": 60, "height": 90}],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from paddlevit_dist.images.detection.data.picture_parts import ordered_by_shape
+from paddlevit_dist.images.detection.data.opening import ordered_by_shape
 from paddlevit_dist.images.detection.data.samples import DetectionSamples, draw_grouped_order
 from paddlevit_dist.images.detection.data.synthetic_shapes import SyntheticShapes
 from paddlevit_dist.images.detection.data.transforms import EvaluationTransform, TrainingTransform

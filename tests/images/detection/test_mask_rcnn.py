@@ -12,7 +12,7 @@ from images.detection import mask_rcnn_peers as peers
 
 from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.errors import UserError
-from paddlevit_dist.images.detection.coco_categories import COCO_CATEGORIES
+from paddlevit_dist.images.detection.detector import COCO_CATEGORIES
 from paddlevit_dist.images.detection.mask_rcnn import key_names
 from paddlevit_dist.images.detection.mask_rcnn.network import FasterRCNN, MaskRCNN
 from paddlevit_dist.images.detection.run_lengths import decode

@@ -3,10 +3,9 @@
 - ``detection_dataset``: what every dataset offers (``DetectionDataset``) and what is annotated in a picture
   (``Annotations``).
 - ``synthetic_shapes``: drawn pictures that come with the package.
-- ``coco`` and ``coco_json``: COCO's files and whatever is laid out like them.
-- ``voc``, ``yolo``; ``layouts``: folders of pictures with one file of annotations for each.
-- ``annotation_index``, ``indexed_pictures``, ``picture_parts``: pictures and boxes in memory-mapped
-  files, and parts of them.
+- ``coco``: COCO's files and whatever is laid out like them; ``voc``, ``yolo``: folders of pictures with one file of
+  annotations for each.
+- ``annotation_index``: pictures and boxes in memory-mapped files; ``indexed_pictures``: what these datasets share.
 - ``views`` and ``transforms``: picture, boxes and masks resized, cropped and mirrored together.
 - ``samples``: a dataset with its transform, as a loader process reads it, and the arrays of a batch.
 - ``opening``: from the keys to the samples of a split; ``settings``: these keys.

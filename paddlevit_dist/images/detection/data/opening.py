@@ -1,20 +1,70 @@
-"""From the configuration to the samples of a split."""
+"""From the configuration to the samples of a split: all pictures of a dataset, or a part of them."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, List, Optional, Tuple
+from typing import Any, Callable, List, Optional, Sequence, Tuple
+
+import numpy as np
 
 from ....contracts.dataset import dataset_class
 from ....errors import UserError
+from ...data.held_out import Part, choose_held_out, write_rows
 from ...data.inspection import Inspection
 from ...data.left_out import printable
 from ...data.reading import Reading
-from .detection_dataset import DetectionDataset, count
+from .detection_dataset import Annotations, DetectionDataset, count
 from .indexed_pictures import check_files, check_sizes
-from .picture_parts import held_out_part, learnable_part, ordered_by_shape
 from .samples import DetectionSamples
 from .transforms import evaluation_transform, training_transform
+from .views import Size
+
+
+class PicturesPart(Part, DetectionDataset):  # type: ignore[misc] # what both have is the first one's
+    """Pictures of another dataset: those held out for validation, the others, those with something to learn, or all in
+    another order. Pickled as that dataset and the name of a memory-mapped file of rows."""
+
+    dataset: Any
+    labels = None  # type: ignore[assignment] # of a picture there are many
+
+    def __init__(self, dataset: Any, rows_file: Path, is_share: bool = False) -> None:
+        super().__init__(dataset, rows_file, is_share)
+        self.labelled, self.category_ids, self.has_masks = dataset.labelled, dataset.category_ids, dataset.has_masks
+
+    def __getstate__(self) -> Any:
+        return {**super().__getstate__(), "notices": ()}
+
+    @property
+    def image_ids(self) -> np.ndarray:
+        return self.dataset.image_ids[self.rows]
+
+    def image_id(self, index: int) -> int:
+        return self.dataset.image_id(int(self.rows[index]))
+
+    @property
+    def sizes(self) -> np.ndarray:
+        return self.dataset.sizes[self.rows]
+
+    def size(self, index: int) -> Size:
+        return self.dataset.size(int(self.rows[index]))
+
+    def annotations(self, index: int) -> Annotations:
+        return self.dataset.annotations(int(self.rows[index]))
+
+    def missing(self) -> Sequence[int]:
+        return np.flatnonzero(np.isin(self.rows, self.dataset.missing())).tolist()
+
+    def beside(self) -> Sequence[str]:
+        return self.dataset.beside()
+
+    def check_size(self, index: int) -> Optional[UserError]:
+        return self.dataset.check_size(int(self.rows[index]))
+
+    def learnable(self) -> np.ndarray:
+        return self.dataset.learnable()[self.rows]
+
+    def summary(self, chosen: Optional[np.ndarray] = None) -> str:
+        return self.dataset.summary(self.rows if chosen is None else self.rows[chosen])
 
 
 def open_samples(
@@ -41,8 +91,11 @@ def open_samples(
     data = config.DATA
     dataset, notices = _open(config, split, cache_folder)
     if is_training and not data.KEEP_EMPTY:
-        dataset, more = _without_empty(dataset, cache_folder)
-        notices += more
+        kept = np.flatnonzero(dataset.learnable())
+        left = len(dataset) - len(kept)
+        if left:
+            dataset = _part(dataset, kept, "learnable", cache_folder)
+            notices.append(f"{count(left, 'training picture')} with nothing to learn left out (DATA.KEEP_EMPTY false)")
     if not len(dataset):
         raise UserError(f"dataset {data.DATASET} has no {split} pictures at {data.DATA_PATH}")
     if inspection is not None:
@@ -66,14 +119,18 @@ def _open(config: Any, split: str, cache_folder: Path) -> Tuple[Any, List[str]]:
     whole.read_with(Reading(of_boxes if data.EXIF_ROTATE is None else data.EXIF_ROTATE, data.MAX_PIXELS))
     if fraction is None:
         return whole, list(whole.notices)
-    dataset = held_out_part(whole, split, fraction, data.VAL_SEED, cache_folder)
+    held_out = choose_held_out(whole, np.zeros(len(whole), np.int64), fraction, data.VAL_SEED)
+    rows = np.flatnonzero(held_out if split == "val" else ~held_out)
+    dataset = _part(whole, rows, f"held-out-{split}", cache_folder, is_share=True)
     told = f"{split}: {count(len(dataset), 'picture')} of the {len(whole):,} for training, of which DATA.VAL_FRACTION "
     return dataset, [*whole.notices, f"{told}{fraction:g} holds out some for validation (VAL_SEED {data.VAL_SEED})"]
 
 
-def _without_empty(dataset: Any, cache_folder: Path) -> Tuple[Any, List[str]]:
-    part = learnable_part(dataset, cache_folder)
-    left = len(dataset) - len(part)
-    if not left:
-        return dataset, []
-    return part, [f"{count(left, 'training picture')} with nothing to learn left out (DATA.KEEP_EMPTY false)"]
+def ordered_by_shape(dataset: Any, resized: Callable[[Size], Size], cache_folder: Path) -> PicturesPart:
+    """All pictures, those of equal size after ``resized`` together, so that batches of them need no padding."""
+    sizes = np.array([resized((height, width)) for height, width in dataset.sizes.tolist()]).reshape(-1, 2)
+    return _part(dataset, np.lexsort((sizes[:, 1], sizes[:, 0])), "by-shape", cache_folder)
+
+
+def _part(dataset: Any, rows: np.ndarray, name: str, cache_folder: Path, is_share: bool = False) -> PicturesPart:
+    return PicturesPart(dataset, write_rows(cache_folder, f"pictures-{name}", rows), is_share)

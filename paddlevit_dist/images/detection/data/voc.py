@@ -21,8 +21,16 @@ from ...data.image_dataset import read_class_names
 from ...data.reading import existing_folder
 from .annotation_index import OBJECT, VERSION, About, Source, ensure_annotation_index
 from .detection_dataset import count
-from .indexed_pictures import IndexedPictures, fill_in
-from .layouts import names_in, numbers_of, picture_names, pictures_in, stamp, sub_folders
+from .indexed_pictures import (
+    IndexedPictures,
+    fill_in,
+    names_in,
+    numbers_of,
+    picture_names,
+    pictures_in,
+    stamp,
+    sub_folders,
+)
 from .settings import EDGES, PIXELS
 
 _LARGEST_BYTES = 1 << 24

@@ -17,8 +17,16 @@ from ...data.image_dataset import read_class_names
 from ...data.reading import existing_folder
 from .annotation_index import OBJECT, VERSION, About, Source, ensure_annotation_index
 from .detection_dataset import count
-from .indexed_pictures import IndexedPictures, measure
-from .layouts import names_in, numbers_of, picture_names, pictures_in, stamp, sub_folders
+from .indexed_pictures import (
+    IndexedPictures,
+    measure,
+    names_in,
+    numbers_of,
+    picture_names,
+    pictures_in,
+    stamp,
+    sub_folders,
+)
 
 _LAYOUT = (
     "with data.yaml (train, val and names), or with images/train, images/val, labels/train, labels/val and "

@@ -9,13 +9,13 @@ import numpy as np
 
 from ....contracts.model import KeyMap
 from ...models.key_names import RESNET, renamed
-from ..coco_categories import COCO_CATEGORIES
+from ..detector import COCO_CATEGORIES
 
 _BACKBONE = "backbone."
 _PROJECTIONS = ("q_proj", "k_proj", "v_proj")
-_COCO_OUTPUTS = 92  # of the authors' classifiers: a class for each number up to COCO's largest id, and "no object"
+COCO_OUTPUTS = 92  # of the authors' classifiers: a class for each number up to COCO's largest id, and "no object"
 ROWS_TAKEN = (
-    f"of the classifier's {_COCO_OUTPUTS} outputs, one for each id of COCO's categories and 'no object', those of the "
+    f"of the classifier's {COCO_OUTPUTS} outputs, one for each id of COCO's categories and 'no object', those of the "
     f"{len(COCO_CATEGORIES)} categories were taken, in the order of their ids"
 )
 
@@ -82,14 +82,9 @@ DETR: Dict[str, KeyMap] = {
 }
 
 
-def classes_of_outputs(outputs: int) -> int:
-    """The classes of a classifier with so many outputs: one is "no object"; the authors' 92 are COCO's 80 classes."""
-    return len(COCO_CATEGORIES) if outputs == _COCO_OUTPUTS else outputs - 1
-
-
 def rows_of_categories(value: np.ndarray, num_classes: int) -> Optional[np.ndarray]:
     """The authors' classifier, weight (embed_dim, 92) or bias (92,), with the outputs of COCO's 80 categories, whose
     ids are their numbers in it, and "no object"; None for other shapes."""
-    if num_classes != len(COCO_CATEGORIES) or value.shape[-1] != _COCO_OUTPUTS:
+    if num_classes != len(COCO_CATEGORIES) or value.shape[-1] != COCO_OUTPUTS:
         return None
-    return value[..., [*COCO_CATEGORIES, _COCO_OUTPUTS - 1]]
+    return value[..., [*COCO_CATEGORIES, COCO_OUTPUTS - 1]]

@@ -18,11 +18,11 @@ from ....models import create_model, model_options
 from ...kernels.layers import Conv2D
 from ..detector import Detector, Outputs, Targets
 from ..evaluation.detections import Detections
+from ..layers import dense, single_or_double, uniform
 from . import key_names
-from .criterion import SetCriterion
-from .matching import solver
+from .criterion import SetCriterion, solver
 from .position import Anchors, AtPoints, Cells, cells_of, sine_embedding
-from .transformer import Transformer, plain_linear
+from .transformer import Transformer
 from .variants import DETR
 
 _MASKED = -1e9  # exp(-1e9) is 0 in every precision
@@ -34,7 +34,7 @@ class BoxHead(nn.Layer):
 
     def __init__(self, dim: int):
         super().__init__()
-        self.layers = nn.LayerList([plain_linear(dim, dim), plain_linear(dim, dim), plain_linear(dim, 4)])
+        self.layers = nn.LayerList([dense(dim, dim), dense(dim, dim), dense(dim, 4)])
 
     def forward(self, x):
         first, second, last = self.layers
@@ -63,6 +63,7 @@ class Detr(Detector):
 
     is_exportable = True
     variants = DETR
+    coco_outputs = key_names.COCO_OUTPUTS
     key_maps = key_names.DETR
     classifier_layers = ("class_embed",)
 
@@ -96,7 +97,9 @@ class Detr(Detector):
         self.feature_level, self.mask_padding, self.in_channels = feature_level, mask_padding, 3
         _check_level(backbone, self.backbone, feature_level)
         self.stride = self.backbone.feature_strides[feature_level]
-        self.input_proj = _projection(self.backbone.feature_channels[feature_level], embed_dim)
+        channels = self.backbone.feature_channels[feature_level]
+        bound = channels**-0.5
+        self.input_proj = Conv2D(channels, embed_dim, 1, weight_attr=uniform(bound), bias_attr=uniform(bound))
         self.transformer = Transformer(embed_dim, num_heads, feedforward, dropout, encoder_layers, decoder_layers)
         start = AtPoints() if anchors else nn.initializer.Normal(0.0, 1.0)
         self.query_embed = nn.Embedding(num_queries, embed_dim, weight_attr=paddle.ParamAttr(initializer=start))
@@ -128,7 +131,7 @@ class Detr(Detector):
         width and height as shares of the picture without padding; ``layer_logits`` and ``layer_boxes``, (layers, ...):
         the same of every decoder layer, the last of them included."""
         found, _ = self.encode(images, sizes)
-        logits, boxes = _in_full(self.class_embed(found)), _in_full(self.bbox_embed(found))
+        logits, boxes = single_or_double(self.class_embed(found)), single_or_double(self.bbox_embed(found))
         if self.anchors is not None:
             boxes = self.anchors(boxes)
         boxes = F.sigmoid(boxes)
@@ -176,7 +179,7 @@ class Detr(Detector):
 
     def reset_classifier(self, num_classes: int) -> None:
         self.num_classes = num_classes
-        self.class_embed = plain_linear(self.embed_dim, num_classes + 1) if num_classes > 0 else nn.Identity()
+        self.class_embed = dense(self.embed_dim, num_classes + 1) if num_classes > 0 else nn.Identity()
 
     def resize_parameter(self, name: str, value: np.ndarray) -> Optional[np.ndarray]:
         """Rows of the authors' classifiers, which have one for each id of COCO's categories, for its 80 categories."""
@@ -187,9 +190,6 @@ class Detr(Detector):
             [key_names.ROWS_TAKEN] if self.classifier_layers[0] in {name.rpartition(".")[0] for name in names} else []
         )
 
-    def classes_of_outputs(self, outputs: int) -> int:
-        return key_names.classes_of_outputs(outputs)
-
     def recomputed_layers(self) -> List[nn.Layer]:
         """The blocks of the backbone that can be, and the encoder's layers."""
         return [*self.backbone.recomputed_layers(), *self.transformer.encoder.layers]
@@ -198,11 +198,6 @@ class Detr(Detector):
 def _precision_of(x: paddle.Tensor) -> str:
     """What positions are computed in: half precision counts no cells."""
     return "float64" if x.dtype == paddle.float64 else "float32"
-
-
-def _in_full(x: paddle.Tensor) -> paddle.Tensor:
-    """Mixed precision ends here: boxes and losses in half precision would be off by pixels."""
-    return x.astype(_precision_of(x))
 
 
 def _detections(found: np.ndarray, size: np.ndarray) -> Detections:
@@ -234,11 +229,3 @@ def _check_level(name: str, backbone: Model, level: int) -> None:
         raise UserError(f"backbone '{name}' has no feature maps: take a ResNet, a Swin, a PVTv2 or a ConvNeXt")
     if not -number <= level < number:
         raise UserError(f"backbone '{name}' has {number} feature maps: feature_level {level} is none of them")
-
-
-def _projection(channels: int, dim: int) -> Conv2D:
-    bound = channels**-0.5
-    start = nn.initializer.Uniform(-bound, bound)
-    return Conv2D(
-        channels, dim, 1, weight_attr=paddle.ParamAttr(initializer=start), bias_attr=paddle.ParamAttr(initializer=start)
-    )

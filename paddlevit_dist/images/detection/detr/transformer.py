@@ -17,6 +17,7 @@ from paddle.nn import functional as F
 from ...kernels.layers import LayerNorm, Linear
 from ...models.attention import attend
 from ...models.layers import MatrixProduct, head_dim
+from ..layers import uniform, zeros
 
 _EPSILON = 1e-5
 
@@ -28,25 +29,7 @@ def xavier(inputs: int, outputs: int, together: int = 1) -> Linear:
         together: layers that the authors keep as one of ``together * outputs``, whose weights are drawn as its.
     """
     bound = math.sqrt(6.0 / (inputs + together * outputs))
-    start = nn.initializer.Uniform(-bound, bound)
-    zeros = nn.initializer.Constant(0.0)
-    return Linear(
-        inputs,
-        outputs,
-        weight_attr=paddle.ParamAttr(initializer=start),
-        bias_attr=paddle.ParamAttr(initializer=zeros),
-    )
-
-
-def plain_linear(inputs: int, outputs: int) -> Linear:
-    """A linear layer whose weights and bias are uniform up to 1 / sqrt(inputs), as PyTorch begins."""
-    start = nn.initializer.Uniform(-(inputs**-0.5), inputs**-0.5)
-    return Linear(
-        inputs,
-        outputs,
-        weight_attr=paddle.ParamAttr(initializer=start),
-        bias_attr=paddle.ParamAttr(initializer=start),
-    )
+    return Linear(inputs, outputs, weight_attr=uniform(bound), bias_attr=zeros())
 
 
 class Attention(nn.Layer):

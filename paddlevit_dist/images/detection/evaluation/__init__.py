@@ -1,9 +1,9 @@
 """COCO's scores of detections, from numpy arrays: nothing here imports Paddle, or the data.
 
 - ``detections``: what a network says of one picture
-- ``matching``, ``mask_matching``: compare the detections of one picture with its annotations
+- ``matching``: compares the detections of one picture with its annotations
 - ``tables``: what is kept of pictures, joined over ranks
 - ``accumulation``: the tables as precision, recall and the twelve numbers
-- ``mistakes``: curves, confused classes, the pictures that went worst
-- ``annotation_file``, ``result_file``, ``result_writer``: COCO's JSON; ``scoring``: one file against the other
+- ``mistakes``: confused classes, the pictures that went worst
+- ``annotation_file``, ``result_file``: COCO's JSON, and one file scored against the other
 """

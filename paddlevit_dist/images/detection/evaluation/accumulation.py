@@ -51,6 +51,11 @@ class Accumulated(NamedTuple):
         columns = [per_class, per_class[:, [_AT_50]], per_class[:, [_AT_75]]]
         return np.array([[_mean(column[k]) for column in columns] for k in range(len(per_class))]).reshape(-1, 3)
 
+    def curve(self, labels: Sequence[int]) -> np.ndarray:
+        """float64 (101,), precision at each of ``RECALLS``, the mean over these classes, which are annotated: in all
+        areas, at an IoU of 0.5; 0 where a recall is not reached."""
+        return self.precision[_AT_50, :, labels, 0, -1].mean(axis=0)
+
     def named(self) -> Dict[str, float]:
         """The twelve numbers by name."""
         return dict(zip(STAT_NAMES, self.stats().tolist()))

@@ -1,4 +1,4 @@
-"""Compares the detections of one picture with its annotations, by the rules of COCO's own evaluation (pycocotools).
+"""Compares the boxes or masks found in one picture with those annotated, by the rules of COCO's tools (pycocotools).
 
 In each class and range of area, detections are taken by falling score. One finds the annotation with the largest IoU
 that no other has found, of equal ones the last; annotations that cannot count (crowds, areas out of range) come after
@@ -19,6 +19,7 @@ import numpy as np
 
 from ....compiled import compiled
 from ....errors import UserError
+from ..run_lengths import ManyRuns
 from .detections import Detections, as_written
 from .tables import AREA_RANGES, IOU_THRESHOLDS, MAX_DETECTIONS, MatchTable
 
@@ -42,6 +43,19 @@ class Truth(NamedTuple):
     is_crowd: np.ndarray
 
 
+class Masks(NamedTuple):
+    """The masks of one picture.
+
+    Attributes:
+        found, true: of each detection and of each annotation, as ``run_lengths.text_of`` returns them.
+        height: of the picture.
+    """
+
+    found: Sequence[bytes]
+    true: Sequence[bytes]
+    height: int
+
+
 class Federated(NamedTuple):
     """What a picture was checked for, where that is not everything, as in LVIS. A class is known to be in it if it is
     annotated; detections of classes of which neither that nor the opposite is known are left out.
@@ -59,35 +73,10 @@ class Federated(NamedTuple):
     most: int = 300
 
 
-def match(
-    image_id: int,
-    truth: Any,
-    detections: Detections,
-    num_classes: int,
-    use_classes: bool = True,
-    max_detections: Sequence[int] = MAX_DETECTIONS,
-    federated: Optional[Federated] = None,
-) -> MatchTable:
-    """The table of one picture, by the IoU of boxes.
-
-    Args:
-        image_id: of the picture; detections of equal score are ranked by it.
-        truth: as ``Truth``.
-        detections: of this picture; those whose label is not below ``num_classes`` are left out.
-        num_classes: up to 65,536.
-        use_classes: False: all classes count as one, as ``useCats = 0`` does in COCO's tools.
-        max_detections: the last is how many are looked at in each class.
-        federated: what the picture was checked for; None: everything.
-    Raises:
-        UserError: a score or a corner of a box is not a finite number.
-    """
-    boxes, scores, labels = np.asarray(detections.boxes), np.asarray(detections.scores), detections.labels
-    if not (np.isfinite(boxes).all() and np.isfinite(scores).all()):
-        raise UserError(f"picture {image_id}: a detection has a box or a score that is not a finite number")
-    boxes = as_written(boxes)
-    return match_boxes(
-        image_id, truth, boxes, scores, labels, num_classes, use_classes, max_detections, federated=federated
-    )
+def match(image_id: int, truth: Any, detections: Detections, num_classes: int) -> MatchTable:
+    """The table of one picture, by the IoU of boxes, of detections in which all is finite."""
+    boxes = as_written(detections.boxes)
+    return match_boxes(image_id, truth, boxes, detections.scores, detections.labels, num_classes)
 
 
 def match_boxes(
@@ -97,23 +86,54 @@ def match_boxes(
     scores: np.ndarray,
     labels: np.ndarray,
     num_classes: int,
-    use_classes: bool = True,
     max_detections: Sequence[int] = MAX_DETECTIONS,
     areas: Optional[np.ndarray] = None,
     federated: Optional[Federated] = None,
 ) -> MatchTable:
-    """As ``match``, for boxes as files have them.
+    """The table of one picture, by the IoU of boxes as files have them.
 
     Args:
+        image_id: of the picture; detections of equal score are ranked by it.
+        truth: as ``Truth``.
         boxes: float64 (n, 4), x, y, width, height.
+        scores: (n,), finite.
+        labels: int (n,); detections whose label is not below ``num_classes`` are left out.
+        num_classes: up to 65,536.
+        max_detections: the last is how many are looked at in each class.
         areas: float64 (n,) of the detections; None: width times height.
+        federated: what the picture was checked for; None: everything.
     """
-    pairing = pair(truth.labels, labels, scores, num_classes, use_classes, max_detections, federated)
+    pairing = pair(truth.labels, labels, scores, num_classes, max_detections, federated)
     boxes = np.asarray(boxes, np.float64).reshape(-1, 4)[pairing.rows]
     true_boxes = np.asarray(truth.boxes, np.float64).reshape(-1, 4)[pairing.true_rows]
     is_crowd = np.asarray(truth.is_crowd, bool)[pairing.true_rows]
     overlaps = _box_overlaps(boxes, true_boxes, is_crowd, pairing.groups, pairing.size)
     areas = boxes[:, 2] * boxes[:, 3] if areas is None else np.asarray(areas, np.float64)[pairing.rows]
+    return decided(image_id, truth, pairing, overlaps, areas)
+
+
+def match_masks(
+    image_id: int,
+    truth: Any,
+    masks: Masks,
+    scores: np.ndarray,
+    labels: np.ndarray,
+    num_classes: int,
+    max_detections: Sequence[int] = MAX_DETECTIONS,
+    areas: Optional[np.ndarray] = None,
+    federated: Optional[Federated] = None,
+) -> MatchTable:
+    """The table of one picture, by the IoU of masks; other arguments as of ``match_boxes``.
+
+    Args:
+        areas: float64 (n,) of the detections; None: pixels of their masks.
+    """
+    pairing = pair(truth.labels, labels, scores, num_classes, max_detections, federated)
+    is_crowd = np.asarray(truth.is_crowd, bool)[pairing.true_rows]
+    found = ManyRuns.of([masks.found[row] for row in pairing.rows.tolist()], masks.height)
+    true = ManyRuns.of([masks.true[row] for row in pairing.true_rows.tolist()], masks.height)
+    overlaps = _mask_overlaps(*found, *true, is_crowd, pairing.groups, pairing.size)
+    areas = found.areas.astype(np.float64) if areas is None else np.asarray(areas, np.float64)[pairing.rows]
     return decided(image_id, truth, pairing, overlaps, areas)
 
 
@@ -146,9 +166,8 @@ def pair(
     labels: np.ndarray,
     scores: np.ndarray,
     num_classes: int,
-    use_classes: bool,
     max_detections: Sequence[int],
-    federated: Optional[Federated] = None,
+    federated: Optional[Federated],
 ) -> Pairing:
     """Order detections and annotations of one picture by class."""
     if not 0 < num_classes <= _MOST_CLASSES:
@@ -162,8 +181,6 @@ def pair(
         known = np.isin(labels, np.concatenate([true_labels, np.asarray(federated.absent, np.int64)]))
         rows = rows[np.isin(rows, best) & known[rows]]
         is_excused = np.isin(labels, federated.not_exhaustive)
-    if not use_classes:
-        labels, true_labels, num_classes = np.zeros_like(labels), np.zeros_like(true_labels), 1
     rows = rows[np.lexsort((-scores[rows].astype(np.float64), labels[rows]))]  # stable
     limits = np.arange(num_classes + 1)
     start = np.searchsorted(labels[rows], limits)
@@ -280,3 +297,34 @@ def _decide(groups, overlaps, areas, is_excused, true_areas, is_crowd, ranges, t
                         ignored[row] |= bit
         start += (end - first) * number
     return found, ignored
+
+
+@compiled
+def _mask_overlaps(
+    starts, ends, first, areas, rows, true_starts, true_ends, true_first, true_areas, true_rows, is_crowd, groups, size
+):
+    """IoU of each detection with each annotation of its class; float64 (size,)."""
+    overlaps = np.zeros(size)
+    position = -1
+    for group in range(len(groups)):
+        for mask in range(groups[group, 1], groups[group, 2]):
+            for true_mask in range(groups[group, 3], groups[group, 4]):
+                position += 1
+                if rows[mask, 0] >= true_rows[true_mask, 1] or true_rows[true_mask, 0] >= rows[mask, 1]:
+                    continue
+                run, last = first[mask], first[mask + 1]
+                true_run, true_last = true_first[true_mask], true_first[true_mask + 1]
+                if ends[last - 1] <= true_starts[true_run] or true_ends[true_last - 1] <= starts[run]:
+                    continue
+                shared = 0
+                while run < last and true_run < true_last:
+                    both = min(ends[run], true_ends[true_run]) - max(starts[run], true_starts[true_run])
+                    shared += max(both, 0)
+                    if ends[run] < true_ends[true_run]:
+                        run += 1
+                    else:
+                        true_run += 1
+                if shared > 0:
+                    whole = areas[mask] if is_crowd[true_mask] else areas[mask] + true_areas[true_mask] - shared
+                    overlaps[position] = shared / whole
+    return overlaps

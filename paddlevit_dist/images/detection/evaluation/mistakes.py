@@ -1,4 +1,4 @@
-"""What a report says of mistakes: curves of precision, confused classes, and the pictures that went worst."""
+"""What a report says of mistakes: confused classes, and the pictures that went worst."""
 
 from __future__ import annotations
 
@@ -6,59 +6,14 @@ from typing import Any, Iterable, NamedTuple, Tuple
 
 import numpy as np
 
-from .accumulation import RECALLS, UNDEFINED, Accumulated
 from .detections import Detections, as_written
-from .tables import IOU_THRESHOLDS, MatchTable
+from .tables import MatchTable
 
 _AT_50 = 0
 _OVERLAP = 0.5
 
 
-class Curve(NamedTuple):
-    """Precision over recall.
-
-    Attributes:
-        recalls: float64 (101,).
-        precision: float64 (101,), 0 where a recall is not reached.
-        scores: float64 (101,), from which score on that recall is reached.
-    """
-
-    recalls: np.ndarray
-    precision: np.ndarray
-    scores: np.ndarray
-
-
-def curve(accumulated: Accumulated, label: int, iou: float = _OVERLAP) -> Curve:
-    """The curve of a class, in all areas.
-
-    Raises:
-        ValueError: nothing of that class is annotated, so that there is none; or no such IoU is evaluated.
-    """
-    step = np.flatnonzero(np.isclose(IOU_THRESHOLDS, iou))
-    if not len(step):
-        raise ValueError(f"IoU {iou} is none of {IOU_THRESHOLDS.tolist()}")
-    precision = accumulated.precision[step[0], :, label, 0, -1]
-    if precision[0] == UNDEFINED:
-        raise ValueError(f"nothing of class {label} is annotated")
-    return Curve(RECALLS, precision, accumulated.scores[step[0], :, label, 0, -1])
-
-
-def mean_curve(accumulated: Accumulated, iou: float = _OVERLAP) -> Curve:
-    """The mean over all classes that are annotated; the scores are means too.
-
-    Raises:
-        ValueError: nothing is annotated.
-    """
-    labels = np.flatnonzero(accumulated.recall[_AT_50, :, 0, -1] != UNDEFINED)
-    if not len(labels):
-        raise ValueError("nothing is annotated")
-    curves = [curve(accumulated, int(label), iou) for label in labels]
-    return Curve(RECALLS, *(np.mean(column, axis=0) for column in list(zip(*curves))[1:]))
-
-
-def pairs(
-    truth: Any, detections: Detections, num_classes: int, least_score: float, iou: float = _OVERLAP
-) -> np.ndarray:
+def pairs(truth: Any, detections: Detections, num_classes: int, least_score: float) -> np.ndarray:
     """What was taken for what in one picture, whatever the classes: of all annotations and detections that overlap
     enough those with the largest IoU belong together, then those with the next, and so on.
 
@@ -82,12 +37,12 @@ def pairs(
     true_labels = true_labels[~is_crowd]
     is_found, is_used = np.zeros(len(true_labels), bool), np.zeros(len(labels), bool)
     result = []
-    for place in np.argsort(-overlaps, axis=None, kind="stable")[: np.count_nonzero(overlaps >= iou)]:
+    for place in np.argsort(-overlaps, axis=None, kind="stable")[: np.count_nonzero(overlaps >= _OVERLAP)]:
         row, true_row = np.unravel_index(place, overlaps.shape)
         if not is_used[row] and not is_found[true_row]:
             is_used[row] = is_found[true_row] = True
             result.append((true_labels[true_row], labels[row]))
-    is_used |= (inside >= iou).any(axis=1)
+    is_used |= (inside >= _OVERLAP).any(axis=1)
     result += [(label, num_classes) for label in true_labels[~is_found]]
     result += [(num_classes, label) for label in labels[~is_used]]
     return np.array(result, np.uint16).reshape(-1, 2)

@@ -16,6 +16,7 @@ IOU_THRESHOLDS = np.linspace(0.5, 0.95, 10)
 AREA_NAMES = ("all", "small", "medium", "large")
 AREA_RANGES = np.array([[0, 1e5**2], [0, 32**2], [32**2, 96**2], [96**2, 1e5**2]], np.float64)  # pixels, ends included
 MAX_DETECTIONS = (1, 10, 100)  # of one picture and class
+_JOINED_AFTER = 256  # pictures
 
 
 class MatchTable(NamedTuple):
@@ -109,6 +110,22 @@ class MatchTable(NamedTuple):
             answers[:, 1],
             packed["totals"].astype(np.int64),
         )
+
+
+class GrowingTable:
+    """Pictures as they are matched: one table of many takes less memory than many tables."""
+
+    def __init__(self, num_classes: int) -> None:
+        self._tables = [MatchTable.empty(num_classes)]
+
+    def add(self, table: MatchTable) -> None:
+        self._tables.append(table)
+        if len(self._tables) > _JOINED_AFTER:
+            self._tables = [self.joined()]
+
+    def joined(self) -> MatchTable:
+        """All pictures so far."""
+        return MatchTable.joined(self._tables)
 
 
 def _rows_of(order: np.ndarray, counts: np.ndarray) -> np.ndarray:

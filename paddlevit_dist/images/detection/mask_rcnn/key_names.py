@@ -8,10 +8,10 @@ import numpy as np
 
 from ....contracts.model import KeyMap
 from ...models.key_names import RESNET, SWIN, renamed, without
-from ..coco_categories import COCO_CATEGORIES
+from ..detector import COCO_CATEGORIES
 
 _BODY = "backbone.body."
-_COCO_OUTPUTS = 91  # of torchvision's heads: the background, and a class for each number up to COCO's largest id
+COCO_OUTPUTS = 91  # of torchvision's heads: the background, and a class for each number up to COCO's largest id
 _CLASSIFIERS = ("fc.", "head.")  # of the classifiers that a backbone is taken from
 
 # torchvision's published files have the names of its version 1, its layers have others since.
@@ -38,7 +38,7 @@ def _from_torchvision(state: Mapping[str, Any]) -> Dict[str, Any]:
 
 def _seems_published(ours: Mapping[str, Any]) -> bool:
     """A guess by the number of outputs: files do not say with which epsilon they were trained."""
-    return _OUTPUTS in ours and len(ours[_OUTPUTS]) == _COCO_OUTPUTS
+    return _OUTPUTS in ours and len(ours[_OUTPUTS]) == COCO_OUTPUTS
 
 
 def notices_of_torchvision(ours: Mapping[str, Any]) -> List[str]:
@@ -46,7 +46,7 @@ def notices_of_torchvision(ours: Mapping[str, Any]) -> List[str]:
     if not _seems_published(ours) or not any(name.endswith("._variance") for name in ours):
         return []
     return [
-        f"{_COCO_OUTPUTS} outputs, taken for weights that torchvision published for COCO: fixed batch norms compute "
+        f"{COCO_OUTPUTS} outputs, taken for weights that torchvision published for COCO: fixed batch norms compute "
         f"without an epsilon; where they were trained with {_EPSILON:g}, add that to each running_var before"
     ]
 
@@ -76,12 +76,7 @@ def rows_of_categories(name: str, value: np.ndarray, num_classes: int) -> Option
     """
     axis = 0 if value.ndim == 4 else -1
     for_each = 4 if ".bbox_pred." in name else 1
-    if num_classes != len(COCO_CATEGORIES) or value.shape[axis] != for_each * _COCO_OUTPUTS:
+    if num_classes != len(COCO_CATEGORIES) or value.shape[axis] != for_each * COCO_OUTPUTS:
         return None
     rows = np.array([0, *COCO_CATEGORIES])
     return value.take((for_each * rows[:, None] + np.arange(for_each)).reshape(-1), axis=axis)
-
-
-def classes_of_outputs(outputs: int) -> int:
-    """The classes of a head with so many outputs: one is the background; torchvision's 91 are COCO's 80 classes."""
-    return len(COCO_CATEGORIES) if outputs == _COCO_OUTPUTS else outputs - 1

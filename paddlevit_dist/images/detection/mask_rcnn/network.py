@@ -73,6 +73,7 @@ class MaskRCNN(Detector):
     learns_masks = True
     reference_normaliser = "as torchvision does: each term by the samples of each device"
     variants = MASK_RCNN
+    coco_outputs = key_names.COCO_OUTPUTS
     key_maps = key_names.MASK_RCNN
     classifier_layers = (
         "roi_heads.box_predictor.cls_score",
@@ -244,9 +245,6 @@ class MaskRCNN(Detector):
         """New last layers of the heads; all masks' layers after the last convolution."""
         self.num_classes = num_classes
         self.roi_heads.reset(num_classes + 1)
-
-    def classes_of_outputs(self, outputs: int) -> int:
-        return key_names.classes_of_outputs(outputs)
 
     def resize_parameter(self, name: str, value: np.ndarray) -> Optional[np.ndarray]:
         """Torchvision's heads, which have outputs for each id of COCO's categories, for its 80 categories; what the

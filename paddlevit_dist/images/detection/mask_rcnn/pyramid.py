@@ -15,22 +15,9 @@ from paddle.nn import functional as F
 from ....autocast import as_dtype
 from ....contracts.model import Model
 from ...kernels.layers import Conv2D, LayerNorm
+from ..layers import uniform, zeros
 
 _BEHIND_THE_MAPS = ("norm.", "head.")  # a backbone's layers that no map depends on: they have nothing to learn from
-
-
-def start(deviation: float) -> paddle.ParamAttr:
-    """Normally distributed first values."""
-    return paddle.ParamAttr(initializer=nn.initializer.Normal(0.0, deviation))
-
-
-def zeros() -> paddle.ParamAttr:
-    return paddle.ParamAttr(initializer=nn.initializer.Constant(0.0))
-
-
-def uniform(bound: float) -> paddle.ParamAttr:
-    """First values that are distributed evenly between -bound and bound."""
-    return paddle.ParamAttr(initializer=nn.initializer.Uniform(-bound, bound))
 
 
 class FeaturePyramid(nn.Layer):

@@ -14,10 +14,9 @@ from paddle import nn
 from paddle.nn import functional as F
 
 from ....transfers import constant, read
-from ...kernels.layers import Conv2D, Conv2DTranspose, Linear
+from ...kernels.layers import Conv2D, Conv2DTranspose
+from ..layers import dense, normal, single_or_double, zeros
 from .pooling import cut_out, levels_of
-from .pyramid import start, uniform, zeros
-from .region_proposals import single_or_double
 from .variants import Rules
 
 
@@ -46,7 +45,7 @@ class BoxHead(nn.Layer):
 
     def __init__(self, inputs: int, outputs: int):
         super().__init__()
-        self.fc6, self.fc7 = _dense(inputs, outputs), _dense(outputs, outputs)
+        self.fc6, self.fc7 = dense(inputs, outputs), dense(outputs, outputs)
 
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:
         return F.relu(self.fc7(F.relu(self.fc6(x.flatten(1)))))
@@ -57,7 +56,7 @@ class BoxPredictor(nn.Layer):
 
     def __init__(self, inputs: int, classes: int):
         super().__init__()
-        self.cls_score, self.bbox_pred = _dense(inputs, classes), _dense(inputs, 4 * classes)
+        self.cls_score, self.bbox_pred = dense(inputs, classes), dense(inputs, 4 * classes)
 
     def forward(self, x: paddle.Tensor) -> Tuple[paddle.Tensor, paddle.Tensor]:
         logits, changes = single_or_double(self.cls_score(x)), single_or_double(self.bbox_pred(x))
@@ -70,10 +69,10 @@ class MaskPredictor(nn.Layer):
     def __init__(self, inputs: int, channels: int, classes: int):
         super().__init__()
         self.conv5_mask = Conv2DTranspose(
-            inputs, channels, 2, stride=2, weight_attr=start(math.sqrt(2.0 / (inputs * 4))), bias_attr=zeros()
+            inputs, channels, 2, stride=2, weight_attr=normal(math.sqrt(2.0 / (inputs * 4))), bias_attr=zeros()
         )
         self.mask_fcn_logits = Conv2D(
-            channels, classes, 1, weight_attr=start(math.sqrt(2.0 / classes)), bias_attr=zeros()
+            channels, classes, 1, weight_attr=normal(math.sqrt(2.0 / classes)), bias_attr=zeros()
         )
 
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:
@@ -137,11 +136,6 @@ class RegionHeads(nn.Layer):
         return cut_out(maps, self.strides, *regions, size, rules.samples_per_bin, rules.aligned)
 
 
-def _dense(inputs: int, outputs: int) -> Linear:
-    bound = 1.0 / math.sqrt(inputs)
-    return Linear(inputs, outputs, weight_attr=uniform(bound), bias_attr=uniform(bound))
-
-
 def _convolution(inputs: int, outputs: int) -> nn.Sequential:
-    first = start(math.sqrt(2.0 / (9 * outputs)))
+    first = normal(math.sqrt(2.0 / (9 * outputs)))
     return nn.Sequential(Conv2D(inputs, outputs, 3, padding=1, weight_attr=first, bias_attr=zeros()), nn.ReLU())

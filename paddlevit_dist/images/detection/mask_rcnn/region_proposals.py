@@ -17,8 +17,8 @@ from ....transfers import constant, read
 from ...kernels.layers import Conv2D
 from ..boxes import inside, moved_boxes, offsets, overlaps
 from ..detector import Targets
+from ..layers import normal, single_or_double, zeros
 from .matching import match, sample
-from .pyramid import start, zeros
 from .variants import Rules
 
 _SHORTEST_SIDE_PX = 1e-3  # of a proposal
@@ -37,17 +37,12 @@ class Proposals(NamedTuple):
     sampled: Dict[str, paddle.Tensor]
 
 
-def single_or_double(x: paddle.Tensor) -> paddle.Tensor:
-    """As float32, unless it is float64: boxes are not computed in 16 bits."""
-    return x if x.dtype == paddle.float64 else x.astype("float32")
-
-
 class ProposalHead(nn.Layer):
     """An objectness and four numbers for each anchor of a position, by the same layers on all maps."""
 
     def __init__(self, channels: int, anchors: int):
         super().__init__()
-        first = {"weight_attr": start(0.01), "bias_attr": zeros()}
+        first = {"weight_attr": normal(0.01), "bias_attr": zeros()}
         self.conv = nn.Sequential(nn.Sequential(Conv2D(channels, channels, 3, padding=1, **first), nn.ReLU()))
         self.cls_logits = Conv2D(channels, anchors, 1, **{**first, "bias_attr": zeros()})
         self.bbox_pred = Conv2D(channels, 4 * anchors, 1, **{**first, "bias_attr": zeros()})

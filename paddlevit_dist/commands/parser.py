@@ -130,7 +130,7 @@ def at_least(smallest: int, largest: float = float("inf")) -> Callable[[str], in
     """Parser for an integer within these bounds."""
 
     def parse(text: str) -> int:
-        if not text.isdigit() or not smallest <= int(text) <= largest:
+        if not text.isdecimal() or not smallest <= int(text) <= min(largest, 2**31 - 1):
             upwards = "up" if largest == float("inf") else f"to {largest}"
             raise argparse.ArgumentTypeError(f"'{text}' is not a whole number from {smallest} {upwards}")
         return int(text)

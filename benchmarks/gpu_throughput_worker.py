@@ -194,9 +194,9 @@ def trainer_loop(values: Any, start: Callable[[], Turns], loads: bool) -> None:
             return super().train_step(model, batch, step)
 
     class FirstBatchAgain(Trainer):
-        def _loader(self, *arguments: Any) -> Any:
-            loader = super()._loader(*arguments)
-            epochs = loader.epochs
+        def training(self) -> Any:
+            training = super().training()
+            epochs = training.loader.epochs
 
             def again(*where: Any) -> Any:
                 batches = epochs(*where)
@@ -205,8 +205,8 @@ def trainer_loop(values: Any, start: Callable[[], Turns], loads: bool) -> None:
                 while True:
                     yield dict(first)
 
-            loader.epochs = again
-            return loader
+            training.loader.epochs = again
+            return training
 
     task.__class__ = Timed
     (Trainer if loads else FirstBatchAgain)(values, task, samples_of(values, task)).train()

@@ -62,7 +62,8 @@ def too_low(processes: int, workers: int) -> Optional[str]:
     if files is not None and files < needed:
         return (
             f"the limit of open files, {files} (ulimit -n), is too low: {processes} process(es) with {workers} loader "
-            f"process(es) each need {needed}; raise it (`ulimit -n 1024`), or lower -ngpus or -num_workers"
+            f"process(es) each need {needed}; raise it (`ulimit -n {max(1024, needed)}`), or lower -ngpus or "
+            "-num_workers"
         )
     return None
 

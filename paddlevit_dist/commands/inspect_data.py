@@ -14,7 +14,7 @@ from ..printing import one_line
 
 _WIDEST, _TALLEST = 1300, 1400  # of a sheet: a laptop shows it without making its letters smaller
 _ROWS, _EPOCHS = (4, 8), (1, 6)  # least and most
-_SMALLEST_CELL, _GAP = 112, 4
+_SMALLEST_PX, _LARGEST_PX, _GAP = 112, 640, 4  # longer side of a picture
 Labelled = Tuple[np.ndarray, str]  # uint8 (height, width[, 3]), caption
 
 
@@ -57,20 +57,28 @@ def _that_fit(pictures: List[Labelled], width: int) -> Tuple[int, int]:
     """
     if not pictures:
         raise UserError("the dataset is empty: there is nothing to show; look at -data_path")
-    cell_width, cell_height, _ = _cell(pictures[0][0])
+    cell_width, cell_height = _cell(pictures)
     return int(np.clip(_TALLEST // cell_height, *_ROWS)), int(np.clip(width // cell_width - 1, *_EPOCHS))
 
 
-def _cell(pixels: np.ndarray) -> Tuple[int, int, int]:
-    """Width and height of a picture's place with its caption, and by what whole number a small one is enlarged."""
-    height, width = pixels.shape[:2]
-    enlarged = max(1, -(-_SMALLEST_CELL // max(height, width)))
-    return width * enlarged + _GAP, height * enlarged + LINE_PX + _GAP, enlarged
+def _cell(pictures: List[Labelled]) -> Tuple[int, int]:
+    """Width and height of the place of a picture with its caption."""
+    widths, heights = zip(*(_enlarged(pixels).size for pixels, _ in pictures))
+    return max(widths) + _GAP, max(heights) + LINE_PX + _GAP
+
+
+def _enlarged(pixels: np.ndarray) -> Image.Image:
+    """A small picture enlarged by a whole number, pixel for pixel; a large one reduced."""
+    picture = Image.fromarray(pixels)
+    factor = max(1, -(-_SMALLEST_PX // max(picture.size)))
+    picture = picture.resize((picture.width * factor, picture.height * factor), Image.Resampling.NEAREST)
+    picture.thumbnail((_LARGEST_PX, _LARGEST_PX))
+    return picture
 
 
 def contact_sheet(columns: List[Tuple[str, List[Labelled]]], beside: Image.Image) -> Image.Image:
     """Pictures in columns, each under a heading, with their captions below them, and a picture beside them all."""
-    cell_width, cell_height, enlarged = _cell(columns[0][1][0][0])
+    cell_width, cell_height = _cell([labelled for _, pictures in columns for labelled in pictures])
     height = LINE_PX + cell_height * max(len(pictures) for _, pictures in columns)
     sheet = Image.new("RGB", (cell_width * len(columns) + beside.width, max(height, beside.height)), "white")
     sheet.paste(beside, (cell_width * len(columns), 0))
@@ -78,14 +86,8 @@ def contact_sheet(columns: List[Tuple[str, List[Labelled]]], beside: Image.Image
         left = column * cell_width
         sheet.paste("black", (left, 0), letters(heading))
         for row, (pixels, caption) in enumerate(pictures):
-            top = LINE_PX + row * cell_height
-            picture = Image.fromarray(pixels)
-            size = picture.width * enlarged, picture.height * enlarged
-            sheet.paste(picture.resize(size, Image.Resampling.NEAREST), (left, top))
-            words = letters(caption)
-            sheet.paste(
-                "black",
-                (left, top + size[1]),
-                words.crop((0, 0, min(words.width, cell_width - 2 * _GAP), words.height)),
-            )
+            picture, words, top = _enlarged(pixels), letters(caption), LINE_PX + row * cell_height
+            sheet.paste(picture, (left, top))
+            shown = words.crop((0, 0, min(words.width, cell_width - 2 * _GAP), words.height))
+            sheet.paste("black", (left, top + picture.height), shown)
     return sheet

@@ -36,6 +36,7 @@ def run(words: List[str]) -> None:
     requested = -1 if options.ngpus is None else options.ngpus
     devices.require_sound_variables(requested)
     tuning.restart_with_environment(requested, True)
+    devices.require_limits(requested, options.num_workers)
     stale = devices.drop_stale_variables()
 
     from ..engine.prediction_journal import ABOUT

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from .. import config as configuration
-from .. import limits, own_code, signals
+from .. import own_code, signals
 from ..config.key import COMMAND_LINE
 from ..environment import restart
 from ..errors import UserError
@@ -37,7 +37,7 @@ def run(arguments: List[str]) -> None:
 
     devices.require_sound_variables(run.values.NGPUS)
     tuning.restart_with_environment(run.values.NGPUS, run.values.CPU_TUNING)
-    _require_limits(run.values)
+    devices.require_limits(run.values.NGPUS, run.values.DATA.NUM_WORKERS)
     stale = devices.drop_stale_variables()
     other = replay.run if run.values.REPLAY else selftest.run if run.values.SELFTEST else None
     if other is not None and not run.show:
@@ -192,21 +192,6 @@ def worker(
             trainer.evaluate_only()
         else:
             trainer.train()
-
-
-def _require_limits(config: Any) -> None:
-    """End here, in one line, where Paddle would end in the middle of a run."""
-    from ..parallel.devices import cpu_cores, default_workers, expected_processes
-
-    limits.raise_open_files()
-    processes = expected_processes(config.NGPUS)
-    workers = config.DATA.NUM_WORKERS
-    workers = default_workers(processes, cpu_cores()) if workers is None else workers
-    reason = limits.too_low(processes, workers) or limits.home_problem()
-    if reason is None and processes + workers > 1:
-        reason = limits.semaphore_problem()
-    if reason is not None:
-        raise UserError(reason)
 
 
 def _show(run: Any, plan: Any) -> None:

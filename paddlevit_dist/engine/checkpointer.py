@@ -178,6 +178,11 @@ class Checkpointer:
         """Save at the end of ``epoch``; ``evaluation_due`` is noted in the checkpoint until ``note_evaluation``."""
         self._save(checkpoints.epoch_name(epoch), f"epoch {epoch}", evaluation_due)
 
+    def is_own(self, epoch: int, directory: Optional[Path]) -> bool:
+        """Whether a checkpoint is this run's own of that epoch."""
+        own = self.folder / checkpoints.epoch_name(epoch)
+        return directory is not None and own.resolve() == directory.resolve()
+
     def note_evaluation(self, epoch: int, name: str, value: float, more_is_better: bool, line: str) -> bool:
         """Write into the checkpoint of ``epoch`` that it has been evaluated, with this ``line`` as its result; returns
         whether it is the best so far."""

@@ -1,4 +1,4 @@
-"""The first lines of a run: which data, which model, which devices, the size of an update."""
+"""The first lines of a run: which data, which model, which devices, the size of an update; and its record's."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from typing import Any, Dict, List
 import paddle
 
 from ..checkpoint.torch_names import statistics_in
+from ..config import dump_yaml
 from ..contracts.task import Task
-from ..parallel import world_size
+from ..observe.observer import RunFacts
+from ..observe.record import RunRecord
+from ..parallel import gpu, tuning, world_size
 from ..registry import room_of
 from ..transfers import is_on_gpu
-from .schedule import describe_rates
+from .schedule import describe_rates, effective_batch_size
 
 
 def _data(config: Any, task: Task, datasets: Dict[str, Any]) -> List[str]:
@@ -30,6 +33,30 @@ def first_lines(config: Any, task: Task, datasets: Dict[str, Any]) -> List[str]:
     if config.DETERMINISTIC and not is_on_gpu():
         lines.append("DETERMINISTIC sets nothing on a CPU: there a run repeats with the same processes and threads")
     return lines
+
+
+def start_record(config: Any, record: RunRecord, task: Task, datasets: Dict[str, Any]) -> None:
+    """Write configuration and run record: only once the run is sure to continue, so as not to replace another's."""
+    tuned = None
+    if record.writes and config.CPU_TUNING:
+        tuned = gpu.check_product() if is_on_gpu() else tuning.check_product()
+        tuning.check_copies()
+    facts = {
+        "processes": world_size(),
+        "device": paddle.get_device().split(":")[0],
+        "seed": config.SEED,
+        "effective_batch": effective_batch_size(config, world_size()),
+        "product_check": tuned,
+        "gpu": gpu.settings(),
+        "data": {split: _facts(task, samples) for split, samples in datasets.items()},
+    }
+    record.start(dump_yaml(config), facts, config.EVAL)
+
+
+def _facts(task: Task, samples: Any) -> Dict[str, Any]:
+    """What a report says of a split: how many samples, and what was found when it was opened."""
+    classes = task.about_data(samples).get("number of classes")
+    return {"holds": task.describe_samples(samples), "classes": classes, "notes": list(samples.notices)}
 
 
 def _devices(config: Any) -> str:
@@ -70,3 +97,16 @@ def describe_training(config: Any, task: Task, model: paddle.nn.Layer, sampler: 
             f"fill an effective batch of {batch}"
         )
     return said
+
+
+def introduce(training: Any) -> None:
+    """Say and write down what a ``training.Training`` is, once it is sure to begin."""
+    config, record = training.config, training.record
+    start_record(config, record, training.task, training.datasets)
+    training.resumption.tell(training.start)
+    facts = {"epochs": config.TRAIN.NUM_EPOCHS, "updates_per_epoch": training.updates_per_epoch}
+    facts["update"] = training.schedule.update
+    training.observers.start(RunFacts(record.folder, config, dump_yaml(config), trains=True, **facts))
+    record.say(describe_training(config, training.task, training.model, training.sampler))
+    if training.precision.notice:
+        record.say(training.precision.notice)

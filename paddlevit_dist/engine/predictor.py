@@ -249,7 +249,7 @@ class Predictor:
         """The rows that the command ``predict`` writes to ``predictions.jsonl``, in the order of the inputs.
 
         Args:
-            inputs: a path or several: files, folders, archives; for tasks that take them also pictures in memory, as
+            inputs: a path or several: what the command takes; for tasks that take them also pictures in memory, as
                 PIL images or uint8 arrays (height, width[, 3]).
         """
         given = [inputs] if isinstance(inputs, (str, os.PathLike)) or not isinstance(inputs, Sequence) else inputs

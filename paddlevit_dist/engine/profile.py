@@ -12,7 +12,7 @@ import re
 import time
 from collections import defaultdict
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import paddle
 from paddle import profiler
@@ -21,6 +21,8 @@ from ..errors import UserError
 from ..files import temporary_name
 from ..observe.record import RunRecord
 from ..parallel import places, world_size
+from .parts import TrainingParts
+from .watchers import Update, Watcher
 
 _LEFT_OUT = 2  # updates at the beginning of an epoch, where it has more than enough
 _ROWS = 10
@@ -43,53 +45,49 @@ class Row(NamedTuple):
     seconds: float
 
 
-class Profile:
-    """Records the updates that ``watch`` lets through.
+class Profile(Watcher):
+    """Records the first updates of the epoch that the run begins with; the last of the watchers, so that all that is
+    done for an update is in it.
 
-    Args:
-        updates: how many; None: none.
-        folder: for the trace.
-        record: told the table; only the process that writes it records.
+    Raises:
+        UserError: in a training, where Paddle's profiler does not work.
     """
 
-    def __init__(self, updates: Optional[int], folder: Path, record: RunRecord) -> None:
-        self._updates = updates if record.writes else None
-        self._folder = folder
+    def __init__(self, parts: TrainingParts) -> None:
+        record: RunRecord = parts.record
+        self._updates: Optional[int] = parts.config.PROFILE if record.writes else None  # how many; None: no more
+        self._folder = Path(parts.config.SAVE) / "profile"
         self._record = record
+        self._updates_per_epoch = parts.updates_per_epoch
+        self._epoch = self._made = self._position = self._number = self._first = 0
         self._profiler: Optional[profiler.Profiler] = None
         self._stages: Dict[str, float] = {}
         self._stage: Tuple[str, float, Any] = ("", 0.0, None)  # its name, when it began, its span in the trace
         self._waiting_since = 0.0
         self._started = 0.0
 
-    def watch(self, groups: Iterator[Any], epoch: int, made: int, updates: int) -> Iterator[Any]:
-        """The same groups; what is done between them is recorded, if that is still to be done.
+    def epoch_started(self, epoch: int, made: int) -> None:
+        self._epoch, self._made, self._position = epoch, made, 0
+        left = self._updates_per_epoch - made
+        self._number = min(self._updates or 0, left)
+        self._first = min(_LEFT_OUT, left - self._number)
 
-        Args:
-            made: updates already made in this epoch.
-            updates: those still to come in it.
-        Raises:
-            UserError: Paddle's profiler does not work here.
-        """
-        if self._updates is None:
-            yield from groups
-            return
-        number = min(self._updates, updates)
-        first = min(_LEFT_OUT, updates - number)
-        for position in range(updates):
-            if position == first:
-                self._start()
-            self._enter(_DATA)
-            group = next(groups)
-            self._enter("")
-            yield group
-            self._enter("")
-            if position == first + number - 1:
-                self._finish(epoch, made + first + 1, number)
-        yield from groups  # whose end must be reached, too
+    def data_awaited(self) -> None:
+        if self._updates is not None and self._position == self._first:
+            self._start()
+        self._enter(_DATA)
 
-    def abandon(self) -> None:
-        """Leave nothing of a record that was interrupted; does nothing after a whole one."""
+    def update_started(self, step: Any, batches: Any) -> None:
+        self._enter("")
+
+    def update_done(self, update: Update) -> None:
+        self._enter("")
+        self._position += 1
+        if self._profiler is not None and self._position == self._first + self._number:
+            self._finish(self._epoch, self._made + self._first + 1, self._number)
+
+    def epoch_left(self) -> None:
+        """Leave nothing of a record that was interrupted."""
         if self._profiler is not None:
             self._stop(None)
 
@@ -187,7 +185,7 @@ class Profile:
             return events
         finally:
             temporary.unlink(missing_ok=True)
-            self.abandon()
+            self.epoch_left()
 
     def _shares(self, events: List[Dict[str, Any]], seconds: float) -> str:
         """The line about stages and communication."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
-from typing import Iterator, Optional, Tuple
+from typing import Optional, Tuple
 
 from ..loading.loader import Loader
 
@@ -28,14 +27,12 @@ class RemainingTime:
     def count_update(self) -> None:
         self._done += 1
 
-    @contextlib.contextmanager
-    def paused(self) -> Iterator[None]:
-        """What happens inside is not training: an evaluation, a checkpoint."""
+    def pause(self) -> None:
+        """What happens until ``go_on`` is not training: an evaluation, a checkpoint."""
         self._training_seconds += time.perf_counter() - self._since
-        try:
-            yield
-        finally:
-            self._since = time.perf_counter()
+
+    def go_on(self) -> None:
+        self._since = time.perf_counter()
 
     def count_evaluation(self, seconds: float) -> None:
         self._evaluations -= 1

@@ -1,67 +1,108 @@
-"""What a training tells of its course: to the record, to the terminal, and in words for the log."""
+"""What a training tells of its course: to the record, to terminal and watchdog, and in words for the log."""
 
 from __future__ import annotations
 
+import functools
 import math
+import time
 from typing import Any, Dict, List
 
-from ..contracts.task import Task
 from ..errors import UserError
 from ..observe.display import Field, fields_of
 from ..observe.hints import DataWaitHint
 from ..observe.memory import memory_mib
-from ..observe.observer import Observers
+from ..observe.meters import Meters
 from ..observe.progress import Progress
-from ..observe.record import RunRecord
-from ..parallel import world_size
+from ..parallel import is_main, world_size
 from ..parallel.devices import cpu_cores
+from .evaluation import Evaluation
+from .parts import TrainingParts
 from .remaining import Pace, RemainingTime, duration
+from .watchers import Update, Watcher
 
 
-class Reports:
-    """Turns the numbers of a report or an epoch into events, a line for the log and what terminal and observers get.
+class Reports(Watcher):
+    """Says where the training is, counts time and terms of the loss, and every REPORT_FREQ updates reports them."""
 
-    Args:
-        record, observers: on the main process; elsewhere they do nothing.
-        samples: of the training.
-        loader_processes: of each training process.
-    """
-
-    def __init__(
-        self,
-        record: RunRecord,
-        observers: Observers,
-        task: Task,
-        samples: Any,
-        loader_processes: int,
-        remaining: RemainingTime,
-    ) -> None:
-        self._record = record
-        self._observers = observers
-        self._sample_name = task.sample_name
-        self._remaining = remaining
+    def __init__(self, parts: TrainingParts, evaluation: Evaluation) -> None:
+        self._parts = parts
+        self._record = parts.record
+        self._observers = parts.observers
+        self._heartbeat = evaluation.heartbeat
+        self._evaluation_facts = evaluation.facts
+        evaluations = sum(map(parts.evaluates, range(parts.sampler.epoch, parts.last_epoch + 1)))
+        updates = parts.last_epoch * parts.updates_per_epoch - parts.sampler.updates_made
+        self._remaining = RemainingTime(updates, evaluations + parts.start.evaluation_due)
         self._fields: List[Field] = []
-        self._data_wait = DataWaitHint(
-            loader_processes, world_size(), cpu_cores(), lambda: task.reading_advice(samples)
+        advice = functools.partial(parts.task.reading_advice, parts.sampler.dataset)
+        self._data_wait = DataWaitHint(parts.loader.num_workers, world_size(), cpu_cores(), advice)
+        self._paused_at = 0.0
+        self._epoch = 0
+        self._bar = Progress(0, "", False)
+        self._pace = Pace(parts.loader)
+        self._meters = Meters()
+
+    # ---- updates ---------------------------------------------------------------------------------------------
+
+    def epoch_started(self, epoch: int, made: int) -> None:
+        self._epoch = epoch
+        self._meters, self._pace = Meters(), Pace(self._parts.loader)
+        updates = self._parts.updates_per_epoch - made
+        self._bar = Progress(updates, f"epoch {epoch}/{self._parts.config.TRAIN.NUM_EPOCHS}", is_main())
+        self._show()
+        self._heartbeat.at(f"waiting for the first batch of epoch {epoch}")
+
+    def update_started(self, step: Any, batches: Any) -> None:
+        if self._pace.updates == 0:
+            self._heartbeat.at(self._place(self._parts.updates_per_epoch - self._parts.sampler.updates_left))
+
+    def update_done(self, update: Update) -> None:
+        for terms in update.terms if update.is_finite else ():
+            self._meters.add(terms)
+        self._pace.count_update()
+        self._remaining.count_update()
+        self._bar.step()
+        self._heartbeat.at(self._place(update.made))
+        if update.is_last or update.made % self._parts.config.REPORT_FREQ == 0:
+            said = self._report(update)
+            if not update.is_last:  # the line about the epoch covers its last updates
+                number = f"{update.made}/{self._parts.updates_per_epoch}"
+                self._record.say(f"epoch {update.step.epoch} update {number} {said}")
+
+    def epoch_left(self) -> None:
+        self._bar.close()
+
+    def epoch_done(self, epoch: int) -> None:
+        parts, pace = self._parts, self._pace
+        means = self._meters.finish_epoch()
+        seconds = pace.seconds_of_epoch()
+        self._record.event("epoch", {"epoch": epoch, "seconds": round(seconds, 3), **means})
+        rate = pace.updates * parts.sampler.global_batch_size / max(seconds, 1e-9)
+        self._record.say(
+            f"epoch {epoch}/{parts.config.TRAIN.NUM_EPOCHS} training: {in_words(means)} {rate:.0f} "
+            f"{parts.task.sample_name}/s data wait {pace.waited / max(seconds, 1e-9):.0%} "
+            f"({seconds:.1f} s, {self._remaining.text()})"
         )
+        for line in parts.task.finish_epoch():
+            self._record.say(line)
 
-    def training(
-        self, place: Dict[str, Any], norm: float, means: Dict[str, float], skipped: int, speed: Any, bar: Progress
-    ) -> str:
-        """Record what happened since the last report; returns it for the log.
+    def _place(self, made: int) -> str:
+        return f"in epoch {self._epoch}, {made} of {self._parts.updates_per_epoch} updates done"
 
-        Args:
-            place: epoch, update and learning rate.
-            norm: of the last update's gradients; not finite where that update was skipped.
-            means: of the terms of the loss.
-            skipped: updates, since the start of the training.
-            speed: what ``Pace.finish`` has returned.
-        """
-        rate, waiting, seconds = speed
+    def _report(self, update: Update) -> str:
+        """Record what happened since the last report; returns it for the log."""
+        parts = self._parts
+        means = self._meters.reduce()  # the only collective besides gradients and counts
+        made = update.step.update + 1
+        require_finite(means, f"in epoch {update.step.epoch} near update {made}")
+        rate, waiting, seconds = self._pace.finish(parts.sampler.global_batch_size)
+        norm, skipped = parts.updater.gradient_norm, parts.skipped.total
         memory = memory_mib() if self._record.writes else None
         values = {
-            **place,
-            **({"gradient_norm": norm} if math.isfinite(norm) else {}),
+            "epoch": update.step.epoch,
+            "update": made,
+            "learning_rate": update.learning_rate,
+            **({"gradient_norm": norm} if math.isfinite(norm) else {}),  # that update was skipped
             **means,
             "skipped_updates": skipped,
             "samples_per_second": round(rate, 2),
@@ -69,34 +110,42 @@ class Reports:
             **({} if memory is None else {"memory_mib": memory}),
         }
         self._record.event("training", values)
-        self._observers.report(place["update"], values)
+        self._observers.report(made, values)
         hint = self._data_wait.look(waiting, seconds)
         if hint is not None:
             self._record.say(hint)
-        self._fields = fields_of(values, means, self._sample_name)
-        self.show(bar)
-        left = self._remaining.text()
+        self._fields = fields_of(values, means, parts.task.sample_name)
+        self._show()
         return (
-            f"{in_words(means)} gradient norm {norm:.3g} lr {place['learning_rate']:.2e} {rate:.0f} "
-            f"{self._sample_name}/s data wait {waiting:.0%}, {f'{skipped} skipped so far, ' if skipped else ''}{left}"
+            f"{in_words(means)} gradient norm {norm:.3g} lr {update.learning_rate:.2e} {rate:.0f} "
+            f"{parts.task.sample_name}/s data wait {waiting:.0%}, {f'{skipped} skipped so far, ' if skipped else ''}"
+            f"{self._remaining.text()}"
         )
 
-    def show(self, bar: Progress) -> None:
-        """Give a bar the time left and the last report, if there was one."""
+    def _show(self) -> None:
+        """Give the bar the time left and the last report, if there was one."""
         if self._fields:
-            of_epoch = duration(self._remaining.seconds_of(bar.left))
-            bar.note(f"{of_epoch} left, run {self._remaining.text()}")
-            bar.show(self._fields)
+            of_epoch = duration(self._remaining.seconds_of(self._bar.left))
+            self._bar.note(f"{of_epoch} left, run {self._remaining.text()}")
+            self._bar.show(self._fields)
 
-    def epoch(self, epoch: int, epochs: int, means: Dict[str, float], pace: Pace, samples_per_update: int) -> None:
-        """Record an epoch that has been trained."""
-        seconds = pace.seconds_of_epoch()
-        self._record.event("epoch", {"epoch": epoch, "seconds": round(seconds, 3), **means})
-        rate = pace.updates * samples_per_update / max(seconds, 1e-9)
-        self._record.say(
-            f"epoch {epoch}/{epochs} training: {in_words(means)} {rate:.0f} {self._sample_name}/s data wait "
-            f"{pace.waited / max(seconds, 1e-9):.0%} ({seconds:.1f} s, {self._remaining.text()})"
-        )
+    # ---- checkpoints and evaluations -------------------------------------------------------------------------
+
+    def paused(self, what: str) -> None:
+        self._remaining.pause()
+        self._paused_at = time.perf_counter()
+        self._heartbeat.at(what)
+
+    def evaluated(self, epoch: int, values: Dict[str, float], line: str, is_best: bool) -> None:
+        self._remaining.count_evaluation(time.perf_counter() - self._paused_at)
+        name, _ = self._parts.task.best_metric
+        facts = {"epoch": epoch, **self._evaluation_facts, **values}
+        self._record.event("evaluation", {**facts, "best": name} if is_best else facts)
+        self._observers.evaluated(epoch * self._parts.updates_per_epoch, epoch, values)
+        self._record.say(f"epoch {epoch} evaluation: {line}{f' (best {name})' if is_best else ''}")
+
+    def resumed(self) -> None:
+        self._remaining.go_on()
 
 
 def require_finite(values: Dict[str, float], when: str) -> None:

@@ -23,8 +23,6 @@ import paddle
 from ..contracts.adapter import adopt
 from ..contracts.dataset import Samples
 from ..contracts.task import Step, Task, Term
-from ..loading.loader import Loader
-from ..observe.heartbeat import Heartbeat
 from ..observe.record import RunRecord
 from ..parallel import (
     all_gather,
@@ -32,13 +30,12 @@ from ..parallel import (
     has_batch_norm,
     is_main,
     running_statistics,
-    set_batch_norm_momentum,
     world_size,
 )
 from . import gpu_memory
 from .finite import SkippedUpdates
+from .parts import TrainingParts, build_model
 from .steps import accumulation_groups
-from .training import Training
 
 UPDATES = 3
 # Measured: a ViT's gradients differ by 1e-6 of their largest value, the loss of any model's first update by 4e-6. ReLUs
@@ -165,38 +162,15 @@ def _change_last_bits(model: paddle.nn.Layer, seed: int) -> None:
             parameter.set_value((values + by * np.spacing(values)).astype(np.float32))
 
 
-def silent_training(config: Any, task: Task, samples: Samples, folder: Path) -> Training:
-    """A training that tells nothing, and writes nothing unless it is told to."""
-    record = RunRecord(folder, writes=False)
+def silent_training(config: Any, task: Task, samples: Samples, folder: Path) -> TrainingParts:
+    """The parts of a training that tell nothing, and write nothing unless they are told to."""
+    config = config.clone()
+    config.defrost()
+    config.DATA.NUM_WORKERS, config.DATA.PREFETCH = config.DATA.NUM_WORKERS or 0, 1
+    config.freeze()
     gpu.prepare(config.TRAIN.TF32, config.DETERMINISTIC, task.fixed_shapes)
-    paddle.seed(config.SEED)
-    model = task.build_model()
-    if config.TRAIN.BATCH_NORM_MOMENTUM is not None:
-        set_batch_norm_momentum(model, config.TRAIN.BATCH_NORM_MOMENTUM)
-
-    def make_loader(samples: Any, sampler: Any, collate: Any) -> Loader:
-        data = config.DATA
-        return Loader(
-            samples,
-            sampler,
-            collate,
-            num_workers=data.NUM_WORKERS or 0,
-            prefetch=1,
-            seed=config.SEED,
-            timeout_seconds=data.LOADER_TIMEOUT_SECONDS,
-        )
-
-    return Training(
-        config,
-        task,
-        {"train": samples},
-        model,
-        record=record,
-        start_record=lambda: None,
-        heartbeat=Heartbeat(record.say, shown=False),
-        make_loader=make_loader,
-        evaluate=lambda *_, **__: ({}, ""),
-    )
+    record = RunRecord(folder, writes=False)
+    return TrainingParts(config, task, {"train": samples}, build_model(config, task), record)
 
 
 def _state(model: paddle.nn.Layer) -> Arrays:

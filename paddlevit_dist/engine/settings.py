@@ -51,7 +51,9 @@ _DATA = (
 _MODEL = (
     Key("MODEL.TYPE", "vit", "text", "family of the model"),
     Key("MODEL.NAME", "vit", "text", "name of a registered model: a family or one of its variants"),
-    optional("MODEL.NUM_CLASSES", "int", "outputs of the classifier; None: the dataset's classes", AT_LEAST_1),
+    optional(
+        "MODEL.NUM_CLASSES", "int", "outputs of the classifier; None: the dataset's classes", Range(low=1, high=10**8)
+    ),
     optional(
         "MODEL.PRETRAINED",
         "path",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, Optional
+from typing import Any, Dict, List, Optional
 
 import paddle
 
@@ -20,7 +20,7 @@ class Meters:
         self._epoch_sums: Dict[str, float] = {}
         self._epoch_counts: Dict[str, float] = {}
 
-    def add(self, terms: Dict[str, "object"]) -> None:
+    def add(self, terms: Dict[str, Any]) -> None:
         """Add one micro-batch's terms (see ``contracts.task.Term``)."""
         if not self._names:
             self._names = list(terms)

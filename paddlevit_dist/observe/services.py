@@ -27,7 +27,7 @@ from .observer import FAILED, FINISHED, STOPPED, Observer, RunFacts
 
 PROJECT = "paddlevit_dist"  # where the user's environment names none
 _PACKAGES = str(Path(__file__).resolve().parents[2])
-_LAST_SECONDS = 60  # for what is still to be sent when the training ends
+_LAST_SECONDS = 120  # for what is still to be sent when the training ends
 _LONGEST_TEXT, _MOST_PARAMETERS = 500, 100  # of MLflow: a value, a request
 
 
@@ -132,7 +132,8 @@ class WandbLog(ServiceLog):
         import wandb
 
         # Nothing of the machine, the command line and the code: there may be passwords in them.
-        private = {"x_disable_meta": True, "x_disable_stats": True, "disable_git": True, "save_code": False}
+        unwanted = ("x_disable_meta", "x_disable_stats", "disable_git")
+        private = {**dict.fromkeys(unwanted, True), "x_save_requirements": False, "save_code": False}
         self._run = wandb.init(
             project=os.environ.get("WANDB_PROJECT", PROJECT),
             name=os.environ.get("WANDB_NAME", title),

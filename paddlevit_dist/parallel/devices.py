@@ -9,10 +9,12 @@ import os
 from pathlib import Path
 from typing import List, NamedTuple, Optional, Tuple
 
+from .. import limits
 from ..errors import UserError
 
 _WSL_DEVICE = "/dev/dxg"  # of WSL 2: one for all GPUs, whoever made them
 _DRIVER = "libcuda.so.1"
+_MOST_PER_CORE = 16  # processes without a GPU: more would only wait for one another
 
 
 class ProcessPlan(NamedTuple):
@@ -35,7 +37,6 @@ class ProcessPlan(NamedTuple):
 
 
 # What Paddle's launcher tells each process besides its number.
-_MOST_PER_CORE = 16  # processes without a GPU: more would only wait for one another
 _LAUNCHER: Tuple[str, ...] = (
     "PADDLE_MASTER",
     "PADDLE_TRAINERS_NUM",
@@ -209,3 +210,23 @@ def plan_processes(requested: int, gpus: Optional[int] = None) -> ProcessPlan:
     if processes > cores:
         notices.append(f"{processes} processes share {cores} core(s): expect them to slow one another down")
     return ProcessPlan(processes, False, False, notices)
+
+
+def require_limits(requested: int, workers: Optional[int]) -> None:
+    """See that the shell lets this machine's processes have what they need, where Paddle would end in the middle of a
+    run.
+
+    Args:
+        requested: the value of NGPUS.
+        workers: loader processes of each; None: as many as by default.
+    Raises:
+        UserError: it does not.
+    """
+    limits.raise_open_files()
+    processes = expected_processes(requested)
+    workers = default_workers(processes, cpu_cores()) if workers is None else workers
+    reason = limits.too_low(processes, workers) or limits.home_problem()
+    if reason is None and processes + workers > 1:
+        reason = limits.semaphore_problem()
+    if reason is not None:
+        raise UserError(reason)

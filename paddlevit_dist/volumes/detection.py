@@ -22,18 +22,17 @@ from . import sliding_window
 from .dataset import VolumeDataset
 from .decoding import decode
 from .export import export_parts
-from .figures import LandmarkRecord, landmark_figures
 from .geometry import Geometry
 from .heatmaps import Factors, gaussian_factors, is_known, radius_factors
 from .inputs import InputVolumes, VolumeInputs, find_volumes
+from .landmark_figures import LandmarkRecord, landmark_figures
 from .losses import focal_loss, weighted_squared_error
 from .metrics import LandmarkMetrics
 from .mirroring import chosen_pairs, forgotten_pairs
-from .pictures import fitted, orthogonal_slices
+from .pictures import orthogonal_slices
 from .predictions import Found, LandmarkOutputs, LandmarkWriter, picture_of, points_of
 from .samples import Augmentation, VolumeSamples, mirror_order
 
-_CELL_PX = (640, 216)  # width and height of a picture in a sheet of many
 _RARE = -4.6  # first logit of the focal loss, a probability of 0.01: else almost-empty maps cost thousands at first
 
 
@@ -309,7 +308,7 @@ class LandmarkDetection(Task):
         inside = np.where(geometry.contains(points)[:, None], points.astype(np.float64), np.nan)
         count = int(np.isfinite(inside).all(axis=1).sum())
         drawn = orthogonal_slices(volume, self.spacing, None, inside, names=self.names)
-        return fitted(drawn, *_CELL_PX), f"{count} of {len(self.names)} landmarks"
+        return drawn, f"{count} of {len(self.names)} landmarks"
 
 
 def _three_digits(length: float) -> float:

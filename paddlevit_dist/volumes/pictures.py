@@ -109,16 +109,6 @@ def _list_of(names: Sequence[str], shown: Sequence[Tuple[np.ndarray, Colour]], h
     return np.asarray(legend(entries, height, ink="white", paper="black"))
 
 
-def fitted(picture: np.ndarray, width: int, height: int) -> np.ndarray:
-    """A picture (h, w, 3) as large as it fits into uint8 (height, width, 3), on black."""
-    image = Image.fromarray(picture)
-    scale = min(width / image.width, height / image.height)
-    size = max(int(image.width * scale), 1), max(int(image.height * scale), 1)
-    canvas = Image.new("RGB", (width, height))
-    canvas.paste(image.resize(size, Image.BILINEAR))
-    return np.asarray(canvas)
-
-
 def _write_sides(
     drawing: ImageDraw.ImageDraw, size: Tuple[int, int], rows: Sequence[str], columns: Sequence[str]
 ) -> None:

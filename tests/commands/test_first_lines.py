@@ -95,4 +95,4 @@ def test_a_recipes_warm_up_in_updates_is_shortened_to_the_data(tmp_path):
 def test_an_unknown_model_is_told_with_the_three_nearest(words, tmp_path):
     message = refused(f"-output={tmp_path / 'output'}", PLAIN, "MODEL.NAME", "regnety_160", *words)
     assert "model 'regnety_160' is not known: did you mean " in message
-    assert message.count("'") == 8 and len(message) < 250
+    assert message.partition("?")[0].count("'") == 8 and len(message) < 250

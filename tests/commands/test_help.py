@@ -33,7 +33,7 @@ def test_help_is_usage_meaning_examples_and_a_row_for_each_option(capsys, comman
     parser = parser_of(run_of(command))
     assert (parser is None) == (command in ABOUT)
     for example in examples if parser else ():
-        parser.parse_args(shlex.split(example)[len(program(command).split()) :])
+        parser.parse_args(shlex.split(example.partition(" > ")[0])[len(program(command).split()) :])
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,12 @@ def test_too_low_a_limit_is_named_at_the_start(setup, words, expected, tmp_path)
     assert not (tmp_path / "output").exists()
 
 
+def test_a_prediction_with_more_loader_processes_than_it_may_have_files_is_refused():
+    words = in_shell("ulimit -n 1000", "-m", "paddlevit_dist", "predict", "weights", "picture", "-num_workers=500")
+    message = refusal(run_command(words, timeout=60))
+    assert "1 process(es) with 500 loader process(es) each need 6028; raise it (`ulimit -n 6028`)" in message
+
+
 def test_a_low_limit_of_open_files_is_raised_as_far_as_the_user_may(tmp_path):
     arguments = [f"-output={tmp_path}", *[word for word in DIGITS if "num_workers" not in word], "-num_workers=2"]
     well(run_command(in_shell("ulimit -Sn 20", str(MAIN), *arguments), timeout=120))

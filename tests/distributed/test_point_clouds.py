@@ -67,7 +67,7 @@ def train(output: str, arguments: list) -> Dict[str, Any]:
 
 def evaluate(output: str) -> Dict[str, float]:
     trainer = build(output, "-batch_size=2", "POINTS.TEST_ROTATIONS", "2")
-    return steps.evaluate(trainer.task, trainer.model, trainer.val_loader)[0]
+    return steps.evaluate(trainer.task, trainer.model, trainer.evaluation.loader)[0]
 
 
 @pytest.fixture(scope="module")

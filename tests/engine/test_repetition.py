@@ -9,7 +9,7 @@ from support.processes import run_workers, succeeded
 
 from paddlevit_dist import create_model
 from paddlevit_dist.contracts.task import Term
-from paddlevit_dist.engine import training
+from paddlevit_dist.engine import watchers
 from paddlevit_dist.engine.introduction import first_lines
 from paddlevit_dist.engine.repetition import line_of
 
@@ -89,7 +89,7 @@ def test_a_training_on_a_gpu_says_it_once_and_one_on_a_cpu_that_it_sets_nothing(
     )
     (told,) = [line for line in first_lines(trainer.config, trainer.task, {}) if "DETERMINISTIC" in line]
     assert "sets nothing on a CPU" in told
-    monkeypatch.setattr(training, "is_on_gpu", lambda: True)
+    monkeypatch.setattr(watchers, "is_on_gpu", lambda: True)
     trainer.train()
     log = (tmp_path / "log.txt").read_text()
     assert log.count("no operation of this model is known") == 1

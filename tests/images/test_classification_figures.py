@@ -11,7 +11,7 @@ from support.small_runs import build
 
 from paddlevit_dist import create_model
 from paddlevit_dist.contracts.task import EvaluationStep
-from paddlevit_dist.images.classification.figures import Evaluated, calibration, report_figures, tables
+from paddlevit_dist.images.classification.classifier_figures import Evaluated, calibration, report_figures, tables
 from paddlevit_dist.images.classification.records import RECORD, joined, record, record_later
 from paddlevit_dist.images.classification.rollout import overlaid, rolled_out
 
@@ -169,7 +169,7 @@ def test_what_is_looked_at_stays_bright():
 def test_an_evaluation_keeps_the_same_records_whoever_makes_them(tmp_path):
     """``eval_step`` hands over what ``figure_records`` makes of ``predict_step``."""
     trainer = build(str(tmp_path), "-batch_size=16", val_size=16)
-    batch = next(iter(trainer.val_loader))
+    batch = next(iter(trainer.evaluation.loader))
     trainer.model.eval()
     step = EvaluationStep(trainer.task.build_metrics(), keeps_records=True)
     with paddle.no_grad():

@@ -45,9 +45,10 @@ def test_what_is_left_follows_from_the_pace(monkeypatch):
         clock[0] += 0.5
         remaining.count_update()
     assert remaining.seconds() == 40.0  # 80 updates of half a second; nothing is known of evaluations yet
-    with remaining.paused():
-        clock[0] += 30.0
-        remaining.count_evaluation(30.0)
+    remaining.pause()
+    clock[0] += 30.0
+    remaining.count_evaluation(30.0)
+    remaining.go_on()
     assert remaining.seconds() == 40.0 + 30.0
     assert remaining.text() == "1 min left"
 

@@ -48,6 +48,7 @@ def read_wandb(output, tmp_path):
             for tag in row.keys() - {"update"}:
                 scalars.setdefault(tag, []).append((row.get("update"), row[tag]))
     (run_id,) = {file.name for file in files}
+    assert not [path for path in output.glob("wandb/offline-run-*/files/**/*") if path.is_file()]  # of machine or code
     return scalars, run_id[len("run-") : -len(".wandb")], b"".join(file.read_bytes() for file in files).decode("latin1")
 
 

@@ -9,8 +9,8 @@ import pytest
 from paddlevit_dist import config
 from paddlevit_dist.contracts.figures import Matrix, PointSet, Table
 from paddlevit_dist.contracts.task import EvaluationStep
-from paddlevit_dist.points.figures import chosen, point_set
 from paddlevit_dist.points.instances.task import InstanceSegmentation
+from paddlevit_dist.points.scene_figures import chosen, point_set
 from paddlevit_dist.points.segmentation.task import SemanticSegmentation
 
 ROOMS = ["-dataset=synthetic_rooms", "POINTS.ROOMS.VAL", "3", "POINTS.ROOMS.SPACING_M", "0.12"]

@@ -28,6 +28,8 @@ DIGITS = [
 class Part:
     """The first ``size`` samples of a dataset, read again from the start if it has fewer."""
 
+    notices = ()
+
     def __init__(self, samples: Any, size: int) -> None:
         self.samples, self.size = samples, size
 
@@ -80,4 +82,4 @@ def losses(output: str) -> List[float]:
 def evaluate(output: str, val_size: int, batch_size: int) -> Dict[str, float]:
     """Evaluate fresh weights (the same in every process) on ``val_size`` samples."""
     trainer = build(output, "-epochs=1", f"-batch_size={batch_size}", val_size=val_size)
-    return steps.evaluate(trainer.task, trainer.model, trainer.val_loader)[0]
+    return steps.evaluate(trainer.task, trainer.model, trainer.evaluation.loader)[0]

@@ -59,7 +59,7 @@ def train(output: str, *arguments: str) -> Dict[str, Any]:
 
 def evaluate(output: str) -> Dict[str, float]:
     trainer = build(output, "-epochs=1", "-batch_size=2", "VOLUMES.CROP_SIZE", "[40,48,48]", val_size=5)
-    return steps.evaluate(trainer.task, trainer.model, trainer.val_loader)[0]
+    return steps.evaluate(trainer.task, trainer.model, trainer.evaluation.loader)[0]
 
 
 @pytest.mark.parametrize("loss, rate", [("mse", "0.05"), ("focal", "0.002")])

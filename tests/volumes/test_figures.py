@@ -10,7 +10,7 @@ from paddlevit_dist import config
 from paddlevit_dist.contracts.figures import Chart, Gallery
 from paddlevit_dist.contracts.task import EvaluationStep
 from paddlevit_dist.volumes.detection import LandmarkDetection
-from paddlevit_dist.volumes.figures import LandmarkRecord
+from paddlevit_dist.volumes.landmark_figures import LandmarkRecord
 
 TINY = ["TASK", "landmarks", "MODEL.NAME", "unet3d", "VOLUMES.UNET_WIDTH", "2", "VOLUMES.UNET_DEPTH", "1"]
 TINY += ["-dataset=synthetic_landmarks", "VOLUMES.CROP_SIZE", "[48,48,48]", "VOLUMES.OVERLAP", "0"]
@@ -39,6 +39,7 @@ def test_figures_are_of_the_errors_that_the_metrics_count():
     assert isinstance(curves, Chart) and all(y[-1] == 100 for _, y in curves.lines.values())
     assert [row[1] for row in volumes.rows] == sorted((row[1] for row in volumes.rows), reverse=True)
     assert isinstance(gallery, Gallery) and gallery.pictures[0][1].startswith(volumes.rows[0][0])
+    assert "largest mean error" in gallery.note
     assert all(picture.dtype == np.uint8 and picture.ndim == 3 for picture, _ in gallery.pictures)
 
 

@@ -14,7 +14,7 @@ from ..history import METRICS
 from ..record import RunRecord
 from . import curves, layouts
 from .curves import text
-from .runs import Run, measured, read_runs
+from .runs import Run, flat, is_number, measured, read_runs
 
 PAGE = "report.html"
 _STYLE, _SCRIPTS = "report.css", ("report.js", "matrix.js", "viewer.js")
@@ -73,7 +73,7 @@ def render(runs: Sequence[Run]) -> str:
         f'<section id="{name}" aria-labelledby="{name}-h"><h2 id="{name}-h">{text(heading)}</h2>{content}</section>'
         for name, heading, content in sections
     )
-    now = time.strftime("%Y-%m-%d %H:%M:%S")
+    now = _clock(time.time())
     scripts = "\n".join(_asset(name) for name in _SCRIPTS)
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>'
@@ -94,40 +94,42 @@ def _asset(name: str) -> str:
 
 
 def _summary(runs: Sequence[Run]) -> Section:
-    rows: List[List[Any]] = []
+    columns, rows, notices = (
+        ["score", "state", "time", "model", "data", "device"],
+        [],
+        [],
+    )  # a phone shows the first ones
     for run in runs:
         machine = run.facts.get("machine")
         processor = machine.get("processor") if isinstance(machine, dict) else None
         device = f"{run.facts.get('processes', '?')} x {run.facts.get('device', '?')}"
-        values = [run.settings.get("MODEL.NAME"), run.settings.get("DATA.DATASET")]
-        values = [
-            _best(run),
-            _state(run),
-            _duration(run),
-            *values,
-            device + (f", {one_line(processor)}" if processor else ""),
-        ]
-        rows.append([run.name, *values] if len(runs) > 1 else values)
-    columns = ["score", "state", "time", "model", "data", "device"]
-    columns = ["run", *columns] if len(runs) > 1 else columns  # a phone shows the first ones
-    before = [f"{run.name}: " if len(runs) > 1 else "" for run in runs]
-    notices = [start + line for run, start in zip(runs, before) for line in run.notices]
+        device += f", {one_line(processor)}" if processor else ""
+        model, data = run.settings.get("MODEL.NAME"), run.settings.get("DATA.DATASET")
+        rows.append([_best(run), _state(run), _duration(run), model, data, device])
+        notices += [_named(line, run, runs) for line in run.notices]
+    if len(runs) > 1:
+        columns, rows = ["run", *columns], [[run.name, *row] for run, row in zip(runs, rows)]
     content = layouts.table("Runs" if len(runs) > 1 else "Run", columns, rows) + _list(notices)
     return "summary", "Summary", content
+
+
+def _named(line: Any, run: Run, runs: Sequence[Run]) -> str:
+    """A line that says which run it is about, where there are several."""
+    return one_line(f"{run.name}: {line}" if len(runs) > 1 else line)
 
 
 def _data(runs: Sequence[Run]) -> Section:
     """What each split holds, and what was found in it: held out, left out, unreadable, identical."""
     rows, notes = [], []
     for run in runs:
-        before = f"{run.name}: " if len(runs) > 1 else ""
         for split, about in run.data.items():
-            rows.append([before + split, one_line(about.get("holds"))])
+            rows.append([_named(split, run, runs), one_line(about.get("holds"))])
             found = about.get("notes")
-            notes += [before + one_line(note) for note in (found if isinstance(found, list) else ())]
+            notes += [_named(note, run, runs) for note in (found if isinstance(found, list) else ())]
         if run.unreadable:
             shown = "; ".join(run.unreadable[:_MOST_UNREADABLE])
-            notes.append(f"{before}{len(run.unreadable):,} unreadable, another took the place of each: {shown}")
+            said = f"{len(run.unreadable):,} unreadable, another took the place of each: {shown}"
+            notes.append(_named(said, run, runs))
     if not rows:
         return "data", "Data", ""
     return "data", "Data", layouts.table("Splits", ["split", "holds"], rows) + _list(dict.fromkeys(notes))
@@ -150,12 +152,21 @@ def _state(run: Run) -> str:
         return f"complete, {epochs} epochs" if str(epoch) == epochs else f"stopped after epoch {epoch} of {epochs}"
     if run.is_running is False:
         return one_line(f"killed in epoch {epoch} of {epochs}: it ended without a message")
-    said = time.strftime("%Y-%m-%d %H:%M", time.localtime(last["time"])) if _is_time(last.get("time")) else "?"
-    return one_line(f"in epoch {epoch} of {epochs}; last entry {said}")
+    return one_line(f"in epoch {epoch} of {epochs}; last entry {_clock(last.get('time'))}")
 
 
-def _is_time(value: Any) -> bool:
-    return isinstance(value, (int, float)) and 0 < value < 1e11
+def _clock(value: Any) -> str:
+    is_time = is_number(value) and 0 < value < 1e11
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(value)) if is_time else "?"
+
+
+def _told(values: Dict[str, Any], without: Sequence[str]) -> str:
+    """Names and values that are not empty, separated by commas."""
+    return ", ".join(
+        f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in values.items()
+        if name not in without and value not in (None, {}, [])
+    )
 
 
 def _best(run: Run) -> Optional[str]:
@@ -183,11 +194,7 @@ def _figures(runs: Sequence[Run]) -> List[Section]:
             notices = list(stored.problems)
             content = layouts.laid_out(stored.figures, notices)
             about = stored.about
-            said = ", ".join(
-                f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
-                for name, value in about.items()
-                if name not in ("of", "time") and value is not None
-            )
+            said = _told(about, ("of", "time"))
             head = (
                 f'<p class="note">Of {text(about.get("of", "an evaluation"))}{text(f" ({said})" if said else "")}.</p>'
             )
@@ -304,36 +311,20 @@ def _weights(runs: Sequence[Run]) -> Section:
 def _environment(runs: Sequence[Run]) -> Section:
     parts = []
     for run in runs:
-        rows = _rows_of(run.facts)
+        rows = list(flat(run.facts, between=": ").items())[:_MOST_NAMES]
         if rows:
             table = layouts.table("run.json", ["fact", "value"], rows)
             parts.append(f"<details><summary>{text(run.name)}</summary>{table}</details>")
     return "environment", "Environment", "".join(parts)
 
 
-def _rows_of(facts: Any, before: str = "") -> List[Tuple[str, str]]:
-    rows: List[Tuple[str, str]] = []
-    for name, value in facts.items():
-        if isinstance(value, dict):
-            rows += _rows_of(value, f"{before}{name}: ")
-        else:
-            rows.append((one_line(f"{before}{name}"), one_line(value)))
-    return rows[:_MOST_NAMES]
-
-
 def _events(runs: Sequence[Run]) -> Section:
     rows = []
     for run in runs:
         for event in [*run.events, *run.evaluations]:
-            when = event.get("time")
-            shown = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(when)) if _is_time(when) else ""
             kind = f"superseded {event['kind']}" if event.get("superseded") else event["kind"]
-            told = ", ".join(
-                f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
-                for name, value in event.items()
-                if name not in ("kind", "time", "superseded", "stages", "operators") and value not in (None, {}, [])
-            )
-            rows.append([shown, run.name, one_line(kind), one_line(told)[:1000]])
+            told = _told(event, ("kind", "time", "superseded", "stages", "operators"))
+            rows.append([_clock(event.get("time")), run.name, one_line(kind), one_line(told)[:1000]])
     rows.sort(key=lambda row: row[0])
     if not rows:
         return "events", "Events", '<p class="note">No interruption, resumption or superseded evaluation.</p>'

@@ -116,7 +116,7 @@ def read_run(folder: Path, name: str) -> Run:
             event = {key: value for key, value in event.items() if key not in ("top-5", "top-5 count")}
         metrics.add(event)
     settings = _optional(folder, ("config.yaml", "eval_config.yaml"), read_yaml, notices)
-    settings = _flat(settings if isinstance(settings, dict) else {})
+    settings = flat(settings if isinstance(settings, dict) else {})
     trained = metrics.last is not None or (folder / "config.yaml").exists()
     report_of = ("load_report.json",) if trained else ("eval_load_report.json",)
     load_report = _optional(folder, report_of, read_json, notices)
@@ -222,13 +222,13 @@ def _optional(folder: Path, names: Sequence[str], read: Any, notices: List[str])
     return None
 
 
-def _flat(settings: Dict[str, Any], before: str = "") -> Dict[str, str]:
+def flat(tree: Dict[str, Any], before: str = "", between: str = ".") -> Dict[str, str]:
     """Values by full key; keys as ``TRAIN.BASE_LR``."""
     found: Dict[str, str] = {}
-    for name, value in settings.items():
+    for name, value in tree.items():
         key = one_line(f"{before}{name}")
         if isinstance(value, dict):
-            found.update(_flat(value, f"{key}."))
+            found.update(flat(value, f"{key}{between}", between))
         else:
             found[key] = one_line(value)
     return found

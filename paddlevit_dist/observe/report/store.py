@@ -57,7 +57,8 @@ def save(path: Path, figures: Sequence[Figure], about: Dict[str, Any]) -> List[s
     entries, members, problems = [], _Members(), []
     for figure in figures:
         try:
-            entries.append(_ENCODERS[type(figure)](figure, members))
+            encoded = _ENCODERS[type(figure)](figure, members)
+            entries.append({**encoded, "title": one_line(figure.title), "note": one_line(figure.note)})
         except Exception as error:  # a task's mistake; the other figures are still worth showing
             title = getattr(figure, "title", type(figure).__name__)
             problems.append(one_line(f"figure '{title}' was left out: {type(error).__name__}: {error}"))
@@ -204,20 +205,10 @@ def _points(figure: PointSet, members: _Members) -> Dict[str, Any]:
     return {"kind": "points", "layers": layers, "legends": legends, "content": content, **shown}
 
 
-def _with_title(encode: Callable[[Any, _Members], Dict[str, Any]]) -> Callable[[Any, _Members], Dict[str, Any]]:
-    def encoded(figure: Any, members: _Members) -> Dict[str, Any]:
-        return {**encode(figure, members), "title": one_line(figure.title), "note": one_line(figure.note)}
-
-    return encoded
-
-
-_ENCODERS = {
-    kind: _with_title(encode)
-    for kind, encode in (
-        (Table, _table),
-        (Matrix, _matrix),
-        (Chart, _chart),
-        (Gallery, _gallery),
-        (PointSet, _points),
-    )
+_ENCODERS: Dict[type, Callable[[Any, _Members], Dict[str, Any]]] = {
+    Table: _table,
+    Matrix: _matrix,
+    Chart: _chart,
+    Gallery: _gallery,
+    PointSet: _points,
 }

@@ -21,16 +21,16 @@ from ..data.pictures import CELL_PX, draw_classes, in_cell
 from ..data.samples import compile_loops
 from ..data.scene import IGNORED
 from ..data.scenes import SceneDataset
-from ..figures import chosen, confusion_of, point_set, semantic_layers, semantic_tables, short_name
 from ..inputs import SceneInputs
 from ..outputs import SceneOutputs
+from ..scene_figures import chosen, confusion_of, point_set, semantic_layers, semantic_tables, short_name
 from ..scene_task import SceneTask, slices_of, written_scenes
 from ..segmentation.losses import semantic_terms, summed_cross_entropy
 from ..sparse import Plan, SparseTensor
 from .batches import instance_fields
-from .figures import InstanceRecord, instance_layers, precision_table
 from .grouping import Clusters, proposal_ious
 from .input import InstanceSample, InstanceSamples, steps_of
+from .instance_figures import InstanceRecord, instance_layers, precision_table
 from .instance_table import compile_loop
 from .losses import offset_losses, score_loss
 from .metrics import InstanceMetrics, Prediction

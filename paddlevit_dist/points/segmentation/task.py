@@ -18,9 +18,9 @@ from ..data.pictures import CELL_PX, draw, draw_classes, in_cell
 from ..data.samples import compile_loops
 from ..data.scene import IGNORED
 from ..data.scenes import SceneDataset
-from ..figures import chosen, confusion_of, point_set, semantic_layers, semantic_tables, short_name
 from ..inputs import SceneInputs, describe_points
 from ..outputs import SceneOutputs
+from ..scene_figures import chosen, confusion_of, point_set, semantic_layers, semantic_tables, short_name
 from ..scene_task import SceneTask, slices_of, written_scenes
 from ..sparse import Plan, SparseTensor
 from .input import PointSamples, feature_channels, training_steps

@@ -293,7 +293,7 @@ def test_figures_count_what_is_annotated_and_show_the_worst_pictures(records):
     assert [rows[name][4] for name in NAMES] == annotated.tolist() and rows["yak"][1] is None
     matrix = figures["Confusion"].values
     assert matrix[:4].sum(axis=1).tolist() == annotated.tolist()
-    assert len(figures["Hardest pictures"].pictures) == 12
+    assert len(figures["Hardest pictures"].pictures) == 12 and "lowest F1" in figures["Hardest pictures"].note
 
 
 def test_an_evaluation_without_a_single_annotation_has_figures_too():

@@ -1,0 +1,82 @@
+"""``paddlevit-dist schema``: the keys as a JSON schema, with which an editor completes and checks YAML files."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Dict, List
+
+from ..config.key import Key
+from ..config.table import keys
+from ..registry import key_tables
+from .parser import CommandParser
+
+_TYPES = {
+    "int": ["integer"],
+    "float": ["number"],
+    "number": ["number"],
+    "bool": ["boolean"],
+    "text": ["string"],
+    "path": ["string"],
+    "switch": ["boolean", "string"],
+}
+
+
+def run(words: List[str]) -> None:
+    """Print the schema."""
+    parser = CommandParser(
+        "schema",
+        "Print the keys of all tasks as a JSON schema: an editor that knows yaml-language-server (VS Code's YAML, Vim, "
+        "Emacs) completes and checks a file whose first line is '# yaml-language-server: $schema=keys.json'.",
+        ("> keys.json",),
+        imports=True,
+    )
+    parser.parse_args(words)
+    print(json.dumps(schema(), indent=1))
+
+
+def schema() -> Dict[str, Any]:
+    """The schema (draft 7) of a YAML file: sections are objects, and PaddleViT's other names are deprecated."""
+    root = {"$schema": "http://json-schema.org/draft-07/schema#", "title": "Keys of paddlevit_dist", **_section()}
+    for key in keys().values():
+        _put(root, key.name, {"description": key.meaning, "default": key.default, **_values(key)})
+    for table in key_tables():
+        for name, ours in table.renamed.items():
+            _put(root, name, {"description": f"is called {ours} here", "deprecated": True})
+        for name, why in table.dropped.items():
+            _put(root, name, {"description": f"is not needed: {why}", "deprecated": True})
+    return root
+
+
+def _section() -> Dict[str, Any]:
+    return {"type": "object", "properties": {}, "additionalProperties": False}
+
+
+def _put(root: Dict[str, Any], name: str, row: Dict[str, Any]) -> None:
+    *sections, last = name.split(".")
+    for section in sections:
+        root = root["properties"].setdefault(section, _section())
+    root["properties"].setdefault(last, row)
+
+
+def _values(key: Key) -> Dict[str, Any]:
+    """What the key may hold in a file, in the words of the schema."""
+    one = [{"enum": list(key.choices)}] if key.choices else _one(key)
+    several: Dict[str, Any] = {"type": "array", "items": {"anyOf": one}}
+    if key.length is not None:
+        several.update(minItems=key.length, maxItems=key.length)
+    allowed = [several, {"type": "string"}, *one] if key.many else [*one, several] if key.or_many else one
+    if key.optional:
+        allowed = [*allowed, {"enum": [None, "None", "none"]}]
+    return allowed[0] if len(allowed) == 1 else {"anyOf": allowed}
+
+
+def _one(key: Key) -> List[Dict[str, Any]]:
+    types: Dict[str, Any] = {"type": _TYPES[key.kind][0] if len(_TYPES[key.kind]) == 1 else _TYPES[key.kind]}
+    if key.within is None:
+        return [types]
+    low, high = key.within.low, key.within.high
+    if low > -float("inf"):
+        types["exclusiveMinimum" if key.within.low_open else "minimum"] = low
+    if high < float("inf"):
+        types["exclusiveMaximum" if key.within.high_open else "maximum"] = high
+    return [types, *([{"enum": list(key.within.also)}] if key.within.also else [])]

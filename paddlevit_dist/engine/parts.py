@@ -1,0 +1,187 @@
+"""What a training computes with, put where -resume and -pretrained say: everything but its loop."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Callable, Dict, Optional
+
+import paddle
+
+from ..contracts.task import Task
+from ..errors import UserError
+from ..loading.loader import Loader
+from ..loading.sampler import TrainingSampler
+from ..observe.observer import Observers
+from ..observe.record import RunRecord
+from ..parallel import data_parallel, rank, recompute_layers, set_batch_norm_momentum, world_size
+from ..parallel.devices import cpu_cores, default_workers
+from . import about
+from .checkpointer import Checkpointer, Saving
+from .evidence import EvidenceFolder
+from .finite import SkippedUpdates
+from .model_ema import ModelEma
+from .optimizer import OptimizerState, build_optimizer, freeze
+from .passes import compile_model
+from .precision import Precision
+from .resumption import Resumption
+from .samples_check import listed
+from .schedule import Schedule, schedule_of
+from .steps import CountingCollate, Updater
+
+
+def build_model(config: Any, task: Task) -> paddle.nn.Layer:
+    """The task's model with its initial weights, the same on all ranks and for any number of them.
+
+    Raises:
+        UserError: a setting asks for what it does not have.
+    """
+    paddle.seed(config.SEED)
+    model = task.build_model()
+    momentum = config.TRAIN.BATCH_NORM_MOMENTUM
+    if momentum is not None and not set_batch_norm_momentum(model, momentum):
+        raise UserError(f"TRAIN.BATCH_NORM_MOMENTUM {momentum}: {config.MODEL.NAME} has no batch norm; leave it out")
+    return model
+
+
+def loader_of(config: Any, task: Task, samples: Any, sampler: Any, collate: Callable[[Any], Any]) -> Loader:
+    """A loader of the configured processes."""
+    data = config.DATA
+    workers = default_workers(world_size(), cpu_cores()) if data.NUM_WORKERS is None else data.NUM_WORKERS
+    return Loader(
+        samples,
+        sampler,
+        collate,
+        check=task.check_sample,
+        num_workers=workers,
+        prefetch=data.PREFETCH,
+        seed=config.SEED,
+        timeout_seconds=data.LOADER_TIMEOUT_SECONDS,
+    )
+
+
+class TrainingParts:
+    """Sampler, loader, schedule, optimizer, checkpoints and what makes an update. Every rank builds them alike.
+
+    Args:
+        datasets: "train", and what is compared with the checkpoint that a run continues from.
+        model: the inner model, with its initial weights.
+        record: takes the lines about it.
+        observers: None: there are none.
+
+    Attributes:
+        last_epoch: with which this run ends.
+        start: what -resume and -pretrained have put it to.
+    """
+
+    def __init__(
+        self,
+        config: Any,
+        task: Task,
+        datasets: Dict[str, Any],
+        model: paddle.nn.Layer,
+        record: RunRecord,
+        observers: Optional[Observers] = None,
+    ) -> None:
+        train = config.TRAIN
+        self.config = config
+        self.task = task
+        self.datasets = datasets
+        self.model = model
+        self.record = record
+        self.observers = Observers([], record.say) if observers is None else observers
+        self.last_epoch = min(train.NUM_EPOCHS, train.STOP_AFTER_EPOCH or train.NUM_EPOCHS)
+        self.batch_norm = train.BATCH_NORM or task.batch_norm
+        self.sampler = self._sampler(datasets["train"])
+        self.updates_per_epoch = self.sampler.updates_per_epoch
+        self.loader = loader_of(config, task, datasets["train"], self.sampler, CountingCollate(task))
+        self.schedule = self._schedule()
+        self.precision = Precision(config.AMP, config.AMP_DTYPE, config.AMP_LEVEL)
+        self._prepare_model()
+        groups = task.parameter_groups(model)
+        decays = train.WEIGHT_DECAY, train.LAYER_DECAY
+        self.optimizer = build_optimizer(train.OPTIMIZER, model, groups, *decays, say=record.say)
+        self.ema = ModelEma(model, train.MODEL_EMA_DECAY) if train.MODEL_EMA else None
+        evidence = EvidenceFolder(config, datasets["train"], self.sampler, model, self.precision)
+        has_scaler = self.precision.scaler is not None
+        self.skipped = SkippedUpdates(train.MAX_SKIPPED_UPDATES, has_scaler, evidence, record.say)
+        self.checkpointer = self._checkpointer(datasets)
+        self.resumption = Resumption(config, task, datasets, record, self.checkpointer)
+        self.start = self.resumption.load()
+        self.updater = self._updater()
+
+    def keeps(self, epoch: int) -> bool:
+        """Whether the checkpoint of that epoch stays."""
+        return epoch % self.config.SAVE_FREQ == 0 or epoch == self.config.TRAIN.NUM_EPOCHS
+
+    def evaluates(self, epoch: int) -> bool:
+        """Whether that epoch is followed by an evaluation."""
+        return epoch % self.config.VALIDATE_FREQ == 0 or epoch == self.last_epoch
+
+    def _sampler(self, samples: Any) -> TrainingSampler:
+        return TrainingSampler(
+            samples,
+            self.config.DATA.BATCH_SIZE,
+            rank=rank(),
+            world_size=world_size(),
+            accumulation_steps=self.config.TRAIN.ACCUM_ITER,
+            seed=self.config.SEED,
+            repeats=self.config.TRAIN.REPEATED_AUGMENT,
+        )
+
+    def _schedule(self) -> Schedule:
+        schedule = schedule_of(self.config.TRAIN, self.updates_per_epoch, self.sampler.global_batch_size)
+        if schedule.warmup_updates >= schedule.total_updates:
+            raise UserError(
+                f"the warm-up ({schedule.warmup_updates} updates, TRAIN.WARMUP_STEPS or WARMUP_EPOCHS) is as long "
+                f"as the run ({schedule.total_updates} updates); shorten it or train longer"
+            )
+        return schedule
+
+    def _prepare_model(self) -> None:
+        train = self.config.TRAIN
+        frozen = freeze(self.model, train.FREEZE)
+        if frozen:
+            self.record.say(f"{frozen} parameters are frozen (TRAIN.FREEZE {', '.join(train.FREEZE)})")
+        if train.RECOMPUTE:
+            number = recompute_layers(self.task.recomputed_layers(self.model))
+            self.record.say(f"{number} blocks are recomputed in the backward pass (TRAIN.RECOMPUTE)")
+        compile_model(self.config, self.task, self.model)
+
+    def _checkpointer(self, datasets: Dict[str, Any]) -> Checkpointer:
+        config = self.config
+        return Checkpointer(
+            Path(config.SAVE) / "checkpoints",
+            Saving(
+                config.SAVE_EVERY_UPDATES,
+                config.SAVE_EVERY_MINUTES,
+                config.KEEP_UPDATES,
+                self.keeps,
+                config.KEEP_EPOCHS,
+                config.SAVE_IN_BACKGROUND,
+            ),
+            lambda: about.describe(config, self.task, datasets),
+            self.record.say,
+            model=self.model,
+            optimizer=OptimizerState(self.optimizer, self.model),
+            ema=self.ema,
+            scaler=self.precision,
+            schedule=self.schedule,
+            sampler=self.sampler,
+            skipped=self.skipped,
+            list_samples=lambda: listed(datasets, self.start.samples),
+            note_saved=self.observers.note_saved,
+        )
+
+    def _updater(self) -> Updater:
+        train = self.config.TRAIN
+        return Updater(
+            self.task,
+            data_parallel(self.model, self.batch_norm, train.FIND_UNUSED_PARAMETERS, train.BUCKET_MEGABYTES),
+            self.optimizer,
+            self.precision,
+            seed=self.config.SEED,
+            samples_per_update=self.sampler.global_batch_size,
+            accumulation_steps=train.ACCUM_ITER,
+            gradient_clip=train.GRAD_CLIP,
+            skipped=self.skipped,
+        )

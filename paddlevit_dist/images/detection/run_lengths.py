@@ -258,6 +258,12 @@ def rectangle(box: Union[Sequence[float], np.ndarray], height: int, width: int) 
     return runs_of([outline], height, width)
 
 
+def outline(box: Union[Sequence[float], np.ndarray]) -> List[List[float]]:
+    """The segmentation of an object that has none: its box, x, y, width, height."""
+    x, y, across, down = box
+    return [[x, y, x + across, y, x + across, y + down, x, y + down]]
+
+
 def _of_polygon(corners: np.ndarray, height: int, width: int) -> Runs:
     """The pixels of one polygon, float64 (corners, 2)."""
     number = _crossings(corners, height, width, np.empty(0, np.int64))

@@ -19,6 +19,7 @@ from ....files import open_regular
 from ...data.box_layouts import SPLIT_WORDS, is_coco, json_files, names_of, says
 from ...data.reading import existing_folder
 from ..coco_files import CocoReader, Element, elements
+from ..run_lengths import outline
 from .annotation_index import OBJECT, PICTURE, VERSION, About, Source, ensure_annotation_index
 from .indexed_pictures import IndexedPictures, fill_in, picture_names
 
@@ -105,7 +106,7 @@ class Coco(IndexedPictures):
 
     def _mask(self, row: Any) -> Any:
         if not row["bytes"]:
-            return _as_polygon(row["box"].tolist())
+            return outline(row["box"].tolist())
         if self._stream is None:
             self._stream = open_regular(self._file, "rb")
         text = os.pread(self._stream.fileno(), int(row["bytes"]), int(row["start"]))
@@ -235,12 +236,6 @@ def _digest(file: str, *decides: Any) -> bytes:
     except OSError as error:
         raise UserError(f"{file} cannot be read: {error.strerror}") from error
     return key.digest()
-
-
-def _as_polygon(box: Sequence[float]) -> List[List[float]]:
-    """The mask of an object that has none: its box, x, y, width, height."""
-    x, y, width, height = box
-    return [[x, y, x + width, y, x + width, y + height, x, y + height]]
 
 
 def read_coco(file: str, folder: str, turned: Optional[bool], inside: Sequence[str] = ()) -> Source:

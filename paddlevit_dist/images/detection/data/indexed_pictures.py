@@ -307,7 +307,7 @@ def names_in(folder: str) -> List[str]:
 
 
 @contextlib.contextmanager
-def reading(file: str) -> Iterator[None]:
+def readable(file: str) -> Iterator[None]:
     """What says that a file cannot be read, in words for users.
 
     Raises:

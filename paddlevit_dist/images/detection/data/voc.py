@@ -28,7 +28,7 @@ from .indexed_pictures import (
     numbers_of,
     picture_names,
     pictures_in,
-    reading,
+    readable,
     stamp,
     sub_folders,
 )
@@ -181,7 +181,7 @@ def _stems(root: str, split: str) -> List[Tuple[Part, str]]:
 
 def _listed(file: str) -> List[str]:
     """The pictures of a list: the first word of each line, and not those that the second marks as without the class."""
-    with reading(file):
+    with readable(file):
         lines = [line.split() for line in read_text(file, "utf-8-sig").splitlines()]
     stems = [_stem(words[0]) for words in lines if words and (len(words) == 1 or words[1] != "-1")]
     if len(set(stems)) < len(stems):

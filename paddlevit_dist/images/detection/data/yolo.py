@@ -15,6 +15,7 @@ from ....text_files import read_bytes, read_text, read_yaml
 from ...data.box_layouts import SPLIT_WORDS, yolo_descriptions
 from ...data.image_dataset import read_class_names
 from ...data.reading import existing_folder
+from ..run_lengths import outline
 from .annotation_index import OBJECT, VERSION, About, Source, ensure_annotation_index
 from .detection_dataset import count
 from .indexed_pictures import (
@@ -24,7 +25,7 @@ from .indexed_pictures import (
     numbers_of,
     picture_names,
     pictures_in,
-    reading,
+    readable,
     stamp,
     sub_folders,
 )
@@ -96,12 +97,8 @@ class Yolo(IndexedPictures):
         found = []
         for row in rows:
             line = content[int(row["start"]) : int(row["start"]) + int(row["bytes"])]
-            if row["bytes"]:
-                outline = np.array(line.split()[1:], dtype=np.float64).reshape(-1, 2) * (width, height)
-            else:
-                x, y, across, down = row["box"].tolist()
-                outline = np.array([[x, y], [x + across, y], [x + across, y + down], [x, y + down]])
-            found.append([outline.reshape(-1).tolist()])
+            corners = np.array(line.split()[1:], dtype=np.float64).reshape(-1, 2) * (width, height)
+            found.append([corners.reshape(-1).tolist()] if row["bytes"] else outline(row["box"].tolist()))
         return found
 
 
@@ -126,7 +123,7 @@ def description_of(root: str) -> Optional[Described]:
     if not files:
         return None
     file = files[0]
-    with reading(file):
+    with readable(file):
         content = read_yaml(file)
     names = content.get("names") if isinstance(content, dict) else None
     if isinstance(names, list):
@@ -201,7 +198,7 @@ def _pictures_at(root: str, place: str, described: Described) -> List[str]:
         raise UserError(f"{described.file} names {place}, which is not there; looked at {os.path.normpath(tries[0])}")
     if os.path.isdir(path):
         return [os.path.join(path, name) for name in _below(path)]
-    with reading(path):
+    with readable(path):
         lines = [line.strip() for line in read_text(path, "utf-8-sig").splitlines()]
     folder = os.path.dirname(path)
     return [os.path.normpath(os.path.join(folder, _with_slashes(line))) for line in lines if line]
@@ -262,7 +259,7 @@ class _Line(NamedTuple):
 
 
 def _lines(file: str, num_classes: int, label_of: Dict[int, int], odd: Dict[str, List[Any]]) -> List[_Line]:
-    with reading(file):
+    with readable(file):
         content = read_bytes(file, _LARGEST_LABELS)
     found: List[_Line] = []
     seen = set()

@@ -9,7 +9,7 @@ import numpy as np
 
 from ....errors import UserError
 from ..coco_files import CocoReader, Element, Id, as_id, in_order
-from ..run_lengths import area_of, text_of
+from ..run_lengths import area_of, outline, text_of
 from .matching import Federated, Truth
 
 BOXES, MASKS = "bbox", "segm"
@@ -158,8 +158,7 @@ class _Reader(CocoReader):
             raise UserError(f"{self.file}: no annotation has a segmentation, and masks are to be compared")
         self.note_all("object", "without a mask: the box is taken", [self.numbers[row] for row in without])
         for row in without:
-            x, y, across, down = boxes[row].tolist()
-            self.masks[row] = self._mask([[x, y, x + across, y, x + across, y + down, x, y + down]], row)
+            self.masks[row] = self._mask(outline(boxes[row].tolist()), row)
         return [self.masks[row] for row in order.tolist()]  # type: ignore[misc] # no None is left
 
     def _checked(self, place: int) -> Federated:

@@ -43,6 +43,7 @@ lint: $(VENV)/.ready
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
 	$(BIN)/mypy
+	$(BIN)/python tools/measure_house.py
 	$(BIN)/hadolint docker/Dockerfile
 
 format: $(VENV)/.ready

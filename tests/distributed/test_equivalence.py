@@ -4,19 +4,40 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from support.processes import run_workers, succeeded
+from support.processes import run_together
 
 SGD = ["TRAIN.OPTIMIZER.NAME", "SGD", "TRAIN.BASE_LR", "0.05", "TRAIN.OPTIMIZER.MOMENTUM", "0.9"]
 ADAMW = ["TRAIN.OPTIMIZER.NAME", "AdamW", "TRAIN.BASE_LR", "1e-3", "TRAIN.GRAD_CLIP", "1.0"]
+RULES = (("SGD", SGD), ("AdamW", ADAMW))
 COMMON = ["-epochs=1", "TRAIN.WARMUP_STEPS", "3", "TRAIN.SMOOTHING", "0.1"]
 
 
-def trained(tmp_path, optimizer, processes: int, *arguments: str):
-    """Results of all ranks of a run of 20 updates of 16 samples."""
-    output = str(tmp_path / f"{processes}-{'-'.join(arguments).replace('=', '')}")
-    target = "support.small_runs:train"
-    ended = run_workers(target, output, [*arguments, *COMMON, *optimizer], processes=processes)
-    return succeeded(ended).results
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Results of all ranks of runs of 20 updates of 16 samples, and of evaluations; one group for each size."""
+    folder = tmp_path_factory.mktemp("runs")
+
+    def calls(processes: int, **trainings: list):
+        named = {
+            name: ("support.small_runs:train", (str(folder / f"{processes} {name}"), [*words, *COMMON]))
+            for name, words in trainings.items()
+        }
+        evaluation = ("support.small_runs:evaluate", (str(folder / f"{processes} evaluation"), 1003, 32))
+        return run_together({"evaluation": evaluation, **named}, processes)
+
+    quarter = ["-batch_size=4", "-accum_iter=2", *SGD]
+    both = {"accumulated": ["-batch_size=8", "-accum_iter=2"], "whole": ["-batch_size=16"]}
+    return {
+        1: calls(1, **{f"{name} {kind}": [*words, *rule] for kind, rule in RULES for name, words in both.items()}),
+        2: calls(
+            2,
+            **{f"whole {kind}": ["-batch_size=8", *rule] for kind, rule in RULES},
+            accumulated=quarter,
+            recomputed=[*quarter, "-recompute"],
+            compiled=[*quarter, "TO_STATIC=True"],  # the last: its threads stay
+        ),
+        3: calls(3),
+    }
 
 
 def largest_difference(left, right) -> float:
@@ -25,15 +46,12 @@ def largest_difference(left, right) -> float:
 
 
 @pytest.fixture(scope="module")
-def sgd_runs(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("sgd")
+def sgd_runs(runs):
     return {
-        "2 processes": trained(folder, SGD, 2, "-batch_size=8"),
-        "1 process": trained(folder, SGD, 1, "-batch_size=16"),
-        "accumulated": trained(folder, SGD, 1, "-batch_size=8", "-accum_iter=2"),
-        "2 processes, accumulated": trained(folder, SGD, 2, "-batch_size=4", "-accum_iter=2"),
-        "2 processes, recomputed": trained(folder, SGD, 2, "-batch_size=4", "-accum_iter=2", "-recompute"),
-        "2 processes, compiled": trained(folder, SGD, 2, "-batch_size=4", "-accum_iter=2", "TO_STATIC=True"),
+        "2 processes": runs[2]["whole SGD"],
+        "1 process": runs[1]["whole SGD"],
+        "accumulated": runs[1]["accumulated SGD"],
+        **{f"2 processes, {name}": runs[2][name] for name in ("accumulated", "recomputed", "compiled")},
     }
 
 
@@ -69,21 +87,16 @@ def test_ranks_end_with_bit_equal_weights(sgd_runs):
         assert largest_difference(first["weights"], second["weights"]) == 0.0
 
 
-def test_with_adamw_and_clipping_the_losses_agree(tmp_path):
-    reference = trained(tmp_path, ADAMW, 2, "-batch_size=8")[0]["losses"]
-    for arguments in (["-batch_size=16"], ["-batch_size=8", "-accum_iter=2"]):
-        other = trained(tmp_path, ADAMW, 1, *arguments)[0]["losses"]
+def test_with_adamw_and_clipping_the_losses_agree(runs):
+    reference = runs[2]["whole AdamW"][0]["losses"]
+    for name in ("whole", "accumulated"):
+        other = runs[1][f"{name} AdamW"][0]["losses"]
         assert np.abs(np.array(reference) - np.array(other)).max() < 1e-4
 
 
 @pytest.fixture(scope="module")
-def evaluations(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("evaluation")
-    target = "support.small_runs:evaluate"
-    return {
-        processes: succeeded(run_workers(target, str(folder / str(processes)), 1003, 32, processes=processes)).results
-        for processes in (1, 2, 3)
-    }
+def evaluations(runs):
+    return {processes: results["evaluation"] for processes, results in runs.items()}
 
 
 def test_evaluation_of_1003_samples_counts_each_once_for_1_2_and_3_processes(evaluations):

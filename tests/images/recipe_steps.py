@@ -1,4 +1,4 @@
-"""Workers that run one recipe after another, each for two updates at reduced size."""
+"""Workers that run one recipe after another, each for a few updates at reduced size."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import paddle
 
 from paddlevit_dist import Trainer, config
 from paddlevit_dist.models import variant_options
-from paddlevit_dist.parallel import rank
+from paddlevit_dist.parallel import rank, world_size
 from paddlevit_dist.registry import SPELLINGS, resolve
 
 
@@ -34,9 +34,14 @@ def run_all(recipes: List[str], pictures: str, output: str, teacher: List[str]) 
     results = {}
     for recipe in recipes:
         given = config.load([f"-cfg={recipe}"]).values
-        words = ["-dataset=folder", f"-data_path={pictures}", "-batch_size=4", *reduced(given.MODEL.NAME)]
+        words = [
+            "-dataset=folder",
+            f"-data_path={pictures}",
+            f"-batch_size={8 // world_size()}",
+            *reduced(given.MODEL.NAME),
+        ]
         words += teacher if given.TRAIN.DISTILLATION_TYPE != "none" else []
-        results[Path(recipe).stem] = _run(recipe, output, words)
+        results[Path(recipe).stem] = run(recipe, output, words)
     return results
 
 
@@ -51,14 +56,19 @@ def run_detectors(recipes: List[str], output: str) -> Dict[str, Any]:
     results = {}
     for recipe in recipes:
         is_detr = config.load([f"-cfg={recipe}"]).values.MODEL.NAME.startswith("detr")
-        results[Path(recipe).stem] = _run(recipe, output, [*data, *(shallow if is_detr else [])])
+        results[Path(recipe).stem] = run(recipe, output, [*data, *(shallow if is_detr else [])])
     return results
 
 
-def _run(recipe: str, output: str, words: List[str]) -> Dict[str, Any]:
+def run_each(recipes: Dict[str, List[str]], output: str) -> Dict[str, Any]:
+    """The same of any recipes, each with words of its own."""
+    return {Path(recipe).stem: run(recipe, output, words) for recipe, words in recipes.items()}
+
+
+def run(recipe: str, output: str, words: List[str]) -> Dict[str, Any]:
     common = (
-        f"-cfg={recipe} -output={output}/{Path(recipe).stem} -accum_iter=1 -num_workers=0 -epochs=1 -ngpus=2 "
-        "TRAIN.WARMUP_STEPS None TRAIN.WARMUP_EPOCHS 0 REPORT_FREQ 1 MODEL.PRETRAINED None"
+        f"-cfg={recipe} -output={output}/{Path(recipe).stem} -accum_iter=1 -num_workers=0 -epochs=1 REPORT False "
+        f"-ngpus={world_size()} TRAIN.WARMUP_STEPS None TRAIN.WARMUP_EPOCHS 0 REPORT_FREQ 1 MODEL.PRETRAINED None"
     ).split()
     values = config.load([*common, *words]).values
     folder = Path(values.SAVE)
@@ -81,7 +91,7 @@ def _run(recipe: str, output: str, words: List[str]) -> Dict[str, Any]:
 
 def _loss(line: Dict[str, Any]) -> float:
     """That of the classes, which is called differently by each family."""
-    return next(line[name] for name in ("loss", "class", "classes") if name in line)
+    return next(line[name] for name in ("loss", "class", "classes", "semantic") if name in line)
 
 
 def _sum(model: paddle.nn.Layer) -> float:

@@ -181,10 +181,14 @@ def run(command: List[str]) -> None:
 
 
 if __name__ == "__main__":
-    import numba  # noqa: F401
     import paddle  # noqa: F401
-    import PIL.Image  # noqa: F401
+    import PIL.Image
+    from numba.core.registry import cpu_target
 
+    # What numba and Pillow import when they are first used: more than the rest of a short run takes.
+    cpu_target.typing_context.refresh()
+    cpu_target.target_context.refresh()
+    PIL.Image.init()
     gc.collect()
     gc.freeze()  # else each copy walks through all of it when it ends, for half a second
     if not _has_one_thread():  # which a copy would lack

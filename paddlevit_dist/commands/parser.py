@@ -58,18 +58,14 @@ class CommandParser(argparse.ArgumentParser):
         if set(HELP) & set(words):
             self.print_help()
             raise HelpShown(self)
+        for word in itertools.takewhile(lambda word: word != "--", words):  # argparse asks for what is missing first
+            name = word.partition("=")[0]
+            if name.lstrip("-")[:1].isalpha() and name[0] == "-" and name not in self._option_string_actions:
+                self.error(f"{name} is not a known option: {self._meant(name.lstrip('-'))}")
         options = self.parse_intermixed_args(words)
         if self.imports:
             own_code.load([name for names in options.imported or [] for name in names.split(",")], "-import")
         return options
-
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As ``argparse`` does, once no option is unknown: it would first ask for arguments that are missing."""
-        for word in itertools.takewhile(lambda word: word != "--", args or ()):
-            name = word.partition("=")[0]
-            if name.lstrip("-")[:1].isalpha() and name[0] == "-" and name not in self._option_string_actions:
-                self.error(f"{name} is not a known option: {self._meant(name.lstrip('-'))}")
-        return super().parse_known_args(args, namespace)
 
     def _meant(self, name: str) -> str:
         from ..config.command_line import OTHER_NAMES  # needs packages that one command does without

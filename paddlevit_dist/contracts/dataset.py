@@ -157,7 +157,7 @@ class Samples:
         return dataset if isinstance(dataset, Dataset) else None
 
     def __len__(self) -> int:
-        raise NotImplementedError
+        return len(self.dataset)
 
     def sample(self, index: int, generator: np.random.Generator) -> Any:
         """Sample ``index`` as ``Task.collate`` takes it; all randomness comes from ``generator``.
@@ -169,7 +169,8 @@ class Samples:
 
     def describe(self, index: int) -> str:
         """Where sample ``index`` comes from, for messages."""
-        return f"sample {index}"
+        dataset = self._dataset()
+        return f"sample {index}" if dataset is None else dataset.describe(index)
 
     def draw_order(self, generator: np.random.Generator) -> Optional[np.ndarray]:
         """An epoch's indices, int (samples,), some perhaps several times; None: a plain permutation. Called by the

@@ -64,8 +64,8 @@ class Trainer:
         self.folder = Path(config.SAVE) / "checkpoints"
         for line in [*first_lines(config, task, datasets), *dict.fromkeys(notices)]:
             self.record.say(line)
-        require_same_everywhere(config, self.task, self.datasets)
         gpu.prepare(config.TRAIN.TF32, config.DETERMINISTIC, task.fixed_shapes)
+        require_same_everywhere(config, self.task, self.datasets)
         self.heartbeat = Heartbeat(self.record.say, shown=self.record.writes)
         with self.heartbeat.at("building the model"):
             told = len(task.notices)

@@ -133,27 +133,18 @@ class GroupWatch:
     def __exit__(self, kind: Any, error: Optional[BaseException], trace: Any) -> None:
         try:
             if error is None or isinstance(error, Stopped):
-                self.finish(math.inf if error is None else _STOP_SECONDS)
+                places.note("finished")
+                self._of_main.add(self._key("finished"), 1)
+                if self._rank == 0:  # it serves the store, and goes last
+                    self._wait_for("finished", self._size, math.inf if error is None else _STOP_SECONDS)
             elif isinstance(error, Exception):
                 if failures.is_echo(error):
-                    self.wait_for_the_cause()
+                    self._has_lost_a_peer = True
+                    with places.waiting_for_ranks():  # the watching threads find out which, and end this process
+                        self._stopped.wait(self._seconds)
                 self.fail(error)
         finally:
             self.stop()
-
-    def finish(self, longest_wait: float) -> None:
-        """Wait until all ranks have finished: rank 0 serves the store, and goes last."""
-        places.note("finished")
-        self._of_main.add(self._key("finished"), 1)
-        if self._rank == 0:
-            self._wait_for("finished", self._size, longest_wait)
-
-    def wait_for_the_cause(self) -> None:
-        """Once this rank has lost another one inside an exchange, give the watching threads time to say which: they end
-        this process."""
-        self._has_lost_a_peer = True
-        with places.waiting_for_ranks():
-            self._stopped.wait(self._seconds)
 
     def fail(self, error: Exception) -> None:
         """Tell the other ranks how this one has failed, and give them a moment to hear it."""

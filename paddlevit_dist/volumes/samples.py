@@ -67,9 +67,6 @@ class VolumeSamples(Samples):
         self.window = window
         self.notices = notices
 
-    def __len__(self) -> int:
-        return len(self.dataset)
-
     @property
     def labelled(self) -> bool:  # type: ignore[override] # the dataset knows
         return self.dataset.labelled
@@ -77,9 +74,6 @@ class VolumeSamples(Samples):
     @property
     def class_names(self) -> Optional[Sequence[str]]:  # type: ignore[override] # likewise
         return self.dataset.class_names
-
-    def describe(self, index: int) -> str:
-        return self.dataset.describe(index)
 
     def sample(self, index: int, generator: np.random.Generator) -> Dict[str, np.ndarray]:
         """One crop or volume.

@@ -31,7 +31,7 @@ TINY = "DATA.IMAGE_SIZE 16 MODEL.EMBED_DIM 16 MODEL.DEPTH 1 MODEL.NUM_HEADS 2 MO
 class Pictures:
     """Pictures of 40 x 30 noise, every fourth one grey."""
 
-    kind, image_mode, num_classes = "photo", "RGB", 10
+    kind, image_mode, num_classes, left_out = "photo", "RGB", 10, None
 
     def __len__(self):
         return 24

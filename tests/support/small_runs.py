@@ -28,6 +28,8 @@ DIGITS = [
 class Part:
     """The first ``size`` samples of a dataset, read again from the start if it has fewer."""
 
+    notices = ()
+
     def __init__(self, samples: Any, size: int) -> None:
         self.samples, self.size = samples, size
 

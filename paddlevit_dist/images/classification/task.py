@@ -68,9 +68,6 @@ class ImageSamples(Samples):
         left_out = dataset.left_out.num_pictures if dataset.left_out else 0
         self.without = f"without {left_out:,} picture{'s' * (left_out > 1)} not opened here" if left_out else ""
 
-    def __len__(self) -> int:
-        return len(self.dataset)
-
     def sample(self, index: int, generator: np.random.Generator) -> Any:
         """``(image, label)``: uint8 ``(channels, size, size)`` and an int; with erasing also what to erase."""
         picture, label = self._read(index)
@@ -91,9 +88,6 @@ class ImageSamples(Samples):
     def class_names(self) -> Optional[List[str]]:
         """Name of each class, if the dataset knows them."""
         return self.dataset.class_names
-
-    def describe(self, index: int) -> str:
-        return self.dataset.describe(index)
 
     @property
     def is_share(self) -> bool:  # type: ignore[override] # the dataset knows

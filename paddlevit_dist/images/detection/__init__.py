@@ -2,8 +2,7 @@
 
 - ``task``, ``settings``: the task and its keys; ``batches``: which pictures are together
 - ``data``: pictures with boxes; ``coco_files``, ``run_lengths``: COCO's JSON and its masks
-- ``detector``: what the task asks of a network; ``detr``, ``mask_rcnn``: the networks; ``boxes``, ``layers``: what both
-  are made of
+- ``detector``: what the task asks of a network; ``detr``, ``mask_rcnn``: the networks; ``boxes``: what they share
 - ``evaluation``: COCO's matching and scores, which need no Paddle; ``metrics``: the same over the processes of a run
 - ``prediction``, ``drawing``, ``figures``, ``export``: what becomes of the boxes
 """

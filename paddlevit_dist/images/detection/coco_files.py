@@ -130,39 +130,28 @@ class CocoReader:
         Raises:
             UserError: it cannot be read, or is not as COCO describes it; the message names the file and the entry.
         """
+        parts = {"categories": self._add_category, "images": self._add_image, "annotations": self._add_annotation}
         try:
             lists = elements(self.file)
             if "" in lists:
                 raise UserError(f"{self.file} is a list, as files of results are; {_EXPECTED}")
             self.has_annotations = "annotations" in lists
-            for name, add in (("categories", self._add_category), ("images", self._add_image)):
-                self._read_list(lists, name, add, progress)
+            for name, add in parts.items():
+                for element in lists.get(name, ()):
+                    if element.number < 0 or not isinstance(element.value, dict):
+                        raise self.error(element, "", f"expected a list of objects, found {short(element.value)}")
+                    add(element)
+                    progress(element)
                 if not (self.categories if name == "categories" else self.image_ids):
                     raise UserError(f"{self.file} has no {name}; {_EXPECTED}")
-            self.categories = {own: self.categories[own] for own in in_order(self.categories)}
-            self._labels = {own: label for label, own in enumerate(self.categories)}
-            self._positions = {own: position for position, own in enumerate(self.image_ids)}
-            if len(self._positions) < len(self.image_ids):
-                raise self._twice()
-            self._read_list(lists, "annotations", self._add_annotation, progress)
+                if name == "categories":
+                    self.categories = {own: self.categories[own] for own in in_order(self.categories)}
+                    self._labels = {own: label for label, own in enumerate(self.categories)}
         except OSError as error:
             raise UserError(f"{self.file} cannot be read: {error.strerror}") from error
         except ValueError as error:
             raise UserError(f"{self.file} is not JSON as COCO's annotations are: {error}") from error
         self._note_objects()
-
-    def _read_list(
-        self,
-        lists: Dict[str, Iterator[Element]],
-        name: str,
-        add: Callable[[Element, Dict[str, Any]], None],
-        progress: Callable[[Element], None],
-    ) -> None:
-        for element in lists.get(name, ()):
-            if element.number < 0 or not isinstance(element.value, dict):
-                raise self.error(element, "", f"expected a list of objects, found {short(element.value)}")
-            add(element, element.value)
-            progress(element)
 
     def error(self, element: Element, name: str, expected: str) -> UserError:
         """What is wrong with an entry, or with what it has of that name."""
@@ -206,9 +195,8 @@ class CocoReader:
             told.append(f"{self.file} has {number:,} {kind if number == 1 else several} {text}, as {first}")
         return told
 
-    def _add_category(self, element: Element, entry: Dict[str, Any]) -> None:
-        number = self._id(element, entry, "id")
-        name = entry.get("name")
+    def _add_category(self, element: Element) -> None:
+        number, name = self._id(element, "id"), element.value.get("name")
         if type(name) in (int, float):
             name = str(name)
         if name is None or name == "":
@@ -223,34 +211,40 @@ class CocoReader:
         self.categories[number] = name
         self.category(element, number)
 
-    def _add_image(self, element: Element, entry: Dict[str, Any]) -> None:
-        self.image_ids.append(self._id(element, entry, "id"))
+    def _add_image(self, element: Element) -> None:
+        own = self._id(element, "id")
+        if own in self._positions:
+            other = f"that of images[{self._positions[own]}] too"
+            raise self.error(element, "id", f"{other}; expected a number of its own for each picture")
+        self._positions[own] = len(self.image_ids)
+        self.image_ids.append(own)
         for side in ("height", "width"):
-            value = self._number(element, entry, side, 0)
+            value = self._number(element, side, 0)
             if not 0 <= value <= _LARGEST_SIDE or value != int(value):
                 raise self.error(element, side, "expected a whole number of pixels")
             self.sizes.append(int(value))
         self.picture(element)
 
-    def _add_annotation(self, element: Element, entry: Dict[str, Any]) -> None:
-        number = as_id(entry.get("id"), False)
+    def _add_annotation(self, element: Element) -> None:
+        given = element.value.get("id")
+        number = as_id(given, False)
         if not isinstance(number, int):
             number = element.number + 1
             self.note("object", "without id, or whose id is no number: its position is taken", number)
-        elif type(entry["id"]) is not int:
+        elif type(given) is not int:
             self._note_spelling("id of annotations", number)
         self.numbers.append(number)
-        self.owners.append(self._positions.get(self._id(element, entry, "image_id"), -1))
-        self.labels.append(self._labels.get(self._id(element, entry, "category_id"), -1))
-        self.boxes.extend(self._box(element, entry, number))
-        self.areas.append(self._number(element, entry, "area", math.nan))
+        self.owners.append(self._positions.get(self._id(element, "image_id"), -1))
+        self.labels.append(self._labels.get(self._id(element, "category_id"), -1))
+        self.boxes.extend(self._box(element, number))
+        self.areas.append(self._number(element, "area", math.nan))
         if math.isnan(self.areas[-1]):
             self.note("object", "without an area: that of the box, or of the mask where masks are compared", number)
-        self.crowds.append(bool(self._number(element, entry, "iscrowd", 0)))
+        self.crowds.append(bool(self._number(element, "iscrowd", 0)))
         self.object(element)
 
-    def _box(self, element: Element, entry: Dict[str, Any], number: int) -> Sequence[float]:
-        box = entry.get("bbox")
+    def _box(self, element: Element, number: int) -> Sequence[float]:
+        box = element.value.get("bbox")
         if box is None or box == []:
             self.note("object", "without a box: never learnt or found", number)
             return (0.0, 0.0, 0.0, 0.0)
@@ -260,8 +254,8 @@ class CocoReader:
             self.note("object", "whose box has no area: not learnt", number)
         return box
 
-    def _id(self, element: Element, entry: Dict[str, Any], name: str) -> Id:
-        value = entry.get(name)
+    def _id(self, element: Element, name: str) -> Id:
+        value = element.value.get(name)
         number = as_id(value, self.takes_texts)
         if number is None:
             raise self.error(element, name, "expected a whole number")
@@ -272,8 +266,8 @@ class CocoReader:
     def _note_spelling(self, what: str, number: Id) -> None:
         self.note("number", f"written as text or with a point ({what})", number)
 
-    def _number(self, element: Element, entry: Dict[str, Any], name: str, missing: float) -> float:
-        value = entry.get(name)
+    def _number(self, element: Element, name: str, missing: float) -> float:
+        value = element.value.get(name)
         if value is None:
             return missing
         if isinstance(value, str):
@@ -281,22 +275,10 @@ class CocoReader:
                 value = float(value)
             except ValueError:
                 raise self.error(element, name, "expected a number") from None
-            self._note_spelling(f"{name} of {element.name}", entry.get("id"))
+            self._note_spelling(f"{name} of {element.name}", element.value.get("id"))
         if not isinstance(value, (bool, int, float)) or not abs(value) < LARGEST:
             raise self.error(element, name, "expected a finite number")
         return value
-
-    def _twice(self) -> UserError:
-        seen: Dict[Id, int] = {}
-        for place, own in enumerate(self.image_ids):
-            if own in seen:
-                return UserError(
-                    f"{self.file}: images[{seen[own]}] and images[{place}] both have id {own!r}: expected a number of "
-                    f"its own for each picture; {len(self.image_ids) - len(set(self.image_ids)):,} of "
-                    f"{len(self.image_ids):,} are taken"
-                )
-            seen[own] = place
-        raise AssertionError("no id is there twice")
 
 
 def in_order(ids: Iterable[Id]) -> List[Id]:

@@ -1,4 +1,4 @@
-"""What a network that finds objects in pictures is to the task that trains and evaluates it."""
+"""What a network that finds objects in pictures is to the task that trains it; and what its layers begin with."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Dict, List, Mapping, NamedTuple
 
 import numpy as np
 import paddle
+from paddle import nn
 
 from ...contracts.model import Model
 from ...contracts.task import Term
 from ...errors import UserError
+from ..kernels.layers import Linear
 
 if TYPE_CHECKING:
     from .evaluation.detections import Detections
@@ -145,3 +147,28 @@ class Detector(Model):
             original_sizes: int64 (N, 2), height and width of the pictures as stored: boxes are in their pixels.
         """
         raise NotImplementedError
+
+
+def normal(deviation: float) -> paddle.ParamAttr:
+    """Normally distributed around 0."""
+    return paddle.ParamAttr(initializer=nn.initializer.Normal(0.0, deviation))
+
+
+def uniform(bound: float) -> paddle.ParamAttr:
+    """Evenly distributed between -bound and bound."""
+    return paddle.ParamAttr(initializer=nn.initializer.Uniform(-bound, bound))
+
+
+def zeros() -> paddle.ParamAttr:
+    return paddle.ParamAttr(initializer=nn.initializer.Constant(0.0))
+
+
+def dense(inputs: int, outputs: int) -> Linear:
+    """A linear layer whose weights and bias are uniform up to 1 / sqrt(inputs), as PyTorch begins."""
+    bound = inputs**-0.5
+    return Linear(inputs, outputs, weight_attr=uniform(bound), bias_attr=uniform(bound))
+
+
+def single_or_double(x: paddle.Tensor) -> paddle.Tensor:
+    """As float32, unless it is float64: boxes and losses in 16 bits would be off by pixels."""
+    return x if x.dtype == paddle.float64 else x.astype("float32")

@@ -9,7 +9,7 @@ from ...errors import UserError
 from ...parallel import all_gather
 from .evaluation.accumulation import UNDEFINED, Accumulated, accumulate
 from .evaluation.detections import Detections
-from .evaluation.matching import Masks, match, match_masks
+from .evaluation.matching import Candidates, Masks, match, match_found
 from .evaluation.tables import GrowingTable, MatchTable
 from .run_lengths import text_of
 
@@ -51,8 +51,8 @@ class DetectionMetrics(Metrics):
         self._boxes.add(table)
         if self._masks is not None and size is not None:
             masks = _masks_of(image_id, truth, detections, size)
-            number = len(self.class_names)
-            self._masks.add(match_masks(image_id, truth, masks, detections.scores, detections.labels, number))
+            found = Candidates(masks, detections.scores, detections.labels)
+            self._masks.add(match_found(image_id, truth, found, len(self.class_names)))
         self.state["pictures"] += 1
         self.state["detections"] += len(detections.scores)
         self.state["not finite"] += given - len(detections.scores)

@@ -61,9 +61,6 @@ class SceneSamples(Samples):
     steps: Tuple[Step, ...]
     voxel_features: str
 
-    def __len__(self) -> int:
-        return len(self.dataset)
-
     @property
     def labelled(self) -> bool:  # type: ignore[override] # the dataset knows
         return self.dataset.labelled
@@ -71,9 +68,6 @@ class SceneSamples(Samples):
     @property
     def class_names(self) -> Optional[Sequence[str]]:  # type: ignore[override] # likewise
         return self.dataset.class_names
-
-    def describe(self, index: int) -> str:
-        return self.dataset.describe(index)
 
     def sample(self, index: int, generator: np.random.Generator) -> PointSample:
         scene = self.dataset.read(index)

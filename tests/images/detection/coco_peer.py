@@ -64,15 +64,15 @@ def table_of(
         number = len(category_ids)
         if not use_classes:
             truth, labels, number = truth._replace(labels=np.zeros_like(truth.labels)), np.minimum(labels, 0), 1
-        options = (scores, labels, number, max_detections)
         if kind == "bbox":
-            boxes = np.array([r["bbox"] for r in found], float).reshape(-1, 4)
-            tables.append(matching.match_boxes(image_id, truth, boxes, *options))
+            shapes = np.array([r["bbox"] for r in found], float).reshape(-1, 4)
         else:
             height, width = sizes[image_id]
             true_masks = [text_of(a["segmentation"], height, width) for a in own]
             masks = [text_of(r["segmentation"], height, width) for r in found]
-            tables.append(matching.match_masks(image_id, truth, matching.Masks(masks, true_masks, height), *options))
+            shapes = matching.Masks(masks, true_masks, height)
+        own = matching.Candidates(shapes, scores, labels)
+        tables.append(matching.match_found(image_id, truth, own, number, max_detections))
     return MatchTable.joined(tables), category_ids
 
 

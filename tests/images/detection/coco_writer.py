@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional
 
 import numpy as np
+import pytest
 from PIL import Image
+
+from paddlevit_dist.errors import UserError
 
 BOX = [2.0, 3.0, 10.0, 8.0]
 CATEGORIES = [{"id": 7, "name": "cat"}, {"id": 3, "name": "dog"}]
@@ -17,6 +20,14 @@ def write_picture(path: Path, height: int, width: int, seed: int = 0, **options:
     path.parent.mkdir(parents=True, exist_ok=True)
     pixels = np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
     Image.fromarray(pixels).save(path, **options)
+
+
+def refused_by(kind: Any, root: Any, cache: Path, split: str = "train", **options: Any) -> str:
+    """What a kind of dataset says, in one line, where it does not open."""
+    with pytest.raises(UserError) as error:
+        kind(str(root), split, cache, **options)
+    assert "\n" not in str(error.value)
+    return str(error.value)
 
 
 def annotation(number: int, image_id: Any, box: Any, category: Any = 7, **more: Any) -> Dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import pickle
 import shutil
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from images.detection.coco_writer import BOX, CATEGORIES, annotation, write_coco, write_picture
+from images.detection.coco_writer import BOX, CATEGORIES, annotation, refused_by, write_coco, write_picture
 from PIL import Image
 from pycocotools.coco import COCO
 
@@ -29,18 +30,7 @@ from paddlevit_dist.registry import register_dataset
 TRIANGLE = [[2.0, 3.0, 12.0, 3.0, 2.0, 11.0]]
 
 
-@pytest.fixture
-def cache(tmp_path):
-    folder = tmp_path / "cache"
-    folder.mkdir()
-    return folder
-
-
-def refused(root, cache, split="train", **options):
-    with pytest.raises(UserError) as error:
-        Coco(str(root), split, cache, **options)
-    assert "\n" not in str(error.value)
-    return str(error.value)
+refused = functools.partial(refused_by, Coco)
 
 
 def test_everything_is_as_coco_s_own_tools_have_it(tmp_path, cache):
@@ -156,7 +146,7 @@ def test_what_is_odd_is_kept_as_coco_s_tools_do_and_told(tmp_path, cache, case):
 WRONG = {
     "two pictures of one id": (
         {"images": [{"id": 1, "file_name": f"{n}.png", "height": 2, "width": 2} for n in (1, 2)]},
-        "images[0] and images[1] both have id 1: expected a number of its own",
+        "images[1] has id 1: that of images[0] too; expected a number of its own",
     ),
     "id of a picture is half": ({"images": [{"id": 1.5, "file_name": "1.png"}]}, "images[0] has id 1.5: expected a"),
     "half a pixel": ({"images": [{"id": 1, "file_name": "1.png", "height": 1.5}]}, "height 1.5: expected a whole"),

@@ -258,7 +258,7 @@ def records():
 
 def test_records_give_the_curves_of_the_whole_tables_and_are_small(records):
     tables, found = records
-    whole, part = accumulate(MatchTable.joined(tables)), accumulate(joined(found, len(NAMES)))
+    whole, part = accumulate(MatchTable.joined(tables)), accumulate(joined([record for _, record in found], len(NAMES)))
     np.testing.assert_array_equal(part.precision[..., 0, :], whole.precision[..., 0, :])
     np.testing.assert_array_equal(part.class_ap(), whole.class_ap())
     number = sum(len(table.scores) for table in tables) + sum(len(drawn(n)[0].labels) for n in range(40))

@@ -11,9 +11,8 @@ from images.detection import mask_rcnn_batches as batches
 from images.detection import mask_rcnn_peers as peers
 
 from paddlevit_dist.engine.steps import loss_of
-from paddlevit_dist.images.detection.mask_rcnn.criterion import MaskRcnnCriterion
+from paddlevit_dist.images.detection.mask_rcnn.criterion import MaskRcnnCriterion, mask_targets, region_targets
 from paddlevit_dist.images.detection.mask_rcnn.network import MaskRCNN
-from paddlevit_dist.images.detection.mask_rcnn.region_targets import lesson, mask_lesson
 from paddlevit_dist.images.detection.mask_rcnn.variants import Rules
 
 
@@ -136,7 +135,7 @@ def test_regions_learn_the_object_that_they_overlap_half_and_what_is_left_of_its
     objects = targets.boxes.numpy()
     proposals[0][:3] = objects[0, 0] + [1, 0, 2, -1], objects[0, 1] + [-2, 1, 0, 0], objects[0, 0] + [0, 0, 3, 4]
     rules = Rules(reference_size=56, region_samples=1000)
-    taught = lesson([paddle.to_tensor(boxes) for boxes in proposals], targets, 4, rules)
+    taught = region_targets([paddle.to_tensor(boxes) for boxes in proposals], targets, 4, rules)
     boxes, pictures = taught.regions.boxes.numpy(), taught.regions.pictures
     assert np.bincount(pictures).tolist() == [14, 12, 13]  # with the objects themselves
     for row, box in enumerate(boxes):
@@ -152,7 +151,7 @@ def test_regions_learn_the_object_that_they_overlap_half_and_what_is_left_of_its
         grown = np.log((wanted[2:] - wanted[:2]) / size) * 5
         np.testing.assert_allclose(taught.offsets[row].numpy(), [*moved, *grown], atol=1e-12)
     assert len(taught.positive) >= 6
-    of_masks = mask_lesson(taught, targets, 4)
+    of_masks = mask_targets(taught, targets, 4)
     for row, number in enumerate(taught.positive):
         mask = targets.masks[int(pictures[number]), int(taught.objects[row])].numpy().astype(np.float64)
         expected = peers.cut_out(mask, boxes[number], 1.0, 4, -1, False)

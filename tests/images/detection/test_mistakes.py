@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from images.detection import coco_peer
 
-from paddlevit_dist.images.detection.evaluation import mistakes
+from paddlevit_dist.images.detection import figures
 from paddlevit_dist.images.detection.evaluation.detections import Detections
 from paddlevit_dist.images.detection.evaluation.matching import Truth, match
 from paddlevit_dist.images.detection.evaluation.tables import MatchTable
@@ -36,11 +36,11 @@ def test_what_is_taken_for_what():
         (0, 100, 10, 10, 2, 0.4),  # too uncertain
         (0, 0, 0, 0, 1, 0.9),  # no area
     )
-    pairs = mistakes.pairs(picture, detections, 3, 0.5)
+    pairs = figures.pairs(picture, detections, 3, 0.5)
     assert sorted(map(tuple, pairs.tolist())) == [(0, 0), (1, 2), (2, NOTHING), (NOTHING, 1), (NOTHING, 1)]
-    matrix = mistakes.confusion([pairs, pairs], 3)
+    matrix = figures.confusion([pairs, pairs], 3)
     assert matrix.sum() == 10 and matrix[NOTHING, 1] == 4 and matrix[0, 0] == 2 and matrix[1, 2] == 2
-    assert mistakes.pairs(truth(), Detections.none(), 3, 0.5).shape == (0, 2)
+    assert figures.pairs(truth(), Detections.none(), 3, 0.5).shape == (0, 2)
 
 
 def test_the_hardest_pictures():
@@ -55,7 +55,7 @@ def test_the_hardest_pictures():
         match(8, truth(), right, 3),
         match(9, truth((0, 0, 10, 10, 0, 1)), right, 3),  # one lies in the crowd
     ]
-    quality = mistakes.quality(MatchTable.joined(tables), 0.5)
+    quality = figures.quality(MatchTable.joined(tables), 0.5)
     assert quality.right.tolist() == [2, 1, 0, 0, 0, 0]
     assert quality.wrong.tolist() == [0, 0, 0, 0, 2, 1]
     assert quality.missed.tolist() == [0, 1, 2, 0, 0, 0]

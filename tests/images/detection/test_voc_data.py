@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import pickle
 import re
 import shutil
 
 import pytest
-from images.detection.coco_writer import write_picture
+from images.detection.coco_writer import refused_by, write_picture
 
 from paddlevit_dist.config import load
-from paddlevit_dist.errors import UserError
 from paddlevit_dist.images.data.inspection import Inspection
 from paddlevit_dist.images.detection.data.opening import open_samples
 from paddlevit_dist.images.detection.data.voc import Voc
@@ -36,18 +36,7 @@ def write_voc(folder, lists, suffix=".png", pictures="JPEGImages", annotations="
         (folder / "ImageSets" / "Main" / f"{split}.txt").write_text("".join(f"{stem}\n" for stem in stems))
 
 
-@pytest.fixture
-def cache(tmp_path):
-    folder = tmp_path / "cache"
-    folder.mkdir()
-    return folder
-
-
-def refused(root, cache, split="train", *chosen):
-    with pytest.raises(UserError) as error:
-        Voc(str(root), split, cache, *chosen)
-    assert "\n" not in str(error.value)
-    return str(error.value)
+refused = functools.partial(refused_by, Voc)
 
 
 @pytest.mark.parametrize("where", ["VOCdevkit/VOC2007", "VOC2007", ""])

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import pickle
 
 import numpy as np
 import pytest
-from images.detection.coco_writer import write_picture
+from images.detection.coco_writer import refused_by, write_picture
 
-from paddlevit_dist.errors import UserError
 from paddlevit_dist.images.detection.data.yolo import Yolo, labels_of
 
 LABELS = {"1": "0 0.5 0.5 0.4 0.6\n\n2 0.1 0.2 0.2 0.2\n", "7": "1 0 0 1 0 0.5 1\n", "9": None}
@@ -26,18 +26,7 @@ def write_yolo(root, images="images/train", labels=LABELS, names="names: [cat, d
         (root / "data.yaml").write_text(names + "".join(f"{split}: {place}\n" for split, place in places.items()))
 
 
-@pytest.fixture
-def cache(tmp_path):
-    folder = tmp_path / "cache"
-    folder.mkdir()
-    return folder
-
-
-def refused(root, cache, split="train"):
-    with pytest.raises(UserError) as error:
-        Yolo(str(root), split, cache)
-    assert "\n" not in str(error.value)
-    return str(error.value)
+refused = functools.partial(refused_by, Yolo)
 
 
 def test_shares_become_pixels_and_outlines_become_masks(tmp_path, cache):

@@ -148,18 +148,10 @@ class AnnotationIndex:
 
     def summary(self, chosen: Optional[np.ndarray] = None) -> str:
         """What ``told`` says of all pictures, or of the ``chosen`` ones, int64."""
-        first = self.pictures["first"]
-        numbers = np.diff(first)  # of objects in each picture
-        weights = np.ones(len(self), bool) if chosen is None else np.isin(np.arange(len(self)), chosen)
-        is_counted = np.repeat(weights, numbers)
-        labels = self.objects["label"][is_counted]
-        return told(
-            self.about.class_names,
-            int(weights.sum()),
-            np.bincount(labels, minlength=len(self.about.class_names)),
-            int(self.objects["is_crowd"][is_counted].sum()),
-            int((numbers[weights] == 0).sum()),
-        )
+        boxes = np.diff(self.pictures["first"])
+        is_chosen = np.ones(len(self), bool) if chosen is None else np.isin(np.arange(len(self)), chosen)
+        labels, is_crowd = (self.objects[name][np.repeat(is_chosen, boxes)] for name in ("label", "is_crowd"))
+        return told(self.about.class_names, boxes[is_chosen], labels, is_crowd)
 
 
 def ensure_annotation_index(folder: Path, name: str, key: bytes, read_source: Callable[[], Source]) -> AnnotationIndex:

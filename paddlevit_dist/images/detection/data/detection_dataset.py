@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 from PIL import Image
@@ -102,32 +102,25 @@ class DetectionDataset(ImageDataset):
         Args:
             chosen: int64, of these pictures only.
         """
-        rows = range(len(self)) if chosen is None else chosen.tolist()
-        return summary(self.class_names or (), (self.annotations(index) for index in rows))
-
-
-def summary(class_names: Sequence[str], annotations: Iterator[Annotations]) -> str:
-    """``4 pictures, 7 boxes: cat 5, dog 2; 1 picture without boxes``."""
-    numbers = np.zeros(len(class_names), np.int64)
-    pictures = empty = crowds = 0
-    for one in annotations:
-        numbers += np.bincount(one.labels, minlength=len(class_names))
-        pictures, empty, crowds = pictures + 1, empty + (not len(one.labels)), crowds + int(one.is_crowd.sum())
-    return told(class_names, pictures, numbers, crowds, empty)
+        found = [self.annotations(index) for index in (range(len(self)) if chosen is None else chosen.tolist())]
+        labels = np.concatenate([np.zeros(0, np.int64), *(one.labels for one in found)])
+        is_crowd = np.concatenate([np.zeros(0, bool), *(one.is_crowd for one in found)])
+        return told(self.class_names or (), np.array([len(one.labels) for one in found]), labels, is_crowd)
 
 
 _MOST_TOLD = 20  # categories; of more than these, the most and the least frequent
 
 
-def told(class_names: Sequence[str], pictures: int, numbers: np.ndarray, crowds: int, empty: int) -> str:
-    """The sentence about a split.
+def told(class_names: Sequence[str], boxes: np.ndarray, labels: np.ndarray, is_crowd: np.ndarray) -> str:
+    """``4 pictures, 7 boxes: cat 5, dog 2; 1 picture without boxes``.
 
     Args:
-        numbers: int (categories,), boxes of each, crowds included.
-        crowds: boxes that stand for a group.
-        empty: pictures without boxes.
+        boxes: int (pictures,), how many each has.
+        labels: int (boxes,), of all boxes; is_crowd: (boxes,), those that stand for a group.
     """
-    said = f"{count(pictures, 'picture')}, {count(int(numbers.sum()), 'box', 'boxes')}"
+    numbers = np.bincount(labels.astype(np.int64), minlength=len(class_names))
+    crowds, empty = int(is_crowd.sum()), np.count_nonzero(boxes == 0)
+    said = f"{count(len(boxes), 'picture')}, {count(len(labels), 'box', 'boxes')}"
     order = np.argsort(-numbers, kind="stable").tolist()
     named = [f"{class_names[label]} {numbers[label]:,}" for label in order]
     if len(named) > _MOST_TOLD:

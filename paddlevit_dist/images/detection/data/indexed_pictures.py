@@ -3,9 +3,10 @@ pictures are, from the beginnings of the files."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
-from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple
 
 import numpy as np
 from PIL import Image
@@ -303,6 +304,20 @@ def names_in(folder: str) -> List[str]:
         return sorted(name for name in os.listdir(folder) if not is_hidden(os.fsencode(name)))
     except OSError as error:
         raise UserError(f"folder {folder} cannot be listed: {error.strerror}") from error
+
+
+@contextlib.contextmanager
+def reading(file: str) -> Iterator[None]:
+    """What says that a file cannot be read, in words for users.
+
+    Raises:
+        UserError: in place of what says that ``file`` cannot be read, or holds something else.
+    """
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise UserError(f"{file} cannot be read: {reason}") from error
 
 
 def sub_folders(folder: str) -> List[str]:

@@ -72,9 +72,6 @@ class DetectionSamples(Samples):
         self.notices: List[str] = []
         self.replacements: Optional[Replacements] = None  # replaces unreadable pictures
 
-    def __len__(self) -> int:
-        return len(self.dataset)
-
     @property
     def labelled(self) -> bool:  # type: ignore[override] # the dataset knows
         return self.dataset.labelled
@@ -83,9 +80,6 @@ class DetectionSamples(Samples):
     def class_names(self) -> Optional[Sequence[str]]:
         """Name of each category, in the order of labels."""
         return self.dataset.class_names
-
-    def describe(self, index: int) -> str:
-        return self.dataset.describe(index)
 
     @property
     def is_share(self) -> bool:  # type: ignore[override] # the dataset knows

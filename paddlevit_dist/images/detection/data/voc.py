@@ -28,6 +28,7 @@ from .indexed_pictures import (
     numbers_of,
     picture_names,
     pictures_in,
+    reading,
     stamp,
     sub_folders,
 )
@@ -180,10 +181,8 @@ def _stems(root: str, split: str) -> List[Tuple[Part, str]]:
 
 def _listed(file: str) -> List[str]:
     """The pictures of a list: the first word of each line, and not those that the second marks as without the class."""
-    try:
+    with reading(file):
         lines = [line.split() for line in read_text(file, "utf-8-sig").splitlines()]
-    except (OSError, ValueError) as error:
-        raise UserError(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}") from error
     stems = [_stem(words[0]) for words in lines if words and (len(words) == 1 or words[1] != "-1")]
     if len(set(stems)) < len(stems):
         twice = next(stem for stem in stems if stems.count(stem) > 1)

@@ -24,6 +24,7 @@ from .indexed_pictures import (
     numbers_of,
     picture_names,
     pictures_in,
+    reading,
     stamp,
     sub_folders,
 )
@@ -125,10 +126,8 @@ def description_of(root: str) -> Optional[Described]:
     if not files:
         return None
     file = files[0]
-    try:
+    with reading(file):
         content = read_yaml(file)
-    except (OSError, ValueError) as error:
-        raise UserError(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}") from error
     names = content.get("names") if isinstance(content, dict) else None
     if isinstance(names, list):
         names = dict(enumerate(names))
@@ -202,10 +201,8 @@ def _pictures_at(root: str, place: str, described: Described) -> List[str]:
         raise UserError(f"{described.file} names {place}, which is not there; looked at {os.path.normpath(tries[0])}")
     if os.path.isdir(path):
         return [os.path.join(path, name) for name in _below(path)]
-    try:
+    with reading(path):
         lines = [line.strip() for line in read_text(path, "utf-8-sig").splitlines()]
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
     folder = os.path.dirname(path)
     return [os.path.normpath(os.path.join(folder, _with_slashes(line))) for line in lines if line]
 
@@ -265,10 +262,8 @@ class _Line(NamedTuple):
 
 
 def _lines(file: str, num_classes: int, label_of: Dict[int, int], odd: Dict[str, List[Any]]) -> List[_Line]:
-    try:
+    with reading(file):
         content = read_bytes(file, _LARGEST_LABELS)
-    except (OSError, ValueError) as error:
-        raise UserError(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}") from error
     found: List[_Line] = []
     seen = set()
     start = 0

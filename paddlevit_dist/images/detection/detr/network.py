@@ -16,9 +16,8 @@ from ....contracts.model import Model
 from ....errors import UserError
 from ....models import create_model, model_options
 from ...kernels.layers import Conv2D
-from ..detector import Detector, Outputs, Targets
+from ..detector import Detector, Outputs, Targets, dense, single_or_double, uniform
 from ..evaluation.detections import Detections
-from ..layers import dense, single_or_double, uniform
 from . import key_names
 from .criterion import SetCriterion, solver
 from .position import Anchors, AtPoints, Cells, cells_of, sine_embedding

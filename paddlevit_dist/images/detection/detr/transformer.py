@@ -17,7 +17,7 @@ from paddle.nn import functional as F
 from ...kernels.layers import LayerNorm, Linear
 from ...models.attention import attend
 from ...models.layers import MatrixProduct, head_dim
-from ..layers import uniform, zeros
+from ..detector import uniform, zeros
 
 _EPSILON = 1e-5
 

@@ -4,6 +4,5 @@
 - ``matching``: compares the detections of one picture with its annotations
 - ``tables``: what is kept of pictures, joined over ranks
 - ``accumulation``: the tables as precision, recall and the twelve numbers
-- ``mistakes``: confused classes, the pictures that went worst
 - ``annotation_file``, ``result_file``: COCO's JSON, and one file scored against the other
 """

@@ -13,7 +13,7 @@ Source: T.-Y. Lin et al., "Microsoft COCO", ECCV 2014, arXiv 1405.0312, and the 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Optional, Sequence
+from typing import Any, NamedTuple, Optional, Sequence, Union
 
 import numpy as np
 
@@ -56,6 +56,22 @@ class Masks(NamedTuple):
     height: int
 
 
+class Candidates(NamedTuple):
+    """The n detections of one picture as they are compared.
+
+    Attributes:
+        shapes: boxes as files have them, float64 (n, 4) of x, y, width, height; or masks.
+        scores: (n,), finite.
+        labels: int (n,).
+        areas: float64 (n,); None: width times height, or pixels of the masks.
+    """
+
+    shapes: Union[np.ndarray, Masks]
+    scores: np.ndarray
+    labels: np.ndarray
+    areas: Optional[np.ndarray] = None
+
+
 class Federated(NamedTuple):
     """What a picture was checked for, where that is not everything, as in LVIS. A class is known to be in it if it is
     annotated; detections of classes of which neither that nor the opposite is known are left out.
@@ -75,66 +91,41 @@ class Federated(NamedTuple):
 
 def match(image_id: int, truth: Any, detections: Detections, num_classes: int) -> MatchTable:
     """The table of one picture, by the IoU of boxes, of detections in which all is finite."""
-    boxes = as_written(detections.boxes)
-    return match_boxes(image_id, truth, boxes, detections.scores, detections.labels, num_classes)
+    found = Candidates(as_written(detections.boxes), detections.scores, detections.labels)
+    return match_found(image_id, truth, found, num_classes)
 
 
-def match_boxes(
+def match_found(
     image_id: int,
     truth: Any,
-    boxes: np.ndarray,
-    scores: np.ndarray,
-    labels: np.ndarray,
+    found: Candidates,
     num_classes: int,
     max_detections: Sequence[int] = MAX_DETECTIONS,
-    areas: Optional[np.ndarray] = None,
     federated: Optional[Federated] = None,
 ) -> MatchTable:
-    """The table of one picture, by the IoU of boxes as files have them.
+    """The table of one picture.
 
     Args:
         image_id: of the picture; detections of equal score are ranked by it.
         truth: as ``Truth``.
-        boxes: float64 (n, 4), x, y, width, height.
-        scores: (n,), finite.
-        labels: int (n,); detections whose label is not below ``num_classes`` are left out.
-        num_classes: up to 65,536.
+        num_classes: up to 65,536; detections whose label is not below are left out.
         max_detections: the last is how many are looked at in each class.
-        areas: float64 (n,) of the detections; None: width times height.
         federated: what the picture was checked for; None: everything.
     """
-    pairing = pair(truth.labels, labels, scores, num_classes, max_detections, federated)
-    boxes = np.asarray(boxes, np.float64).reshape(-1, 4)[pairing.rows]
-    true_boxes = np.asarray(truth.boxes, np.float64).reshape(-1, 4)[pairing.true_rows]
+    pairing = pair(truth.labels, found.labels, found.scores, num_classes, max_detections, federated)
     is_crowd = np.asarray(truth.is_crowd, bool)[pairing.true_rows]
-    overlaps = _box_overlaps(boxes, true_boxes, is_crowd, pairing.groups, pairing.size)
-    areas = boxes[:, 2] * boxes[:, 3] if areas is None else np.asarray(areas, np.float64)[pairing.rows]
-    return decided(image_id, truth, pairing, overlaps, areas)
-
-
-def match_masks(
-    image_id: int,
-    truth: Any,
-    masks: Masks,
-    scores: np.ndarray,
-    labels: np.ndarray,
-    num_classes: int,
-    max_detections: Sequence[int] = MAX_DETECTIONS,
-    areas: Optional[np.ndarray] = None,
-    federated: Optional[Federated] = None,
-) -> MatchTable:
-    """The table of one picture, by the IoU of masks; other arguments as of ``match_boxes``.
-
-    Args:
-        areas: float64 (n,) of the detections; None: pixels of their masks.
-    """
-    pairing = pair(truth.labels, labels, scores, num_classes, max_detections, federated)
-    is_crowd = np.asarray(truth.is_crowd, bool)[pairing.true_rows]
-    found = ManyRuns.of([masks.found[row] for row in pairing.rows.tolist()], masks.height)
-    true = ManyRuns.of([masks.true[row] for row in pairing.true_rows.tolist()], masks.height)
-    overlaps = _mask_overlaps(*found, *true, is_crowd, pairing.groups, pairing.size)
-    areas = found.areas.astype(np.float64) if areas is None else np.asarray(areas, np.float64)[pairing.rows]
-    return decided(image_id, truth, pairing, overlaps, areas)
+    if isinstance(found.shapes, Masks):
+        masks = ManyRuns.of([found.shapes.found[row] for row in pairing.rows.tolist()], found.shapes.height)
+        true = ManyRuns.of([found.shapes.true[row] for row in pairing.true_rows.tolist()], found.shapes.height)
+        overlaps, areas = _mask_overlaps(*masks, *true, is_crowd, pairing.groups, pairing.size), masks.areas
+    else:
+        boxes = np.asarray(found.shapes, np.float64).reshape(-1, 4)[pairing.rows]
+        true_boxes = np.asarray(truth.boxes, np.float64).reshape(-1, 4)[pairing.true_rows]
+        overlaps = _box_overlaps(boxes, true_boxes, is_crowd, pairing.groups, pairing.size)
+        areas = boxes[:, 2] * boxes[:, 3]
+    if found.areas is not None:
+        areas = np.asarray(found.areas)[pairing.rows]
+    return decided(image_id, truth, pairing, overlaps, areas.astype(np.float64))
 
 
 class Pairing(NamedTuple):

@@ -14,7 +14,7 @@ from ..coco_files import LARGEST, Id, as_id, elements, short
 from ..run_lengths import area_of, rectangle, runs_of, text_of
 from .accumulation import UNDEFINED
 from .annotation_file import BOXES, MASKS, AnnotationFile
-from .matching import Masks, match_boxes, match_masks
+from .matching import Candidates, Masks, match_found
 from .tables import MAX_DETECTIONS, GrowingTable, MatchTable
 
 FEDERATED_LIMITS = (1, 10, 300)
@@ -230,17 +230,12 @@ def table_of(
         if checked is not None:  # LVIS's tools leave out what has no area
             labels = np.where(results.areas[rows] > 0, labels, -1)
             truth = truth._replace(labels=np.where(truth.areas > 0, truth.labels, -1))
-        options: Dict[str, Any] = {
-            "areas": results.areas[rows],
-            "max_detections": limits_of(annotations),
-            "federated": checked,
-        }
+        shapes: Any = results.boxes[rows]
         if kind == MASKS:
             height = int(annotations.sizes[picture, 0])
-            masks = Masks(results.masks_of(picture), annotations.masks_of(picture), height)
-            tables.add(match_masks(picture, truth, masks, scores, labels, num_classes, **options))
-        else:
-            tables.add(match_boxes(picture, truth, results.boxes[rows], scores, labels, num_classes, **options))
+            shapes = Masks(results.masks_of(picture), annotations.masks_of(picture), height)
+        found = Candidates(shapes, scores, labels, results.areas[rows])
+        tables.add(match_found(picture, truth, found, num_classes, limits_of(annotations), checked))
         progress()
     return tables.joined()
 

@@ -1,12 +1,12 @@
 """What is kept of evaluated pictures: small enough to gather from all ranks, complete enough for all of COCO's numbers.
 
 A detection is kept as its class, its score and 40 answers of two bits (10 IoU thresholds in each of 4 ranges of area).
-Few combinations of answers occur, so that packed tables name them by number.
 """
 
 from __future__ import annotations
 
-from typing import Dict, NamedTuple, Sequence
+import io
+from typing import NamedTuple, Sequence
 
 import numpy as np
 
@@ -83,33 +83,17 @@ class MatchTable(NamedTuple):
         """Position in ``image_ids`` of each row's picture: int64 (rows,)."""
         return np.repeat(np.arange(len(self.counts)), self.counts)
 
-    def packed(self) -> Dict[str, np.ndarray]:
-        """The same in few bytes, for other processes: at most 12 for a detection whose score is a float32 (7 where
-        there are up to 256 classes and 65,536 different answers), and 16 for a picture."""
-        answers, numbers = np.unique(np.stack([self.found, self.ignored], axis=1), axis=0, return_inverse=True)
-        small = {name: _smallest(getattr(self, name)) for name in ("counts", "num_true", "labels", "totals")}
-        return {
-            "image_ids": self.image_ids,
-            "scores": self.scores,
-            "answers": answers,  # (different answers, 2)
-            "numbers": _smallest(numbers.reshape(-1)),
-            **small,
-        }
+    def packed(self) -> bytes:
+        """The same in few bytes, for other processes: few combinations of answers occur."""
+        content = io.BytesIO()
+        np.savez_compressed(content, *self)
+        return content.getvalue()
 
     @classmethod
-    def unpacked(cls, packed: Dict[str, np.ndarray]) -> MatchTable:
+    def unpacked(cls, packed: bytes) -> MatchTable:
         """What ``packed`` was made of."""
-        answers = packed["answers"].reshape(-1, 2)[packed["numbers"].astype(np.int64)]
-        return cls(
-            packed["image_ids"],
-            packed["counts"].astype(np.int32),
-            packed["num_true"].astype(np.int32),
-            packed["labels"].astype(np.uint16),
-            packed["scores"],
-            answers[:, 0],
-            answers[:, 1],
-            packed["totals"].astype(np.int64),
-        )
+        with np.load(io.BytesIO(packed), allow_pickle=False) as columns:
+            return cls(*columns.values())
 
 
 class GrowingTable:
@@ -133,10 +117,3 @@ def _rows_of(order: np.ndarray, counts: np.ndarray) -> np.ndarray:
     first = np.cumsum(counts) - counts
     shift = first[order] - (np.cumsum(counts[order]) - counts[order])  # by how much each picture's rows move
     return np.arange(int(counts.sum())) + np.repeat(shift, counts[order])
-
-
-def _smallest(numbers: np.ndarray) -> np.ndarray:
-    """Numbers from 0 in the smallest type of unsigned integer that holds them."""
-    largest = int(numbers.max(initial=0))
-    dtype = next(kind for kind in (np.uint8, np.uint16, np.uint32, np.uint64) if largest <= np.iinfo(kind).max)
-    return numbers.astype(dtype)

@@ -1,15 +1,22 @@
-"""Mask R-CNN's losses."""
+"""What Mask R-CNN learns: the regions of a training step with their targets, and the losses."""
 
 from __future__ import annotations
 
-from typing import Any, Dict, Mapping, Tuple, Union
+from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple, Union
 
 import numpy as np
 import paddle
 from paddle.nn import functional as F
+from paddle.vision.ops import roi_align
 
 from ....contracts.task import Term
+from ....transfers import read, to_device, to_device_together
+from ..boxes import offsets, overlaps
 from ..detector import Criterion, Outputs, Targets
+from .matching import match, sample
+from .pooling import levels_of
+from .region_heads import Regions, stand_in
+from .variants import Rules
 
 NAMES = ("objectness", "anchor_boxes", "classes", "boxes", "masks")
 
@@ -90,3 +97,138 @@ def smooth_l1(changes: paddle.Tensor, wanted: paddle.Tensor, beta: float) -> pad
         near = 0.5 * distance * distance / beta
         distance = paddle.where(distance < beta, near, distance - 0.5 * beta)
     return distance.sum(axis=-1)
+
+
+class RegionTargets(NamedTuple):
+    """Sampled regions of a batch, n of them, at least 1, ascending by picture and positive ones first in each.
+
+    Attributes:
+        regions: n.
+        labels: int64 (n,), 0 for background, else the object's class plus 1.
+        offsets: (n, 4), what the region's changes should be; 0 for background.
+        shares: (n,), one over how many of them the picture has; 0 for a stand-in where no picture has any.
+        positive: int64 (p,), the numbers of those on objects, on the host.
+        objects: int64 (p,), which of its picture's objects each of them is, on the host.
+    """
+
+    regions: Regions
+    labels: paddle.Tensor
+    offsets: paddle.Tensor
+    shares: paddle.Tensor
+    positive: np.ndarray
+    objects: np.ndarray
+
+
+@paddle.no_grad()
+def region_targets(proposals: Sequence[paddle.Tensor], targets: Targets, levels: int, rules: Rules) -> RegionTargets:
+    """Sample regions from the proposals (n, 4) of each picture and from its objects themselves. The host waits for the
+    device once, to know which were drawn.
+
+    Args:
+        targets: with ``box_counts``.
+        levels: of the pyramid, that regions are cut out of.
+    """
+    drawn = [_draw(boxes, targets, picture, rules) for picture, boxes in enumerate(proposals)]
+    pictures = np.repeat(np.arange(len(drawn)), [len(boxes) for boxes, *_ in drawn])
+    if len(pictures) == 0:
+        return _nothing(proposals[0])
+    boxes, labels, wanted, states = (paddle.concat(list(parts)) for parts in zip(*drawn))
+    known, of_level = read(states, levels_of(boxes, levels, rules.reference_size))
+    used = np.flatnonzero(known[:, 0])
+    if len(used) == 0:
+        return _nothing(proposals[0])
+    pictures, of_level, (_, is_positive, objects) = pictures[used], of_level[used], known[used].T
+    counts = np.bincount(pictures, minlength=len(drawn))
+    positive = np.flatnonzero(is_positive)
+    places = to_device(used)
+    boxes, labels, wanted = (paddle.gather(part, places) for part in (boxes, labels, wanted))
+    shares = to_device(1.0 / counts[pictures]).astype(boxes.dtype)
+    return RegionTargets(Regions(boxes, pictures, of_level), labels, wanted, shares, positive, objects[positive])
+
+
+def _draw(
+    proposals: paddle.Tensor, targets: Targets, picture: int, rules: Rules
+) -> Tuple[paddle.Tensor, paddle.Tensor, paddle.Tensor, paddle.Tensor]:
+    """Boxes (k, 4), labels (k,), offsets (k, 4), and int64 (k, 3): used, positive, object; of one picture."""
+    count = int(targets.box_counts[picture])
+    objects = targets.boxes[picture].astype(proposals.dtype)  # (M, 4)
+    boxes = paddle.concat([proposals, objects[:count]]) if count else proposals
+    if boxes.shape[0] == 0:
+        return boxes, paddle.zeros([0], dtype="int64"), boxes, paddle.zeros([0, 3], dtype="int64")
+    overlap = overlaps(objects[: max(count, 1)], boxes)
+    matches = match(overlap, rules.region_overlap, rules.region_overlap)
+    chosen, is_positive, is_used = sample(
+        matches.states, rules.region_samples, rules.region_share, rules.random_samples
+    )
+    boxes, of_object = paddle.gather(boxes, chosen), paddle.gather(matches.objects, chosen)
+    labels = paddle.gather(targets.labels[picture].astype("int64"), of_object) + 1
+    labels = paddle.where(is_positive, labels, paddle.zeros_like(labels))
+    wanted = offsets(paddle.gather(objects, of_object), boxes, rules.box_weights)
+    # Elsewhere it may be infinite: an empty list of objects is padded with one that has no area.
+    wanted = paddle.where(is_positive.unsqueeze(1), wanted, paddle.zeros_like(wanted))
+    states = paddle.stack([is_used.astype("int64"), is_positive.astype("int64"), of_object.astype("int64")], axis=1)
+    return boxes, labels, wanted, states
+
+
+def _nothing(like: paddle.Tensor) -> RegionTargets:
+    none = np.zeros(0, np.int64)
+    zeros = paddle.zeros([1], dtype=like.dtype)
+    return RegionTargets(
+        stand_in(like), paddle.zeros([1], dtype="int64"), zeros.reshape([1, 1]).tile([1, 4]), zeros, none, none
+    )
+
+
+class MaskTargets(NamedTuple):
+    """The regions that learn a mask, p of them, at least 1.
+
+    Attributes:
+        regions: p.
+        labels: int64 (p,), the object's class plus 1.
+        masks: (p, side, side), from 0 to 1.
+        shares: (p,), one over how many of them the picture has; 0 for a stand-in where no picture has any.
+    """
+
+    regions: Regions
+    labels: paddle.Tensor
+    masks: paddle.Tensor
+    shares: paddle.Tensor
+
+
+@paddle.no_grad()
+def mask_targets(of_boxes: RegionTargets, targets: Targets, side: int) -> MaskTargets:
+    """The masks of the objects, as their regions see them.
+
+    Args:
+        side: of the masks that are predicted.
+    """
+    kind = of_boxes.shares.dtype
+    if len(of_boxes.positive) == 0:
+        none = paddle.zeros([1, side, side], dtype=kind)
+        return MaskTargets(stand_in(of_boxes.shares), paddle.ones([1], dtype="int64"), none, none[:, 0, 0])
+    chosen, everything = of_boxes.positive, of_boxes.regions
+    places, pictures = to_device(chosen), everything.pictures[chosen]
+    regions = Regions(paddle.gather(everything.boxes, places), pictures, everything.levels[chosen])
+    shares = to_device(1.0 / np.bincount(pictures)[pictures]).astype(kind)
+    masks = _masks_of(targets.masks, regions, of_boxes.objects, side)
+    return MaskTargets(regions, paddle.gather(of_boxes.labels, places), masks, shares)
+
+
+def _masks_of(masks: paddle.Tensor, regions: Regions, objects: np.ndarray, side: int) -> paddle.Tensor:
+    """The parts (p, side, side) of the masks (N, M, H, W) inside the regions, each of one of its picture's objects, int
+    (p,), as torchvision cuts them out: the mean of about one sample a pixel. Of one picture at a time they are floats.
+    """
+    most = masks.shape[1]
+    of_batch = regions.pictures * most + objects
+    order = np.argsort(of_batch, kind="stable")  # object by object
+    needed, counts = np.unique(of_batch, return_counts=True)
+    pictures, starts = np.unique(needed // most, return_index=True)
+    needed, counts = np.split(needed % most, starts[1:]), np.split(counts, starts[1:])  # of each picture
+    arrays = [order, np.argsort(order, kind="stable"), *needed, *counts]
+    by_object, back, *there = to_device_together(*(array.astype(np.int32) for array in arrays))
+    boxes = paddle.split(paddle.gather(regions.boxes, by_object), [int(numbers.sum()) for numbers in counts])
+    parts: List[paddle.Tensor] = []
+    for place, picture in enumerate(pictures.tolist()):
+        chosen, numbers = there[place], there[len(pictures) + place]
+        of_objects = paddle.gather(masks[picture], chosen).unsqueeze(1).astype(regions.boxes.dtype)  # (m, 1, H, W)
+        parts.append(roi_align(of_objects, boxes[place], numbers, side, 1.0, -1, aligned=False))
+    return paddle.gather(paddle.concat(parts).squeeze(1), back)

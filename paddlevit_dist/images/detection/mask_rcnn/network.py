@@ -20,11 +20,10 @@ from ....transfers import constant, read, to_device
 from ..boxes import inside, moved_boxes
 from ..detector import Criterion, Detector, Outputs, Targets
 from . import key_names
-from .criterion import MaskRcnnCriterion
+from .criterion import MaskRcnnCriterion, mask_targets, region_targets
 from .pyramid import PyramidBackbone
 from .region_heads import RegionHeads, stand_in
 from .region_proposals import ProposalNetwork, suppressed
-from .region_targets import lesson, mask_lesson
 from .variants import FASTER_RCNN, MASK_RCNN, Rules
 
 if TYPE_CHECKING:
@@ -133,7 +132,7 @@ class MaskRCNN(Detector):
         Returns:
             With targets, for the criterion, what ``ProposalNetwork.forward`` says of anchors; of n regions
             ``region_logits`` (n, classes + 1), ``region_labels`` (n,), ``region_changes``, ``region_offsets`` (n, 4)
-            and ``region_shares`` (n,), see ``Lesson``; of p regions on objects ``mask_logits``, ``mask_targets``
+            and ``region_shares`` (n,), see ``RegionTargets``; of p regions on objects ``mask_logits``, ``mask_targets``
             (p, side, side) and ``mask_shares`` (p,).
 
             Without, at most D detections of each picture, D at least 1: ``boxes`` (N, D, 4) in pixels of ``images``,
@@ -155,7 +154,7 @@ class MaskRCNN(Detector):
 
     def _learn(self, maps: Sequence[paddle.Tensor], proposals: List[paddle.Tensor], targets: Targets) -> Outputs:
         heads = self.roi_heads
-        taught = lesson(proposals, targets, len(heads.strides), self.rules)
+        taught = region_targets(proposals, targets, len(heads.strides), self.rules)
         logits, changes = heads.classify(maps, taught.regions)
         number, classes = logits.shape
         own = paddle.arange(number, dtype="int64") * classes + taught.labels
@@ -173,7 +172,7 @@ class MaskRCNN(Detector):
                 "Mask R-CNN learns masks, and these data have boxes alone: choose a model without masks, such as "
                 "faster_rcnn_resnet50_fpn"
             )
-        of_masks = mask_lesson(taught, targets, 2 * self.rules.mask_size)
+        of_masks = mask_targets(taught, targets, 2 * self.rules.mask_size)
         outputs["mask_logits"] = heads.masks(maps, of_masks.regions, of_masks.labels)
         return {**outputs, "mask_targets": of_masks.masks, "mask_shares": of_masks.shares}
 

@@ -15,7 +15,7 @@ from paddle.nn import functional as F
 from ....autocast import as_dtype
 from ....contracts.model import Model
 from ...kernels.layers import Conv2D, LayerNorm
-from ..layers import uniform, zeros
+from ..detector import uniform, zeros
 
 _BEHIND_THE_MAPS = ("norm.", "head.")  # a backbone's layers that no map depends on: they have nothing to learn from
 

@@ -15,7 +15,7 @@ from paddle.nn import functional as F
 
 from ....transfers import constant, read
 from ...kernels.layers import Conv2D, Conv2DTranspose
-from ..layers import dense, normal, single_or_double, zeros
+from ..detector import dense, normal, single_or_double, zeros
 from .pooling import cut_out, levels_of
 from .variants import Rules
 

@@ -16,8 +16,7 @@ from paddle.vision.ops import nms
 from ....transfers import constant, read
 from ...kernels.layers import Conv2D
 from ..boxes import inside, moved_boxes, offsets, overlaps
-from ..detector import Targets
-from ..layers import normal, single_or_double, zeros
+from ..detector import Targets, normal, single_or_double, zeros
 from .matching import match, sample
 from .variants import Rules
 

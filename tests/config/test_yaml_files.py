@@ -117,6 +117,11 @@ def test_anchors_merge_keys_and_empty_sections(load_text):
         ("TRAIN:\n  BASE_LR:", "x.yaml:2: TRAIN.BASE_LR is None: expected a number > 0"),
         ("TRAIN:\n  BASE_LR: .nan", "x.yaml:2: TRAIN.BASE_LR is nan: expected a number > 0"),
         ("TRAIN:\n  NUM_EPOCHS: 1.5", "x.yaml:2: TRAIN.NUM_EPOCHS is 1.5: expected a whole number >= 1"),
+        ('DATA:\n  CACHE_FOLDER: "a\\0b"', "x.yaml:2: DATA.CACHE_FOLDER is 'a\\x00b': expected text"),
+        (
+            "DATA:\n  PREFETCH: 4294967296",
+            "x.yaml:2: DATA.PREFETCH is 4294967296: expected a whole number >= 1; numbers beyond ",
+        ),
         ("TRAIN:\n  NUM_EPOCHS: {a: 1}", "x.yaml:2: TRAIN.NUM_EPOCHS is {'a': 1}: expected a whole number >= 1"),
         ("EVAL: 'true'", "x.yaml:1: EVAL is 'true': expected true or false"),
         ("SAVE: 2024-01-01", "x.yaml:1: SAVE is datetime.date(2024, 1, 1): expected text"),

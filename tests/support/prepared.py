@@ -66,18 +66,21 @@ class Copy:
 _running: List[Optional[Server]] = []  # None: there can be none
 
 
-def start(command: List[str], folder: str, environment: Dict[str, str]) -> Optional[Copy]:
+def start(command: List[str], folder: str, environment: Dict[str, str], is_usual: bool) -> Optional[Copy]:
     """The command in a copy of the server, or None where only a start of its own will do.
 
     That is a command that is not Python with a script or ``-m``, or one whose environment differs from the server's:
     much of it is read at the start of Python, when Paddle is loaded, or by the C library. With paddlepaddle-gpu 2.6.2,
     which starts a thread when it is loaded, it is every command.
+
+    Args:
+        is_usual: the environment is that of most commands; the server is started with the first such.
     """
     if command[0] != sys.executable or not (command[1] == "-m" or command[1].endswith(".py")):
         return None
     environment = {name: value for name, value in environment.items() if name != "PYTEST_CURRENT_TEST"}
     if not _running:
-        if _TESTS not in environment.get("PYTHONPATH", "").split(os.pathsep):
+        if not is_usual or _TESTS not in environment.get("PYTHONPATH", "").split(os.pathsep):
             return None  # a command whose path is its own came first: a server would not find this module
         _running.append(_start_server(environment))
     server = _running[0]

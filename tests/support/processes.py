@@ -75,7 +75,8 @@ def run_command(command: List[str], timeout: float, folder: Optional[Path] = Non
 
     It starts as a copy of a process that has Paddle loaded where that makes no difference; see ``prepared``.
     """
-    process = prepared.start(command, str(folder or tempfile.gettempdir()), {**environment(), **variables})
+    where = str(folder or tempfile.gettempdir())
+    process = prepared.start(command, where, {**environment(), **variables}, is_usual=not variables)
     process = process or start_command(command, folder, **variables)
     try:
         out, err = process.communicate(timeout=timeout)

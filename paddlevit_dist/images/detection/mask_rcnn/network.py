@@ -265,7 +265,7 @@ class MaskRCNN(Detector):
 
 
 class FasterRCNN(MaskRCNN):
-    """The same without masks.
+    """Mask R-CNN without masks.
 
     Source: Ren et al., Faster R-CNN, NeurIPS 2015 (arXiv 1506.01497).
     """

@@ -34,8 +34,9 @@ class Training(TrainingParts):
         self.figures = BestFigures(figures, self.model)
         self.stops = Stops(self.checkpointer.agreement)
         self._update_saved = self.schedule.update  # the last one that a checkpoint holds, or that is not worth one
-        of_updates = [Compiling(self), Repeating(self), Averaging(self), EmptyingCache(self)]
-        self.watchers = Watchers([*of_updates, Reports(self, evaluation), Profile(self)])
+        of_updates = [Repeating(self), Averaging(self), EmptyingCache(self)]
+        # The compiler's trial may take minutes: the reports before it say that data are no longer waited for.
+        self.watchers = Watchers([*of_updates, Reports(self, evaluation), Compiling(self), Profile(self)])
 
     def run(self) -> Dict[str, float]:
         """Train to NUM_EPOCHS (or STOP_AFTER_EPOCH) and return the last evaluation's values, equal on every rank.

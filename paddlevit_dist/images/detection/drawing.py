@@ -71,7 +71,7 @@ def in_cell(
     masks: Optional[Any] = None,
     scores: Optional[np.ndarray] = None,
 ) -> np.ndarray:
-    """The same, fitted into a white square of ``CELL_PX``, so that pictures of all sizes go on one sheet.
+    """What ``draw_boxes`` draws, in a white square of ``CELL_PX``, so that pictures of all sizes go on one sheet.
 
     Args:
         masks: None, or uint8 (n, height, width).

@@ -24,7 +24,7 @@ _OVERLAP = 0.5
 
 
 class DetectionRecord(NamedTuple):
-    """What is kept of a picture: about 9 bytes for each detection, without areas.
+    """What is kept of a picture: about 9 bytes for each detection, and 700 besides, without areas.
 
     Attributes:
         labels: uint16 (d,).
@@ -269,7 +269,7 @@ class Quality(NamedTuple):
 
 
 def quality(table: MatchTable, least_score: float) -> Quality:
-    """Of each picture of a table, from its detections that have at least this score."""
+    """How each picture of a table went, by its detections that have at least this score."""
     bit = np.uint64(1) << np.uint64(_AT_50)
     counts = table.scores >= least_score
     found = counts & ((table.found & bit) != 0)

@@ -128,7 +128,7 @@ class ManyRuns(NamedTuple):
 
     @classmethod
     def of(cls, texts: Sequence[bytes], height: int) -> ManyRuns:
-        """Of compressed run lengths that ``text_of`` has returned."""
+        """The masks of compressed run lengths that ``text_of`` has returned."""
         masks = len(texts)
         lengths, first = _lengths_of(texts)
         total = np.concatenate([[0], np.cumsum(lengths)])

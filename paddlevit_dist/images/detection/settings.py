@@ -108,20 +108,17 @@ _KEYS = (
     ),
 )
 
-# Keys of MODEL with the option of the model that they set.
-OPTIONS = {
-    name: name.lower()
-    for name in (
-        "BACKBONE",
-        "DILATION",
-        "FROZEN_STAGES",
-        "FROZEN_BATCH_NORM",
-        "NUM_QUERIES",
-        "ENCODER_LAYERS",
-        "DECODER_LAYERS",
-        "FEEDFORWARD",
-    )
-}
+# Keys of MODEL that set the option of the same name of a model.
+OPTIONS = (
+    "BACKBONE",
+    "DILATION",
+    "FROZEN_STAGES",
+    "FROZEN_BATCH_NORM",
+    "NUM_QUERIES",
+    "ENCODER_LAYERS",
+    "DECODER_LAYERS",
+    "FEEDFORWARD",
+)
 
 
 def _complete(values: CfgNode, settings: Mapping[str, Setting], _: Sequence[Setting]) -> list[str]:

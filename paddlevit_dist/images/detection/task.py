@@ -112,16 +112,11 @@ class Detection(Task):
         options = {"dropout": model.DROPOUT} if "dropout" in known else {}  # also where 0 is not the variant's
         if "random_samples" in known:
             options["random_samples"] = self.config.TRAIN.RANDOM_SAMPLES
-        for key, option in OPTIONS.items():
-            if model[key] is None:
-                continue
-            if option not in known:
-                raise UserError(f"MODEL.{key} {model[key]}: {model.NAME} has no such option; leave it out")
-            options[option] = model[key]
-        if model.MASK_PADDING:
-            if "mask_padding" not in known:
-                raise UserError(f"MODEL.MASK_PADDING true: {model.NAME} cannot do that; leave it out")
-            options["mask_padding"] = True
+        asked = {key: model[key] for key in OPTIONS if model[key] is not None}
+        for key, value in {**asked, **({"MASK_PADDING": True} if model.MASK_PADDING else {})}.items():
+            if key.lower() not in known:
+                raise UserError(f"MODEL.{key} {value}: {model.NAME} has no such option; leave it out")
+            options[key.lower()] = value
         return options
 
     # ---- data --------------------------------------------------------------------------------------------------

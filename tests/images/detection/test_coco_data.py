@@ -53,7 +53,7 @@ def test_everything_is_as_coco_s_own_tools_have_it(tmp_path, cache):
     write_picture(tmp_path / "train2017" / "0.png", 40, 50)
     theirs = COCO(str(path))
     ours = pickle.loads(pickle.dumps(Coco(str(tmp_path), "train", cache)))
-    assert len(pickle.dumps(ours)) <= 1000
+    assert len(pickle.dumps(ours)) <= 1200
     assert ours.category_ids == tuple(sorted(theirs.getCatIds())) and ours.class_names == ["dog", "cat"]
     assert len(ours) == 40 and ours.has_masks and ours.labelled
     assert ours.image_ids.tolist() == [image["id"] for image in images]
@@ -375,7 +375,7 @@ def test_empty_pictures_are_left_out_and_part_of_the_training_set_is_held_out_wh
     assert not set(parts[0].identities()) & set(parts[1].identities())
     assert parts[1].identity(0) == parts[1].describe(0).removeprefix(f"{tmp_path}/")  # "train2017/...": not of val2017
     part = pickle.loads(pickle.dumps(parts[0]))
-    assert len(pickle.dumps(parts[0])) <= 1000 and part.class_names == ["dog", "cat"] and part.labelled
+    assert len(pickle.dumps(parts[0])) <= 1200 and part.class_names == ["dog", "cat"] and part.labelled
     whole = Coco(str(tmp_path), "train", cache)
     for index in range(len(part)):
         position = whole.image_ids.tolist().index(part.image_id(index))

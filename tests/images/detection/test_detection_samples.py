@@ -10,7 +10,7 @@ import pytest
 from paddlevit_dist.config import load
 from paddlevit_dist.errors import UserError
 from paddlevit_dist.images.detection.data.opening import open_samples
-from paddlevit_dist.images.detection.data.samples import DetectionSamples, collate_evaluation, collate_training
+from paddlevit_dist.images.detection.data.samples import DetectionSamples, collate
 from paddlevit_dist.images.detection.data.synthetic_shapes import SyntheticShapes
 from paddlevit_dist.images.detection.data.transforms import EvaluationTransform, TrainingTransform
 
@@ -25,7 +25,7 @@ def drawn(samples, indices):
 def test_a_training_batch_is_padded_at_the_right_and_bottom_and_nothing_else_changes():
     samples = DetectionSamples(SHAPES, KEEP, is_training=True, with_masks=True)
     chosen = drawn(samples, range(12))
-    batch = collate_training(chosen)
+    batch = collate(chosen)
     number, most = batch["labels"].shape
     assert number == 12 and most == batch["box_counts"].max() == 3
     assert {name: (array.dtype.str[1:], array.shape[:1]) for name, array in batch.items()} == {
@@ -54,7 +54,7 @@ def test_a_training_batch_is_padded_at_the_right_and_bottom_and_nothing_else_cha
 
 def test_a_batch_without_any_box_has_room_for_one():
     nothing = SyntheticShapes(None, "train", None, num_train=2, per_picture=(0, 0))
-    batch = collate_training(drawn(DetectionSamples(nothing, KEEP, is_training=True, with_masks=True), range(2)))
+    batch = collate(drawn(DetectionSamples(nothing, KEEP, is_training=True, with_masks=True), range(2)))
     assert batch["boxes"].shape == (2, 1, 4) and batch["labels"].tolist() == [[-1], [-1]]
     assert batch["box_counts"].tolist() == [0, 0] and batch["masks"].shape == (2, 1, 64, 64)
     assert not batch["masks"].any()
@@ -62,7 +62,7 @@ def test_a_batch_without_any_box_has_room_for_one():
 
 def test_an_evaluation_sees_pictures_and_no_boxes():
     samples = DetectionSamples(SHAPES, EvaluationTransform(48, 60), is_training=False, with_masks=True)
-    batch = collate_evaluation(drawn(samples, (7, 3)))
+    batch = collate(drawn(samples, (7, 3)))
     assert sorted(batch) == ["images", "indices", "original_sizes", "sizes"]
     assert batch["indices"].tolist() == [7, 3]
     assert batch["original_sizes"].tolist() == [list(SHAPES.size(7)), list(SHAPES.size(3))]
@@ -92,9 +92,9 @@ def test_the_keys_lead_to_samples_of_both_kinds(tmp_path):
     train = open_samples(config, "train", tmp_path, is_training=True)
     val = open_samples(config, "val", tmp_path, is_training=False)
     assert len(train) == 6 and len(val) == 200 and train.class_names == ["ring", "cross"]
-    batch = collate_training(drawn(train, range(6)))
+    batch = collate(drawn(train, range(6)))
     assert set(batch["sizes"].min(axis=1).tolist()) == {32} and batch["box_counts"].min() >= 1
-    assert collate_evaluation(drawn(val, range(3)))["sizes"].min(axis=1).tolist() == [48] * 3
+    assert collate(drawn(val, range(3)))["sizes"].min(axis=1).tolist() == [48] * 3
 
 
 @pytest.mark.parametrize(

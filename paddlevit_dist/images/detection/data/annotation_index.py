@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import json
 from pathlib import Path
-from typing import Any, Callable, List, NamedTuple, Optional, Sequence
+from typing import Any, Callable, List, NamedTuple, Sequence
 
 import numpy as np
 
@@ -18,7 +18,6 @@ from ....errors import UserError
 from ....files import map_array
 from ....loading.checked_files import Damaged, checked_file, map_verified, read_checked, write_array
 from ....loading.path_index import PathIndex, ensure_path_index, make_batch
-from .detection_dataset import Annotations, told
 
 VERSION = 3
 PICTURE = np.dtype([("id", "<i8"), ("height", "<i4"), ("width", "<i4"), ("first", "<i8")])
@@ -125,33 +124,6 @@ class AnnotationIndex:
             raise IndexError(f"picture {index} is outside 0..{len(self) - 1}")
         first, end = self.pictures["first"][index : index + 2].tolist()
         return self.objects[first:end]
-
-    def annotations(self, index: int, masks: Optional[List[Any]] = None) -> Annotations:
-        """What is annotated in picture ``index``, with the ``masks`` that were found elsewhere."""
-        rows = self.objects_of(index)
-        return Annotations(
-            boxes=np.array(rows["box"], dtype=np.float64),
-            labels=rows["label"].astype(np.int64),
-            areas=np.array(rows["area"], dtype=np.float64),
-            is_crowd=rows["is_crowd"].astype(bool),
-            ids=np.array(rows["id"], dtype=np.int64),
-            masks=masks,
-        )
-
-    def learnable(self) -> np.ndarray:
-        """bool (pictures,): at least one object is no crowd and has a box with an area."""
-        objects = self.objects
-        is_learnable = (objects["is_crowd"] == 0) & (objects["box"][:, 2] > 0) & (objects["box"][:, 3] > 0)
-        before = np.concatenate([[0], np.cumsum(is_learnable)])
-        first = self.pictures["first"]
-        return before[first[1:]] > before[first[:-1]]
-
-    def summary(self, chosen: Optional[np.ndarray] = None) -> str:
-        """What ``told`` says of all pictures, or of the ``chosen`` ones, int64."""
-        boxes = np.diff(self.pictures["first"])
-        is_chosen = np.ones(len(self), bool) if chosen is None else np.isin(np.arange(len(self)), chosen)
-        labels, is_crowd = (self.objects[name][np.repeat(is_chosen, boxes)] for name in ("label", "is_crowd"))
-        return told(self.about.class_names, boxes[is_chosen], labels, is_crowd)
 
 
 def ensure_annotation_index(folder: Path, name: str, key: bytes, read_source: Callable[[], Source]) -> AnnotationIndex:

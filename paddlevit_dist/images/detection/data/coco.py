@@ -182,7 +182,7 @@ def _find_annotations(root: str, split: str) -> str:
 
 
 def _named_after(files: Sequence[str], split: str) -> List[str]:
-    """Those whose name, or else whose folder's name, has the split's word in it: instances_val2017.json,
+    """The files whose name, or else whose folder's name, has the split's word in it: instances_val2017.json,
     valid/_annotations.coco.json."""
     for part in (0, 1):
         found = [file for file in files if says(Path(file).parts[-1 - part], split)]

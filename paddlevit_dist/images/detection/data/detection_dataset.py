@@ -57,7 +57,7 @@ class DetectionDataset(ImageDataset):
         raise NotImplementedError
 
     def annotations(self, index: int) -> Annotations:
-        """The same annotations, where possible without opening the picture."""
+        """What is annotated in picture ``index``, where possible without opening it."""
         return self.read(index)[1]
 
     def size(self, index: int) -> Tuple[int, int]:

@@ -16,7 +16,7 @@ from ...data.formats import is_hidden, readable_suffixes, suffix_of
 from ...data.inspection import in_threads
 from ...data.reading import Reading, UnreadablePicture, decode_image, open_image, orientation, read_file
 from .annotation_index import AnnotationIndex
-from .detection_dataset import Annotations, DetectionDataset
+from .detection_dataset import Annotations, DetectionDataset, told
 from .views import Size
 
 _CHECKED = 1000  # pictures whose size is compared with their annotations' before a run
@@ -49,32 +49,15 @@ class IndexedPictures(DetectionDataset):
         self.reading = Reading(turned)
         self._index = index
         self.notices = list(index.about.notices)
+        self.class_names, self.category_ids = list(index.about.class_names), tuple(index.about.category_ids)
+        self.num_classes, self.has_masks = len(self.class_names), index.about.has_masks
+        self.labelled = index.about.labelled
 
     def __getstate__(self) -> Any:
         return {**self.__dict__, "notices": ()}
 
     def __len__(self) -> int:
         return len(self._index)
-
-    @property
-    def class_names(self) -> List[str]:  # type: ignore[override] # they are in the index
-        return list(self._index.about.class_names)
-
-    @property
-    def num_classes(self) -> int:  # type: ignore[override]
-        return len(self._index.about.class_names)
-
-    @property
-    def category_ids(self) -> Tuple[int, ...]:  # type: ignore[override]
-        return tuple(self._index.about.category_ids)
-
-    @property
-    def has_masks(self) -> bool:  # type: ignore[override]
-        return self._index.about.has_masks
-
-    @property
-    def labelled(self) -> bool:  # type: ignore[override]
-        return self._index.about.labelled
 
     @property
     def image_ids(self) -> np.ndarray:
@@ -93,7 +76,15 @@ class IndexedPictures(DetectionDataset):
         return int(picture["height"]), int(picture["width"])
 
     def annotations(self, index: int) -> Annotations:
-        return self._index.annotations(index, self.masks(index) if self.has_masks else None)
+        rows = self._index.objects_of(index)
+        return Annotations(
+            boxes=np.array(rows["box"], dtype=np.float64),
+            labels=rows["label"].astype(np.int64),
+            areas=np.array(rows["area"], dtype=np.float64),
+            is_crowd=rows["is_crowd"].astype(bool),
+            ids=np.array(rows["id"], dtype=np.int64),
+            masks=self.masks(index) if self.has_masks else None,
+        )
 
     def masks(self, index: int) -> List[Any]:
         """The masks of picture ``index``, where the dataset has them."""
@@ -135,11 +126,16 @@ class IndexedPictures(DetectionDataset):
         return found
 
     def learnable(self) -> np.ndarray:
-        """bool (samples,): there is something to learn in the picture."""
-        return self._index.learnable()
+        objects, first = self._index.objects, self._index.pictures["first"]
+        is_learnable = (objects["is_crowd"] == 0) & (objects["box"][:, 2] > 0) & (objects["box"][:, 3] > 0)
+        before = np.concatenate([[0], np.cumsum(is_learnable)])
+        return before[first[1:]] > before[first[:-1]]
 
     def summary(self, chosen: Optional[np.ndarray] = None) -> str:
-        return self._index.summary(chosen)
+        boxes = np.diff(self._index.pictures["first"])
+        is_chosen = np.ones(len(self), bool) if chosen is None else np.isin(np.arange(len(self)), chosen)
+        labels, is_crowd = (self._index.objects[name][np.repeat(is_chosen, boxes)] for name in ("label", "is_crowd"))
+        return told(self.class_names, boxes[is_chosen], labels, is_crowd)
 
     def _require_size(self, index: int, size: Size) -> None:
         height, width = self.size(index)

@@ -122,52 +122,38 @@ class DetectionSamples(Samples):
 
 
 def collate(samples: Sequence[DetectionSample]) -> Dict[str, np.ndarray]:
-    """The batch for training or for an evaluation, whichever its samples are for."""
-    return collate_training(samples) if samples[0].is_training else collate_evaluation(samples)
-
-
-def collate_training(samples: Sequence[DetectionSample]) -> Dict[str, np.ndarray]:
-    """A batch of N pictures, padded at the right and at the bottom, with at most M objects each.
+    """A batch of N pictures, padded at the right and at the bottom, for training or for an evaluation, whichever its
+    samples are for; in training with at most M objects each.
 
     Returns:
         ``images`` uint8 (N, 3, H, W), zeros where padded; ``sizes`` int64 (N, 2), height and width of each without
-        padding; ``boxes`` float32 (N, M, 4), x0, y0, x1, y1, zeros where there are fewer, M at least 1; ``labels``
-        int64 (N, M), -1 where there are fewer; ``box_counts`` int64 (N,); with masks ``masks`` uint8 (N, M, H, W).
+        padding. In training ``boxes`` float32 (N, M, 4), x0, y0, x1, y1, zeros where there are fewer, M at least 1;
+        ``labels`` int64 (N, M), -1 where there are fewer; ``box_counts`` int64 (N,); with masks ``masks`` uint8
+        (N, M, H, W). In an evaluation ``indices`` int64 (N,) of the samples; ``original_sizes`` int64 (N, 2), height
+        and width of the stored pictures.
     """
-    batch = _padded(samples)
-    number, most = len(samples), max(1, *(len(sample.labels) for sample in samples))
-    boxes = np.zeros((number, most, 4), np.float32)
-    labels = np.full((number, most), -1, np.int64)
-    for row, sample in enumerate(samples):
-        boxes[row, : len(sample.boxes)] = sample.boxes
-        labels[row, : len(sample.labels)] = sample.labels
-    box_counts = np.array([len(sample.labels) for sample in samples], dtype=np.int64)
-    batch.update(boxes=boxes, labels=labels, box_counts=box_counts)
-    if samples[0].masks is not None:
-        masks = np.zeros((number, most, *batch["images"].shape[2:]), np.uint8)
-        for row, sample in enumerate(samples):
-            height, width = sample.image.shape[1:]
-            masks[row, : len(sample.labels), :height, :width] = sample.masks
-        batch["masks"] = masks
-    return batch
-
-
-def collate_evaluation(samples: Sequence[DetectionSample]) -> Dict[str, np.ndarray]:
-    """A batch of N pictures without what is annotated: ``images`` and ``sizes`` as above; ``indices`` int64 (N,) of the
-    samples; ``original_sizes`` int64 (N, 2), height and width of the stored pictures."""
-    batch = _padded(samples)
-    batch["indices"] = np.array([sample.index for sample in samples], dtype=np.int64)
-    batch["original_sizes"] = np.array([sample.original_size for sample in samples], dtype=np.int64)
-    return batch
-
-
-def _padded(samples: Sequence[DetectionSample]) -> Dict[str, np.ndarray]:
+    number, has_masks = len(samples), samples[0].masks is not None
     sizes = np.array([sample.image.shape[1:] for sample in samples], dtype=np.int64)
-    images = np.zeros((len(samples), 3, *sizes.max(axis=0)), samples[0].image.dtype)
-    for row, sample in enumerate(samples):
-        height, width = sample.image.shape[1:]
+    images = np.zeros((number, 3, *sizes.max(axis=0)), samples[0].image.dtype)
+    for row, (sample, (height, width)) in enumerate(zip(samples, sizes.tolist())):
         images[row, :, :height, :width] = sample.image
-    return {"images": images, "sizes": sizes}
+    batch = {"images": images, "sizes": sizes}
+    if not samples[0].is_training:
+        batch["indices"] = np.array([sample.index for sample in samples], dtype=np.int64)
+        batch["original_sizes"] = np.array([sample.original_size for sample in samples], dtype=np.int64)
+        return batch
+    batch["box_counts"] = np.array([len(sample.labels) for sample in samples], dtype=np.int64)
+    most = max(1, int(batch["box_counts"].max()))
+    batch["boxes"] = np.zeros((number, most, 4), np.float32)
+    batch["labels"] = np.full((number, most), -1, np.int64)
+    if has_masks:
+        batch["masks"] = np.zeros((number, most, *images.shape[2:]), np.uint8)
+    for row, (sample, (height, width)) in enumerate(zip(samples, sizes.tolist())):
+        batch["boxes"][row, : len(sample.boxes)] = sample.boxes
+        batch["labels"][row, : len(sample.labels)] = sample.labels
+        if has_masks:
+            batch["masks"][row, : len(sample.labels), :height, :width] = sample.masks
+    return batch
 
 
 def draw_grouped_order(sizes: np.ndarray, group: int, generator: np.random.Generator) -> np.ndarray:

@@ -137,6 +137,6 @@ def fitted_size(size: Size, shortest: int, longest: int) -> Size:
 
 
 def fitted_size_of_torchvision(size: Size, shortest: int, longest: int) -> Size:
-    """The same as torchvision's detectors have it (GeneralizedRCNNTransform): one scale, both sides rounded down."""
+    """The size as torchvision's detectors have it (GeneralizedRCNNTransform): one scale, both sides rounded down."""
     scale = min(shortest / min(size), longest / max(size))
     return max(int(size[0] * scale), 1), max(int(size[1] * scale), 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections import Counter
 from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 from xml.etree import ElementTree
@@ -35,6 +36,11 @@ from .indexed_pictures import (
 from .settings import EDGES, PIXELS
 
 _LARGEST_BYTES = 1 << 24
+_DIFFICULT = "marked as difficult: not learnt, and neither right nor wrong where found, as COCO treats crowds"
+_FROM_0 = (
+    "with corners at 0 or -1, where VOC counts pixels from 1: if they are distances from the picture's edges, set "
+    f"DATA.VOC_CORNERS {EDGES}"
+)
 _LAYOUT = (
     "with Annotations/*.xml, JPEGImages/ and ImageSets/Main/train.txt and val.txt (VOCdevkit/VOC2007, for example), or "
     "with train/ and val/ that hold pictures and their .xml files"
@@ -204,7 +210,8 @@ def _read(
     turned: Optional[bool],
     corners: str,
 ) -> Source:
-    reader = _Reader(names, 1 if corners == PIXELS else 0)
+    known: Dict[str, int] = {}  # names of categories in the order in which they were met
+    odd: Counter[str] = Counter()
     pictures = {part.pictures: pictures_in(part.pictures) for part in dict.fromkeys(part for part, _ in stems)}
     positions = {os.path.join(part.annotations, f"{stem}.xml"): at for at, (part, stem) in enumerate(stems)}
     missing = set(positions).difference(annotated)
@@ -214,24 +221,25 @@ def _read(
     paths, sizes, found = [""] * len(stems), np.zeros((len(stems), 2), np.int64), [np.zeros(0, OBJECT)] * len(stems)
     for file in tqdm(annotated, desc="reading XML", unit="file", delay=1.0, disable=None, leave=False):
         tree = _tree(file)
-        reader.learn_names(file, tree)
+        _learn_names(file, tree, names, known)
         if file in positions:
             position = positions[file]
             part, stem = stems[position]
             paths[position] = os.path.join(part.pictures, _picture(stem, tree, pictures[part.pictures]))
             sizes[position] = _side(tree, "height"), _side(tree, "width")
-            found[position] = reader.objects(file, tree)
+            found[position] = _objects(file, tree, known, 1 if corners == PIXELS else 0, odd)
     is_turned, unknown, told = fill_in(sizes, paths.__getitem__, turned)
-    notices = reader.notices(sum(map(len, found)))
+    total = sum(map(len, found))
+    notices = [f"{count(number, 'object')} of {total:,} {text}" for text, number in odd.items()]
     if len(unknown):
         notices.append(f"{count(len(unknown), 'picture')} without a size in the XML file: measured{told}")
-    ordered = names if names is not None else sorted(reader.names)
+    ordered = names if names is not None else sorted(known)
     if not ordered:
         raise UserError(f"{root}: no XML file has an object; expected boxes in <object> elements")
     about = About(ordered, list(range(1, len(ordered) + 1)), False, True, notices, is_turned)
     relative = [os.fsencode(os.path.relpath(path, root)) for path in paths]
     source = Source.of(about, relative, numbers_of([stem for _, stem in stems]), sizes, found)
-    label_of = np.array([ordered.index(name) for name in reader.names], dtype=np.int64)
+    label_of = np.array([ordered.index(name) for name in known], dtype=np.int64)
     source.objects["label"] = label_of[source.objects["label"]]
     return source
 
@@ -253,60 +261,33 @@ def _picture(stem: str, tree: Element, there: Dict[str, str]) -> str:
     return there.get(stem) or there.get(os.path.splitext(named)[0]) or named or f"{stem}.jpg"
 
 
-class _Reader:
-    """Reads objects, whose labels are the order in which the names of their categories were met.
+def _learn_names(file: str, tree: Element, fixed: Optional[List[str]], known: Dict[str, int]) -> None:
+    for entry in tree.iter("object"):
+        name = _name(entry)
+        if not name:
+            raise UserError(f"{file}: an object has no name; expected that of its category")
+        if fixed is not None and name not in fixed:
+            raise UserError(f"{file}: category '{name}' is not in classes.txt; add a line, or correct it")
+        known.setdefault(name, len(known))
 
-    Args:
-        known: names of all categories; None: those that occur.
-        first: number of the first pixel, 1 or 0.
-    """
 
-    def __init__(self, known: Optional[List[str]], first: int) -> None:
-        self.known, self.first = known, first
-        self.names: Dict[str, int] = {}
-        self.difficult = self.flat = self.before = 0
-
-    def learn_names(self, file: str, tree: Element) -> None:
-        for entry in tree.iter("object"):
-            name = _name(entry)
-            if not name:
-                raise UserError(f"{file}: an object has no name; expected that of its category")
-            if self.known is not None and name not in self.known:
-                raise UserError(f"{file}: category '{name}' is not in classes.txt; add a line, or correct it")
-            self.names.setdefault(name, len(self.names))
-
-    def objects(self, file: str, tree: Element) -> np.ndarray:
-        """Rows of OBJECT."""
-        rows = []
-        for entry in tree.iter("object"):
-            corners = [_number(entry, f"bndbox/{side}", file) for side in ("xmin", "ymin", "xmax", "ymax")]
-            x, y = corners[0] - self.first, corners[1] - self.first
-            self.before += min(corners[:2]) in (0, -1)
-            width, height = corners[2] - x, corners[3] - y
-            if corners[2] < corners[0] or corners[3] < corners[1]:
-                self.flat += 1
-                width, height = max(width, 0.0), max(height, 0.0)
-            is_difficult = (entry.findtext("difficult") or "0").strip() == "1"
-            self.difficult += is_difficult
-            rows.append(((x, y, width, height), width * height, 0, self.names[_name(entry)], is_difficult, 0, 0))
-        return np.array(rows, OBJECT)
-
-    def notices(self, total: int) -> List[str]:
-        """What was odd in ``total`` objects."""
-        told = []
-        if self.difficult:
-            told.append(
-                f"{count(self.difficult, 'object')} marked as difficult: not learnt, and neither right nor wrong where "
-                "found, as COCO treats crowds"
-            )
-        if self.flat:
-            told.append(f"{count(self.flat, 'object')} whose last corner is before the first: not learnt")
-        if self.before and self.first:
-            told.append(
-                f"{count(self.before, 'object')} of {total:,} with corners at 0 or -1, where VOC counts "
-                f"pixels from 1: if they are distances from the picture's edges, set DATA.VOC_CORNERS {EDGES}"
-            )
-        return told
+def _objects(file: str, tree: Element, label_of: Dict[str, int], first: int, odd: Counter[str]) -> np.ndarray:
+    """Rows of OBJECT; ``first`` is the number of the first pixel."""
+    rows = []
+    for entry in tree.iter("object"):
+        corners = [_number(entry, f"bndbox/{side}", file) for side in ("xmin", "ymin", "xmax", "ymax")]
+        x, y = corners[0] - first, corners[1] - first
+        width, height = corners[2] - x, corners[3] - y
+        if first and min(corners[:2]) in (0, -1):
+            odd[_FROM_0] += 1
+        if corners[2] < corners[0] or corners[3] < corners[1]:
+            odd["whose last corner is before the first: not learnt"] += 1
+            width, height = max(width, 0.0), max(height, 0.0)
+        is_difficult = (entry.findtext("difficult") or "0").strip() == "1"
+        if is_difficult:
+            odd[_DIFFICULT] += 1
+        rows.append(((x, y, width, height), width * height, 0, label_of[_name(entry)], is_difficult, 0, 0))
+    return np.array(rows, OBJECT)
 
 
 def _name(entry: Element) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, Collection, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Collection, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 from tqdm import tqdm
@@ -225,8 +225,7 @@ def _read(root: str, pictures: List[str], names: Dict[int, str], turned: bool) -
         if not os.path.isfile(file):
             odd.setdefault("picture without a file of labels: no boxes", [0, picture])[0] += 1
             continue
-        lines = _lines(file, len(names), label_of, odd)
-        found[position] = np.array([line.row(*sizes[position].tolist()) for line in lines], OBJECT)
+        found[position] = np.array(_rows(file, sizes[position].tolist(), label_of, odd), OBJECT)
     has_masks = any((rows["bytes"] > 0).any() for rows in found)
     notices = [f"{number:,} x {text}, as {first}" for text, (number, first) in odd.items()]
     about = About(list(names.values()), list(names), has_masks, True, notices)
@@ -235,33 +234,11 @@ def _read(root: str, pictures: List[str], names: Dict[int, str], turned: bool) -
     return Source.of(about, paths, numbers_of(stems), sizes, found)
 
 
-class _Line(NamedTuple):
-    """A line of labels: shares of the picture, and where the line is in its file if it is an outline."""
-
-    label: int
-    shares: List[float]
-    text: Tuple[int, int]
-
-    def row(self, height: int, width: int) -> Tuple[Any, ...]:
-        """The object in a picture of this size; its area is that of the outline where there is one."""
-        if len(self.shares) == 4:
-            x, y, across, down = self.shares
-            box = ((x - across / 2) * width, (y - down / 2) * height, across * width, down * height)
-            area = across * down * width * height
-        else:
-            corners = np.array(self.shares).reshape(-1, 2) * (width, height)
-            (x0, y0), (x1, y1) = corners.min(axis=0).tolist(), corners.max(axis=0).tolist()
-            following = np.roll(corners, -1, axis=0)
-            box = (x0, y0, x1 - x0, y1 - y0)
-            area = abs(float((corners[:, 0] * following[:, 1] - following[:, 0] * corners[:, 1]).sum())) / 2
-        start, number = self.text
-        return (box, area, 0, self.label, False, number, start)
-
-
-def _lines(file: str, num_classes: int, label_of: Dict[int, int], odd: Dict[str, List[Any]]) -> List[_Line]:
+def _rows(file: str, size: Sequence[int], label_of: Dict[int, int], odd: Dict[str, List[Any]]) -> List[Tuple[Any, ...]]:
+    """The objects in a file of labels of a picture of this height and width, as rows of OBJECT."""
     with readable(file):
         content = read_bytes(file, _LARGEST_LABELS)
-    found: List[_Line] = []
+    rows: List[Tuple[Any, ...]] = []
     seen = set()
     start = 0
     for number, line in enumerate(content.splitlines(keepends=True), 1):
@@ -278,7 +255,7 @@ def _lines(file: str, num_classes: int, label_of: Dict[int, int], odd: Dict[str,
             raise _wrong(file, number, line, f"{len(values)} numbers{known}; expected class x y width height")
         label = label_of.get(int(values[0])) if values[0] == values[0] and abs(values[0]) < 1e9 else None
         if label is None or values[0] != int(values[0]):
-            raise _wrong(file, number, line, f"there is no such class: {num_classes} are named, from 0 on")
+            raise _wrong(file, number, line, f"there is no such class: {len(label_of)} are named, from 0 on")
         shares = values[1:]
         if not all(abs(share) < 2 for share in shares):
             raise _wrong(file, number, line, "expected shares of the picture from 0 to 1, not pixels")
@@ -289,8 +266,22 @@ def _lines(file: str, num_classes: int, label_of: Dict[int, int], odd: Dict[str,
         if (label, *shares) in seen:
             odd.setdefault("line that is there twice: both are kept", [0, file])[0] += 1
         seen.add((label, *shares))
-        found.append(_Line(label, shares, (begin, len(line)) if len(shares) > 4 else (0, 0)))
-    return found
+        where = (len(line), begin) if len(shares) > 4 else (0, 0)
+        rows.append((*_box_and_area(shares, *size), 0, label, False, *where))
+    return rows
+
+
+def _box_and_area(shares: List[float], height: int, width: int) -> Tuple[Tuple[float, ...], float]:
+    """A line's box in pixels, x, y, width, height, and its area: that of the outline where there is one."""
+    if len(shares) == 4:
+        x, y, across, down = shares
+        box = ((x - across / 2) * width, (y - down / 2) * height, across * width, down * height)
+        return box, across * down * width * height
+    corners = np.array(shares).reshape(-1, 2) * (width, height)
+    (x0, y0), (x1, y1) = corners.min(axis=0).tolist(), corners.max(axis=0).tolist()
+    following = np.roll(corners, -1, axis=0)
+    area = abs(float((corners[:, 0] * following[:, 1] - following[:, 0] * corners[:, 1]).sum())) / 2
+    return (x0, y0, x1 - x0, y1 - y0), area
 
 
 def _wrong(file: str, number: int, line: bytes, reason: str) -> UserError:

@@ -67,12 +67,12 @@ def _split(state: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 def _from_authors(state: Mapping[str, Any]) -> Dict[str, Any]:
-    """Of facebookresearch/detr."""
+    """Our names for those of facebookresearch/detr."""
     return _split(_with_our_backbone(renamed(state, _AUTHORS)))
 
 
 def _from_huggingface(state: Mapping[str, Any]) -> Dict[str, Any]:
-    """Of ``DetrForObjectDetection`` of transformers 4 and 5, with its own ResNet or timm's."""
+    """Our names for those of ``DetrForObjectDetection`` in transformers 4 and 5, with its own ResNet or timm's."""
     return _with_our_backbone(renamed(state, _HUGGINGFACE))
 
 

@@ -109,7 +109,7 @@ class Detr(Detector):
 
     @classmethod
     def build(cls, name: str, num_classes: int, image_size: Optional[Any] = None, **options: Any) -> Model:
-        """As in the base class; another backbone than the variant's has none of the options that are for that."""
+        """Build as any model; another backbone than the variant's has none of the options that are for that one."""
         usual = cls.variants.get(name, {}).get("backbone")
         if options.get("backbone", usual) != usual:
             options = {"backbone_options": None, "feature_level": -1, **options}
@@ -168,7 +168,7 @@ class Detr(Detector):
         return cells_of(sizes, padded, grid, self.stride if self.mask_padding else None)
 
     def decode(self, outputs: Outputs, sizes: np.ndarray, original_sizes: np.ndarray) -> List[Detections]:
-        """As in the base class: every query with the class it prefers, even where it prefers none."""
+        """Every query is an object of the class it prefers, even where it prefers none."""
         probabilities = F.softmax(outputs["logits"], axis=-1).astype("float32")[..., :-1]
         scores, labels = probabilities.max(axis=-1), probabilities.argmax(axis=-1)
         packed = paddle.concat(
@@ -200,7 +200,7 @@ def _precision_of(x: paddle.Tensor) -> str:
 
 
 def _detections(found: np.ndarray, size: np.ndarray) -> Detections:
-    """Of one picture: boxes, scores and classes (queries, 6), best first; ``size`` is height and width."""
+    """Boxes, scores and classes (queries, 6) of one picture, best first; ``size`` is height and width."""
     found = found[np.argsort(-found[:, 4], kind="stable")]
     height, width = size
     centre, half = found[:, :2], found[:, 2:4] / 2

@@ -24,16 +24,16 @@ class Detections(NamedTuple):
 
     @classmethod
     def none(cls) -> Detections:
-        """Of a picture in which nothing was found."""
+        """The detections of a picture in which nothing was found."""
         return cls(np.zeros((0, 4), np.float32), np.zeros(0, np.float32), np.zeros(0, np.int64))
 
     def finite(self) -> Detections:
-        """Those whose box and score are finite numbers."""
+        """The detections whose box and score are finite numbers."""
         is_finite = np.isfinite(self.boxes).all(axis=1) & np.isfinite(self.scores)
         return self if is_finite.all() else self.only(is_finite)
 
     def only(self, chosen: np.ndarray) -> Detections:
-        """Some of them, bool (n,), in their order."""
+        """The ``chosen`` detections, bool (n,), in their order."""
         masks = None if self.masks is None else [mask for mask, is_chosen in zip(self.masks, chosen) if is_chosen]
         return Detections(self.boxes[chosen], self.scores[chosen], self.labels[chosen], masks)
 

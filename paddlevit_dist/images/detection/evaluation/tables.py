@@ -46,7 +46,7 @@ class MatchTable(NamedTuple):
 
     @classmethod
     def empty(cls, num_classes: int) -> MatchTable:
-        """Of no picture."""
+        """A table without pictures."""
         pictures = (np.zeros(0, dtype) for dtype in (np.int64, np.int32, np.int32))
         rows = (np.zeros(0, dtype) for dtype in (np.uint16, np.float32, np.uint64, np.uint64))
         return cls(*pictures, *rows, np.zeros((num_classes, len(AREA_RANGES)), np.int64))
@@ -71,20 +71,12 @@ class MatchTable(NamedTuple):
             rows = [column[_rows_of(order, counts)] for column in rows]
         return cls(image_ids[order], counts[order], num_true[order], *rows, totals)
 
-    def only(self, chosen: np.ndarray) -> np.ndarray:
-        """Which rows belong to the chosen pictures: bool (rows,).
-
-        Args:
-            chosen: bool (pictures,).
-        """
-        return np.repeat(chosen, self.counts)
-
     def image_of_rows(self) -> np.ndarray:
         """Position in ``image_ids`` of each row's picture: int64 (rows,)."""
         return np.repeat(np.arange(len(self.counts)), self.counts)
 
     def packed(self) -> bytes:
-        """The same in few bytes, for other processes: few combinations of answers occur."""
+        """The table in few bytes, for other processes: few combinations of answers occur."""
         content = io.BytesIO()
         np.savez_compressed(content, *self)
         return content.getvalue()

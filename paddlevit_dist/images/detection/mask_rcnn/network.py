@@ -147,10 +147,10 @@ class MaskRCNN(Detector):
         if targets is not None and targets.box_counts is None:
             targets = targets._replace(box_counts=(targets.labels >= 0).sum(axis=1).numpy())
         maps = self.backbone(images)
-        proposals = self.rpn(maps, sizes, targets)
+        proposals, sampled = self.rpn(maps, sizes, targets)
         if targets is None:
-            return self._detect(maps, proposals.boxes, sizes)
-        return {**proposals.sampled, **self._learn(maps, proposals.boxes, targets)}
+            return self._detect(maps, proposals, sizes)
+        return {**sampled, **self._learn(maps, proposals, targets)}
 
     def _learn(self, maps: Sequence[paddle.Tensor], proposals: List[paddle.Tensor], targets: Targets) -> Outputs:
         heads = self.roi_heads
@@ -265,7 +265,7 @@ class MaskRCNN(Detector):
 
 
 class FasterRCNN(MaskRCNN):
-    """The same without masks.
+    """Mask R-CNN without masks.
 
     Source: Ren et al., Faster R-CNN, NeurIPS 2015 (arXiv 1506.01497).
     """

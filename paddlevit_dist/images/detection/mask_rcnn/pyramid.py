@@ -47,7 +47,7 @@ class FeaturePyramid(nn.Layer):
 
 
 def _convolution(inputs: int, outputs: int, kernel_size: int) -> Conv2D:
-    """With values that begin as torchvision's (He et al., 2015, uniform, with gain 1)."""
+    """A convolution whose values begin as torchvision's (He et al., 2015, uniform, with gain 1)."""
     bound = math.sqrt(3.0 / (inputs * kernel_size**2))
     return Conv2D(inputs, outputs, kernel_size, padding=kernel_size // 2, weight_attr=uniform(bound), bias_attr=zeros())
 

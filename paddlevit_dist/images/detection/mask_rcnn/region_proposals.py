@@ -5,7 +5,7 @@ Source: Ren et al., Faster R-CNN, 2015, section 3.1; on a pyramid, Lin et al., 2
 
 from __future__ import annotations
 
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 import paddle
@@ -21,19 +21,6 @@ from .matching import match, sample
 from .variants import Rules
 
 _SHORTEST_SIDE_PX = 1e-3  # of a proposal
-
-
-class Proposals(NamedTuple):
-    """Of a batch of N pictures.
-
-    Attributes:
-        boxes: of each picture, (n, 4) in pixels, best first, without gradients; n may be 0.
-        sampled: what the criterion reads of the anchors, by name, see ``ProposalNetwork.forward``; empty without
-            targets.
-    """
-
-    boxes: List[paddle.Tensor]
-    sampled: Dict[str, paddle.Tensor]
 
 
 class ProposalHead(nn.Layer):
@@ -69,23 +56,22 @@ class ProposalNetwork(nn.Layer):
 
     def forward(
         self, maps: Sequence[paddle.Tensor], sizes: paddle.Tensor, targets: Optional[Targets] = None
-    ) -> Proposals:
-        """Proposals from maps (N, channels, height, width) of each level.
+    ) -> Tuple[List[paddle.Tensor], Dict[str, paddle.Tensor]]:
+        """Proposals from maps (N, channels, height, width) of each level, and what the criterion reads of the anchors.
 
-        With ``targets``, whose ``box_counts`` are known, also S = min(``anchor_samples``, anchors) anchors of each
-        picture: ``anchor_logits``, ``anchor_positive`` (1 on an object, else 0) and ``anchor_shares``, one over how
-        many of the S are used, 0 for those that are not, all (N, S); ``anchor_changes`` and what these should be,
+        Proposals of each picture are (n, 4) in pixels, best first, without gradients; n may be 0. Of the anchors there
+        is something with ``targets`` alone, whose ``box_counts`` are known. Of S = min(``anchor_samples``, anchors) of
+        each picture: ``anchor_logits``, ``anchor_positive`` (1 on an object, else 0) and ``anchor_shares``, one over
+        how many of the S are used, 0 for those that are not, all (N, S); ``anchor_changes`` and what these should be,
         ``anchor_offsets``, (N, S, 4), the latter 0 for anchors on no object.
         """
         anchors = [self._anchors(x, level) for level, x in enumerate(maps)]
         logits, changes = zip(*(self.head(x) for x in maps))
         boxes = self._propose(logits, changes, anchors, sizes, is_training=targets is not None)
         if targets is None:
-            return Proposals(boxes, {})
-        sampled = self._sample(
-            paddle.concat(logits, axis=1), paddle.concat(changes, axis=1), paddle.concat(anchors), targets
-        )
-        return Proposals(boxes, sampled)
+            return boxes, {}
+        together = paddle.concat(logits, axis=1), paddle.concat(changes, axis=1), paddle.concat(anchors)
+        return boxes, self._sample(*together, targets)
 
     def _anchors(self, x: paddle.Tensor, level: int) -> paddle.Tensor:
         rules, (height, width) = self.rules, x.shape[2:]

@@ -31,8 +31,7 @@ def run(arguments: List[str]) -> None:
     if target.is_dir():
         target = target / PAGE
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        written = write_page(folders, target)
     except OSError as error:
-        raise UserError(f"report: -output={given.output}: {why_not_written(error)}") from error
-    written = write_page(folders, target)
+        raise UserError(f"report: {target}: {why_not_written(error)}") from error
     print(one_line(f"{written}, {os.path.getsize(written) / 1e6:.1f} MB: open it in a browser"))

@@ -11,6 +11,7 @@ import pytest
 from support.processes import ROOT, run_command
 from support.report_runs import HOSTILE, Page, event, one_of_each, training, write_run
 
+from paddlevit_dist.commands import report
 from paddlevit_dist.contracts.figures import Gallery
 from paddlevit_dist.errors import UserError
 from paddlevit_dist.observe.lock import own
@@ -224,8 +225,10 @@ def test_the_time_of_a_training_is_that_of_its_sessions(tmp_path):
 def test_a_folder_that_is_no_run_is_refused_in_one_line(tmp_path):
     for folder in (tmp_path, tmp_path / "absent"):
         with pytest.raises(UserError, match="give the -output"):
-            write_page([folder], tmp_path / "page.html")
-    assert not (tmp_path / "page.html").exists()
+            report.run([str(folder), f"-output={tmp_path / 'new' / 'page.html'}"])
+    with pytest.raises(UserError, match="give the -output"):
+        report.run([str(tmp_path / "absent")])
+    assert not [*tmp_path.iterdir()]
 
 
 def test_the_command_writes_where_it_is_told_to(tmp_path):

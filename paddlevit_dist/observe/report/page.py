@@ -40,8 +40,10 @@ def write_page(folders: Sequence[Path], target: Path) -> Path:
 
     Raises:
         UserError: one of them is no run's folder, or the file cannot be written.
+        OSError: its folder cannot be created.
     """
     page = render(read_runs(folders))
+    target.parent.mkdir(parents=True, exist_ok=True)
     with atomic_file(target) as file:
         file.write(page.encode("utf-8", "backslashreplace"))
     return target

@@ -19,6 +19,7 @@ REQUIRED = {
     "yacs": "yacs",
     "PIL": "pillow",
     "tqdm": "tqdm",
+    "msgspec": "msgspec",
     "numba": "numba",
     "paddle": "paddlepaddle",
 }
@@ -57,7 +58,7 @@ def go_on_beside(error: ModuleNotFoundError) -> Optional[str]:
     missing = [REQUIRED[module] for module in lacking]
     advice = f"{sys.executable} -m pip install {' '.join(missing)}"
     if (ROOT / "setup.py").exists():
-        repository = shlex.quote(f"{ROOT}[cpu]")
+        repository = shlex.quote(f"{ROOT}{'[cpu]' if 'paddle' in lacking else ''}")  # beside a GPU's Paddle no other
         advice = f"`make demo` in {ROOT} makes {beside.parents[1]}, or {sys.executable} -m pip install -e {repository}"
     return f"not installed for {sys.executable}: {', '.join(missing)}; {advice}"
 

@@ -72,7 +72,7 @@ def legend(entries: Sequence[Tuple[str, Colour]], height: int, ink: str = "black
 @functools.lru_cache(maxsize=None)
 def _is_drawable(letter: str) -> bool:
     if letter.isascii():
-        return True
+        return letter.isprintable()
     return _unicode_font() is not None and not np.array_equal(
         *(_put(one, (LINE_PX, LINE_PX), TEXT_PX) for one in (letter, "?"))
     )

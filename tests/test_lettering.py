@@ -48,6 +48,11 @@ def test_without_a_font_for_them_names_are_numbers_and_the_remedy_is_told(ascii_
     assert np.array_equal(lettering.letters("猫"), lettering.letters("?"))
 
 
+def test_names_of_several_lines_stay_in_theirs():
+    assert lettering.letters("a\nb").size == lettering.letters("a?b").size
+    assert "0 a\nb" in lettering.note_of(["a\nb"])[0]
+
+
 def test_a_legend_goes_on_in_a_further_column():
     entries = [(f"name {number}", (200, number, 0)) for number in range(7)]
     one, two = (np.asarray(lettering.legend(entries, height)) for height in (1000, 4 * lettering.LINE_PX))

@@ -238,22 +238,16 @@ def _put_back(model: paddle.nn.Layer, state: Dict[str, paddle.Tensor]) -> None:
 
 
 class BestFigures:
-    """The figures of a training: of the weights that its best evaluation was of.
+    """The figures of a training: of the weights that its best evaluation was of. Every rank has one."""
 
-    Every rank has one.
-
-    Args:
-        maker: None: none are made, and no report.
-    """
-
-    def __init__(self, maker: Optional[FigureMaker], model: paddle.nn.Layer) -> None:
+    def __init__(self, maker: FigureMaker, model: paddle.nn.Layer) -> None:
         self.maker = maker
         self.model = model
         self._of_last: Optional[RecordKeeper] = None
 
     def keeper(self, is_last: bool) -> Optional[RecordKeeper]:
         """For an evaluation of the weights that count; only the training's last is kept."""
-        self._of_last = self.maker.keeper() if is_last and self.maker is not None else None
+        self._of_last = self.maker.keeper() if is_last else None
         return self._of_last
 
     def write(self, checkpoints: Path, best: Optional[Dict[str, Any]], last_epoch: int, last_weights: Any) -> None:
@@ -264,8 +258,6 @@ class BestFigures:
             best: "epoch", "name" and "value" of the best evaluation.
             last_weights: makes a context in which the model has the weights of the last evaluation.
         """
-        if self.maker is None:
-            return
         if self._of_last is not None and best is not None:
             if best["epoch"] != last_epoch:
                 self._write_best(self.maker, checkpoints / "best", best)

@@ -46,8 +46,8 @@ class Row(NamedTuple):
 
 
 class Profile(Watcher):
-    """Records the first updates of the epoch that the run begins with; the last of the watchers, so that all that is
-    done for an update is in it.
+    """Records the first updates of the epoch that the run begins with. It comes after the watchers that do something
+    once an update is made, so that this is in it.
 
     Raises:
         UserError: in a training, where Paddle's profiler does not work.

@@ -34,8 +34,9 @@ class Training(TrainingParts):
         self.figures = BestFigures(figures, self.model)
         self.stops = Stops(self.checkpointer.agreement)
         self._update_saved = self.schedule.update  # the last one that a checkpoint holds, or that is not worth one
-        of_updates = [Compiling(self), Repeating(self), Averaging(self), EmptyingCache(self)]
-        self.watchers = Watchers([*of_updates, Reports(self, evaluation), Profile(self)])
+        of_updates = [Repeating(self), Averaging(self), EmptyingCache(self)]
+        # The compiler's trial comes last: it may take minutes, which are no wait for data to those before it.
+        self.watchers = Watchers([*of_updates, Reports(self, evaluation), Profile(self), Compiling(self)])
 
     def run(self) -> Dict[str, float]:
         """Train to NUM_EPOCHS (or STOP_AFTER_EPOCH) and return the last evaluation's values, equal on every rank.

@@ -142,7 +142,7 @@ def output_folder(
 def numbered(path: Path) -> List[Path]:
     """The folders path-2, path-3 and so on that are there, the last first."""
     by_end = {other.name[len(path.name) + 1 :]: other for other in path.parent.glob(f"{glob.escape(path.name)}-*")}
-    return [by_end[end] for end in sorted(filter(str.isdigit, by_end), key=int, reverse=True)]
+    return [by_end[end] for end in sorted(filter(str.isdecimal, by_end), key=int, reverse=True)]
 
 
 def make_folder(path: str, is_numbered: bool = False) -> Path:
@@ -164,7 +164,7 @@ def make_folder(path: str, is_numbered: bool = False) -> Path:
             folder.mkdir(parents=True, exist_ok=not is_numbered)
             return folder
         except OSError as error:
-            if not (is_numbered and isinstance(error, FileExistsError)):
+            if not (is_numbered and os.path.lexists(folder)):  # what is in the way may be above it, for all numbers
                 reason = f"cannot be written: {error.strerror}; choose another folder"
                 raise UserError(f"-output={folder} (SAVE) {reason}") from error
 

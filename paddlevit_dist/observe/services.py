@@ -141,7 +141,7 @@ class WandbLog(ServiceLog):
             resume="allow",
             dir=str(run.folder),
             config=parse_yaml(run.config_text),
-            settings=wandb.Settings(console="off", **private),
+            settings=wandb.Settings(console="off", host=os.environ.get("WANDB_HOST", ""), **private),
         )
         self._run.define_metric("update")  # its own step only grows, and a resumed run may repeat updates
         self._run.define_metric("*", step_metric="update")
@@ -195,6 +195,7 @@ class ClearmlLog(ServiceLog):
     requires = {"clearml": "clearml"}
 
     def begin(self, run: RunFacts, title: str, run_id: Optional[str]) -> str:
+        os.environ.setdefault("CLEARML_WORKER_NAME", PROJECT)  # else the machine's name
         from clearml import Task
 
         self._task = Task.init(

@@ -55,9 +55,9 @@ def run(join: Callable[[Callable[[], Any]], None], work: Callable[[], None], sec
     if hasattr(os, "memfd_create"):
         places.keep(places.Pages.create(Path(), 1), 0)  # to be seen from outside
     places.note("joining the group")
-    _end_without_python(seconds)
+    _end_without_python(seconds, sys.stderr)
     roll_call.answer(rank, size, seconds)
-    _end_without_python(seconds)
+    _end_without_python(seconds, sys.stderr)
     with contextlib.ExitStack() as watched:
         with places.waiting_for_ranks():
             join(lambda: watched.enter_context(GroupWatch(rank, size, seconds)))
@@ -65,11 +65,12 @@ def run(join: Callable[[Callable[[], Any]], None], work: Callable[[], None], sec
         work()
 
 
-def _end_without_python(seconds: float) -> None:
+def _end_without_python(seconds: float, stderr: Any) -> None:
     """End this process unless this is called again within a while: by the interpreter's own timer, which needs no
-    thread of Python and shows the stacks, or by the kernel's, which a stopped process does not escape either."""
+    thread of Python and shows the stacks on a ``stderr`` that is a file, or by the kernel's, which a stopped process
+    does not escape either."""
     seconds += max(5.0, seconds / 5)
-    faulthandler.dump_traceback_later(seconds, exit=True)
+    faulthandler.dump_traceback_later(seconds, file=stderr, exit=True)
     _kill_after(seconds + _GRACE_SECONDS)
 
 
@@ -185,7 +186,7 @@ class GroupWatch:
     def _run_watch(self) -> None:
         seen: Optional[Seen] = None
         while not self._stopped.wait(self._poll / 2):
-            _end_without_python(self._seconds)
+            _end_without_python(self._seconds, self._stderr)
             now = self._clock.now()
             seen = standstill.follow(seen, places.own(), Process.look(os.getpid()), now)
             if standstill.culprit({self._rank: seen}, self._seconds, now) is not None and not seen.place.waits:

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from support.processes import ROOT
 
+from paddlevit_dist.environment import REQUIRED
+
 SCRIPTS = ("run_train_multi.sh", "run_eval_multi.sh")
 WORDS = ["-cfg=a b.yaml", "it's", 'a "word"', "[2,2,2]", "*", "$HOME", ""]
 
@@ -144,6 +146,13 @@ def test_without_one_that_has_them_it_says_in_one_line_what_to_install(words, be
     *before, last = said.stderr.splitlines()
     assert len(before) == (beside == "empty")
     assert last.startswith("error: ") and "yacs, " in last and "paddlepaddle" in last and "make demo" in last
+
+
+def test_what_setup_always_installs_is_what_a_command_may_lack():
+    (core,) = re.findall(
+        r"^CORE = \[(.*?)^\]", (ROOT / "setup.py").read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    )
+    assert {*re.findall(r'"(\w+)>=', core), "paddlepaddle"} == {*REQUIRED.values()}
 
 
 def test_versions_are_told_by_both_entries_and_without_paddle(place, bare_python):

@@ -62,6 +62,12 @@ def test_runs_that_start_at_once_get_different_numbers(tmp_path):
     assert sorted(taken) == ["run", *(f"run-{number}" for number in range(2, 9))]
 
 
+def test_what_is_in_the_way_of_all_numbers_is_told(tmp_path):
+    (tmp_path / "output").symlink_to("gone")
+    with pytest.raises(UserError, match="cannot be written"), output_folder(str(tmp_path / "output/run"), (), True):
+        pass
+
+
 def test_of_numbered_runs_only_the_refused_one_leaves_no_folder(tmp_path):
     path = tmp_path / "output" / "run"
     path.mkdir(parents=True)
@@ -78,7 +84,12 @@ def test_of_numbered_runs_only_the_refused_one_leaves_no_folder(tmp_path):
         ("-eval -pretrained=x", [], False, ("output/vit_digits_eval", True)),
         ("-resume=auto", [], False, ("output/vit_digits", False)),
         ("-resume=auto", ["vit_digits", "vit_digits-2", "vit_digits-10"], False, ("output/vit_digits-10", False)),
-        ("-resume=auto", ["vit_digits", "vit_digits_eval", "vit_digits-x"], False, ("output/vit_digits", False)),
+        (
+            "-resume=auto",
+            ["vit_digits", "vit_digits_eval", "vit_digits-x", "vit_digits-²"],
+            False,
+            ("output/vit_digits", False),
+        ),
         ("-resume=auto", ["."], False, ("output", False)),  # of the time when runs had no folders of their own
         ("-eval -resume=auto", ["vit_digits-2"], False, ("output/vit_digits-2", False)),
         ("", ["vit_digits"], True, ("output/vit_digits", False)),  # machines see different folders

@@ -5,10 +5,13 @@ The machines are processes of this one, started as Paddle's launcher would, that
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import signal
 import socket
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any, List
@@ -18,7 +21,7 @@ from support import small_runs
 from support.processes import left_behind, start_command
 
 from paddlevit_dist import Trainer
-from paddlevit_dist.parallel import barrier, launch_workers, places, plan_processes, rank
+from paddlevit_dist.parallel import barrier, group_watch, launch_workers, places, plan_processes, rank
 from paddlevit_dist.parallel.collectives import network_of_group, use_way_of_messages
 from paddlevit_dist.parallel.places import pages_of
 
@@ -135,6 +138,21 @@ def test_the_kernel_ends_a_rank_that_is_stopped():
         [sys.executable, "-c", program + f"watch._kill_after(0.2); os.kill(os.getpid(), {signal.SIGSTOP:d})"]
     )
     assert stopped.wait(LIMIT) == -signal.SIGKILL
+
+
+def test_the_watch_goes_on_while_a_long_join_has_stderr_elsewhere(monkeypatch):
+    """A group of GPUs takes seconds to join, and what Paddle says meanwhile goes into a string."""
+    has_looked = threading.Event()
+    monkeypatch.setattr(group_watch, "_connect", lambda: None)
+    monkeypatch.setattr(group_watch.roll_call, "endpoint", lambda: ("127.0.0.1", 1))
+    monkeypatch.setattr(group_watch.GroupWatch, "_run_talk", lambda self: None)
+    monkeypatch.setattr(group_watch.Process, "look", lambda pid: has_looked.set() or group_watch._NO_PROCESS)
+    watch = group_watch.GroupWatch(0, 2, 60.0)
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):
+            assert has_looked.wait(LIMIT / 10)
+    finally:
+        watch.stop()
 
 
 @pytest.mark.long

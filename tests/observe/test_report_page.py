@@ -323,6 +323,13 @@ def test_paths_are_relative_and_nobodys_home_is_shown(tmp_path, monkeypatch):
     assert "~/.venv/bin/python train.py -output=output/run" in text and "1.png" in text.partition("true: cat")[2][:12]
 
 
+def test_a_home_that_is_the_root_hides_nothing(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", "/")
+    folder = write_run(tmp_path / "run")
+    (folder / "load_report.json").write_text(json.dumps({"source": "/w.pth", "notices": ["3 / 4, /root/x"]}))
+    assert "3 / 4, ~/x" in page_of(folder).text
+
+
 def test_an_evaluation_that_shows_the_same_is_shown_once(tmp_path):
     folder = write_run(tmp_path / "run", figures=one_of_each())
     store.save(folder / store.EVALUATION, one_of_each(), {"of": "checkpoints/best"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import struct
 
@@ -44,6 +45,7 @@ def read_wandb(output, tmp_path):
     scalars, files = {}, sorted(output.glob("wandb/offline-run-*/*.wandb"))
     for file in files:
         for record in records_of_wandb(file):
+            assert not record.run.host
             row = {item.key or item.nested_key[0]: json.loads(item.value_json) for item in record.history.item}
             for tag in row.keys() - {"update"}:
                 scalars.setdefault(tag, []).append((row.get("update"), row[tag]))
@@ -67,6 +69,7 @@ def read_mlflow(output, tmp_path):
 def read_clearml(output, tmp_path):
     scalars = {}
     (folder,) = [path for path in (tmp_path / ".clearml/cache/offline").iterdir() if path.is_dir()]
+    assert set(re.findall(r'"worker": "([^"]*)"', (folder / "log.jsonl").read_text())) == {"paddlevit_dist"}
     for line in (folder / "metrics.jsonl").read_text().splitlines():
         for event in json.loads(line):
             scalars.setdefault(f"{event['variant']}/{event['metric']}", []).append((event["iter"], event["value"]))

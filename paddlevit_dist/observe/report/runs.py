@@ -190,7 +190,8 @@ def _relative_to(folder: Any, data_path: Any) -> Callable[[Any], Any]:
     places = {os.path.join(here, data_path or ""), here, str(Path(__file__).parents[3])}
     longest_first = sorted((place.rstrip("/") for place in places), key=len, reverse=True)
     inside = re.compile(rf"(?<![\w./~-])(?:{'|'.join(map(re.escape, filter(None, longest_first)))})/")
-    homes = re.compile(rf"(?<![\w./~-])(?:{re.escape(os.path.expanduser('~'))}|{_HOMES})(?![\w.-])")
+    home = os.path.expanduser("~").rstrip("/") or "/root"  # it is / for users that a container does not know
+    homes = re.compile(rf"(?<![\w./~-])(?:{re.escape(home)}|{_HOMES})(?![\w.-])")
 
     def relative(value: Any) -> Any:
         if isinstance(value, str):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
+from typing import Any, ClassVar, Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
 
 import numpy as np
 import paddle
@@ -12,9 +12,7 @@ from ...contracts.model import Model
 from ...contracts.task import Term
 from ...errors import UserError
 from ..kernels.layers import Linear
-
-if TYPE_CHECKING:
-    from .evaluation.detections import Detections
+from .evaluation.detections import Detections
 
 Outputs = Dict[str, paddle.Tensor]
 _NORMALISERS = ("global", "reference")

@@ -6,8 +6,9 @@ from typing import Any, Dict, List, Mapping, Optional
 
 import numpy as np
 
+from ....checkpoint.torch_names import from_torch_names
 from ....contracts.model import KeyMap
-from ...models.key_names import RESNET, SWIN, renamed, without
+from ...models.key_names import RESNET, SWIN, renamed
 from ..detector import COCO_CATEGORIES
 
 _BODY = "backbone.body."
@@ -20,15 +21,13 @@ _TORCHVISION = (
     (r"^(backbone\.fpn\.(?:inner|layer)_blocks\.\d+)\.(weight|bias)$", r"\1.0.\2"),
     (r"^roi_heads\.mask_head\.mask_fcn(\d+)\.", lambda match: f"roi_heads.mask_head.{int(match[1]) - 1}.0."),
 )
-_STATISTICS = ((r"\.running_mean$", "._mean"), (r"\.running_var$", "._variance"))
-
 
 _EPSILON = 1e-5  # that our fixed batch norms add to the variance
 _OUTPUTS = "roi_heads.box_predictor.cls_score.bias"
 
 
 def _from_torchvision(state: Mapping[str, Any]) -> Dict[str, Any]:
-    ours = renamed(renamed(without(state, ("num_batches_tracked",)), _TORCHVISION), _STATISTICS)
+    ours = renamed(from_torch_names(state), _TORCHVISION)
     if _seems_published(ours):
         # torchvision gives the fixed batch norms of its published detectors (COCO_V1) an epsilon of 0 when it loads
         # them; a variance that is smaller by ours means the same, wherever these weights go from here.

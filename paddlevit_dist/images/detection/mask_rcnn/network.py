@@ -6,7 +6,7 @@ Source: He et al., Mask R-CNN, ICCV 2017 (arXiv 1703.06870). Parameter names are
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 import paddle
@@ -19,15 +19,15 @@ from ....models import create_model
 from ....transfers import constant, read, to_device
 from ..boxes import inside, moved_boxes
 from ..detector import Criterion, Detector, Outputs, Targets
+from ..evaluation.detections import Detections
+from ..run_lengths import encode
 from . import key_names
 from .criterion import MaskRcnnCriterion, mask_targets, region_targets
+from .pooling import paste
 from .pyramid import PyramidBackbone
 from .region_heads import RegionHeads, stand_in
 from .region_proposals import ProposalNetwork, suppressed
 from .variants import FASTER_RCNN, MASK_RCNN, Rules
-
-if TYPE_CHECKING:
-    from ..evaluation.detections import Detections
 
 _MULTIPLE_PX = 32  # of the sides that the network computes with, so that each map is half as large as the one before
 _BODY = "backbone.body."
@@ -197,10 +197,8 @@ class MaskRCNN(Detector):
         """The detections of all pictures with their masks, as tensors of one shape."""
         numbers = [len(of_picture.boxes) for of_picture in found]
         most = max(*numbers, 1)
-        outputs: Dict[str, paddle.Tensor] = {
-            name: paddle.stack([_filled(getattr(of_picture, name), most) for of_picture in found])
-            for name in ("boxes", "scores", "labels")
-        }
+        columns = zip(Found._fields, zip(*found))
+        outputs = {name: paddle.stack([_filled(values, most) for values in column]) for name, column in columns}
         outputs["numbers"] = to_device(np.array(numbers, np.int64))
         if self.learns_masks:
             masks = self._masks(maps, found, numbers)
@@ -222,10 +220,6 @@ class MaskRCNN(Detector):
 
     def decode(self, outputs: Outputs, sizes: np.ndarray, original_sizes: np.ndarray) -> List[Detections]:
         """See ``Detector.decode``."""
-        from ..evaluation.detections import Detections
-        from ..run_lengths import encode
-        from .pooling import paste
-
         arrays = dict(zip(outputs, read(*outputs.values())))
         results = []
         for picture, number in enumerate(arrays["numbers"]):

@@ -22,7 +22,6 @@ def test_no_parent_computes_anything(tmp_path):
         ["run_way", 2, True, True],
         ["run_way", 1, True, True],
         ["run_way", 1, True, True],
-        ["run_way", 1, True, True],
         ["worker", 2, True, False],
         ["worker", 2, True, False],
     ]

@@ -17,7 +17,13 @@ import numpy as np
 
 from .runs import DIGITS
 
-NOTES = {"differing": None, "has_batch_norm": False, "sizes": {}, "names": ["loss term 'loss' of update 1"]}
+NOTES = {
+    "differing": None,
+    "has_batch_norm": False,
+    "sizes": {},
+    "rounding": {},
+    "values": ["loss term 'loss' of update 1"],
+}
 
 
 def work(folder: str) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import List, Tuple
+from pathlib import Path
+from typing import Any, List, Tuple
 
 import numpy as np
 from PIL import Image
@@ -12,6 +13,7 @@ from ..errors import UserError
 from ..lettering import LINE_PX, legend, letters, note_of
 from ..printing import one_line
 
+_SHEET = "data.png"
 _WIDEST, _TALLEST = 1300, 1400  # of a sheet: a laptop shows it without making its letters smaller
 _ROWS, _EPOCHS = (4, 8), (1, 6)  # least and most
 _SMALLEST_PX, _LARGEST_PX, _GAP = 112, 640, 4  # longer side of a picture
@@ -21,13 +23,19 @@ Labelled = Tuple[np.ndarray, str]  # uint8 (height, width[, 3]), caption
 def run(arguments: List[str]) -> None:
     """Write ``SAVE/data.png``: for some training samples, one row each with how it is evaluated and how the first
     epochs train on it. Takes the main job's flags."""
+    from ..observe.record import output_folder, prepare_folder
+
+    values = configuration.load(arguments, configuration.EXAMPLE, command="inspect data").values
+    with output_folder(values.SAVE, (_SHEET,)):
+        _draw(values, prepare_folder(values.SAVE) / _SHEET)
+
+
+def _draw(values: Any, target: Path) -> None:
     from ..contracts.task import make_task
     from ..loading.loader import sample_generator
     from ..loading.sampler import SampleKey
-    from ..observe.record import cache_folder, prepare_folder
+    from ..observe.record import cache_folder
 
-    values = configuration.load(arguments, configuration.EXAMPLE, command="inspect data").values
-    folder = prepare_folder(values.SAVE)
     task = make_task(values)
     if not task.draws_samples:
         raise UserError(f"inspect data: TASK {values.TASK} has no pictures of its samples")
@@ -41,7 +49,6 @@ def run(arguments: List[str]) -> None:
         keys = [SampleKey(epoch, index, 0) for index in order[:rows]]
         readings = [samples.sample(key.index, sample_generator(values.SEED, key)) for key in keys]
         columns.append((f"epoch {epoch}", task.pictures(samples, task.collate(readings), epoch)))
-    target = folder / "data.png"
     contact_sheet(columns, names).save(target)
     for notice in [*task.notices, *samples.notices, *note_of(samples.class_names or ())]:
         print(one_line(notice))

@@ -5,9 +5,12 @@ from __future__ import annotations
 import sys
 
 import numpy as np
+import pytest
 from PIL import Image
 from support.processes import run_command, succeeded
 
+from paddlevit_dist.commands import inspect_data
+from paddlevit_dist.errors import UserError
 from paddlevit_dist.lettering import LINE_PX
 
 DIGITS = ["-image_size=16", "DATA.IMAGE_CHANNELS", "1"]
@@ -35,6 +38,18 @@ def test_the_sheet_shows_the_evaluated_and_the_trained_pictures(tmp_path):
     np.testing.assert_array_equal(shown, expected)
     trained = sheet[top : top + 16 * enlarged : enlarged, cell : cell + 16 * enlarged : enlarged, 0]
     assert np.abs(trained.astype(int) - expected).mean() > 5
+
+
+def test_what_is_refused_leaves_no_folder(tmp_path):
+    words = [
+        "-cfg=finetune_pictures",
+        "-dataset=folder",
+        f"-data_path={tmp_path}",
+        f"-output={tmp_path / 'a' / 'look'}",
+    ]
+    with pytest.raises(UserError, match="expect"):
+        inspect_data.run(words)
+    assert not [*tmp_path.iterdir()]
 
 
 def test_the_same_flags_give_the_same_sheet(tmp_path):

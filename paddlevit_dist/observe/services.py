@@ -20,6 +20,7 @@ import time
 from pathlib import Path
 from typing import Any, Dict, Iterator, Optional, Tuple
 
+from ..parallel import places
 from ..printing import one_line
 from ..text_files import parse_yaml
 from .event_logs import scalars_of
@@ -76,8 +77,11 @@ class ServiceLog(Observer):
     def end(self, outcome: str) -> None:
         self._send("finish", outcome)
         if self._process is not None:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(_LAST_SECONDS)
+            for _ in range(_LAST_SECONDS):  # an end of its own: the watchdog's is not needed
+                places.note(f"sending the rest to {self.name}")
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._process.wait(1)
+                    break
             if self._process.poll() != 0:
                 raise self._failure(f"it was not done {_LAST_SECONDS} s after the training")
             self._process.stdin.close()

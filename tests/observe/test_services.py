@@ -10,6 +10,7 @@ import struct
 import pytest
 from support.small_runs import build
 
+from paddlevit_dist.observe import services
 from paddlevit_dist.observe.observer import FINISHED, Observers, RunFacts
 from paddlevit_dist.observe.services import WandbLog
 
@@ -145,6 +146,16 @@ def test_a_service_that_hangs_never_holds_up_the_training(tmp_path, monkeypatch)
     observers.end(FINISHED)
     (line,) = lines
     assert "it takes nothing any more" in line and process.returncode == -signal.SIGKILL
+
+
+def test_the_watchdog_leaves_a_run_alone_that_waits_for_a_service(tmp_path, monkeypatch):
+    broken_library(tmp_path, monkeypatch, "import signal; signal.pause()")
+    noted = []
+    monkeypatch.setattr(services, "_LAST_SECONDS", 2)
+    monkeypatch.setattr(services.places, "note", noted.append)
+    observers, _, lines = begun(tmp_path)
+    observers.end(FINISHED)
+    assert noted == ["sending the rest to wandb"] * 2 and "it was not done 2 s after the training" in lines[0]
 
 
 def test_a_training_that_was_killed_counts_as_failed(tmp_path, offline):

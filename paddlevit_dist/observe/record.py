@@ -157,7 +157,9 @@ def make_folder(path: str, is_numbered: bool = False) -> Path:
         raise UserError(
             f"-output={path} (SAVE): there is no such user; write ./{path} if the folder is to be called so"
         )
-    names = (path if number == 1 else f"{path}-{number}" for number in itertools.count(1))
+    before = numbered(Path(path)) if is_numbered else []  # the next is above all, so that the highest is the newest
+    first = int(before[0].name.rpartition("-")[2]) + 1 if before else 1
+    names = (path if number == 1 else f"{path}-{number}" for number in itertools.count(first))
     while True:
         folder = Path(next(names))
         try:

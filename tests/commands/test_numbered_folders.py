@@ -62,6 +62,12 @@ def test_runs_that_start_at_once_get_different_numbers(tmp_path):
     assert sorted(taken) == ["run", *(f"run-{number}" for number in range(2, 9))]
 
 
+def test_a_folder_that_was_deleted_is_not_counted_again(tmp_path):
+    (tmp_path / "run-4").mkdir()
+    with output_folder(str(tmp_path / "run"), is_numbered=True) as folder:
+        assert folder.name == "run-5"  # the highest is the newest: -resume=auto goes by that
+
+
 def test_what_is_in_the_way_of_all_numbers_is_told(tmp_path):
     (tmp_path / "output").symlink_to("gone")
     with pytest.raises(UserError, match="cannot be written"), output_folder(str(tmp_path / "output/run"), (), True):

@@ -8,6 +8,7 @@ import re
 from itertools import islice
 from typing import Callable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
+from ...errors import UserError
 from .formats import is_hidden, readable_suffixes, suffix_of
 
 # How folders and files of a split are called.
@@ -19,6 +20,7 @@ _SPLIT_FOLDERS = (*SPLIT_WORDS["train"], *SPLIT_WORDS["val"], "test")
 _HEAD_BYTES = 1 << 16
 _MOST_NAMES = 2_000  # of a folder
 _COCO = re.compile(rb'"(images|annotations|categories)"\s*:\s*\[\s*[\]{]')
+_LABELME = re.compile(rb'"shapes"\s*:\s*\[')
 _VOC = re.compile(rb"<annotation[\s>]")
 _YOLO = re.compile(rb"(?m)^names\s*:")
 _YOLO_PLACES = re.compile(rb"(?m)^(train|val|path)\s*:")
@@ -77,6 +79,17 @@ def _folders(folder: str) -> Iterator[str]:
 def is_coco(file: str) -> bool:
     """Whether a file begins as annotations in COCO's format do."""
     return _COCO.search(_head(file)) is not None
+
+
+def refuse_labelme(path: str) -> None:
+    """Raise a UserError that says what to do with labelme's own files, one for each picture, where they are there."""
+    folder = os.path.dirname(path) if os.path.isfile(path) else path
+    found = [file for file in (json_files(folder) if folder == path else [path])[:1] if _LABELME.search(_head(file))]
+    if found:
+        raise UserError(
+            f"data path {path}: {os.path.basename(found[0])} is labelme's, of one picture; join all of them to "
+            f"one file of COCO's format (pip install labelme2coco; labelme2coco {folder}) and give that as -data_path"
+        )
 
 
 def _coco(root: str) -> Optional[str]:

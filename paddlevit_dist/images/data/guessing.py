@@ -14,7 +14,7 @@ from ...environment import program
 from ...errors import UserError
 from ...files import is_folder
 from ...text_files import read_json
-from .box_layouts import find_boxes, is_coco
+from .box_layouts import find_boxes, is_coco, refuse_labelme
 from .cifar import Cifar10, Cifar100, find_source
 from .class_folders import VAL_FOLDERS
 from .formats import hint_of, is_hidden, readable_suffixes, suffix_of
@@ -71,6 +71,7 @@ def guess(path: str) -> Optional[Guess]:
         if is_coco(root):
             return Guess("coco", printable(f"{shown} holds annotations in COCO's format"))
         if root.lower().endswith((".json", ".yaml", ".yml", ".xml")):
+            refuse_labelme(root)
             raise UserError(
                 f"data path {shown} is a file; give the folder that holds it and the pictures: {os.path.dirname(root)}"
             )
@@ -84,6 +85,7 @@ def guess(path: str) -> Optional[Guess]:
     if found:
         return found[0]._replace(reason=printable(found[0].reason))
     _refuse_point_clouds(root, shown)
+    refuse_labelme(root)
     return None
 
 

@@ -115,7 +115,11 @@ def test_a_file_of_annotations_is_a_data_path(tmp_path, file):
 
 
 def test_another_file_is_no_data_path(tmp_path):
-    (tmp_path / "a.json").write_text('{"shapes": [], "imagePath": "a.jpg"}')
+    (tmp_path / "a.json").write_text('{"version": "5.3", "shapes": [], "imagePath": "a.jpg"}')
+    for path in (tmp_path / "a.json", tmp_path):
+        with pytest.raises(UserError, match=f"a.json is labelme's, of one picture; .*labelme2coco {tmp_path}\\)"):
+            guess(str(path))
+    (tmp_path / "a.json").write_text('{"a": 1}')
     with pytest.raises(UserError, match=f"is a file; give the folder that holds it and the pictures: {tmp_path}"):
         guess(str(tmp_path / "a.json"))
 

@@ -41,15 +41,17 @@ ROOMS = {
     "ground files": (1600, ""),
 }
 LINES, FILES = 50_000, 320
-WAYS = {"files that a DETR process imports": 120, "files that a batch of pictures passes": 25}
-WAYS["files that weights pass"] = 9
+WAYS = {
+    "files that a DETR process imports": 120,
+    "files that a batch of pictures passes": 25,
+    "files that weights pass": 9,
+}
 
-_WAYS = """
+# Programs, each in a process of its own, that end with numbers of files in lines of stderr.
+_TRAINER = """
 import sys
 from pathlib import Path
-import paddle
 from paddlevit_dist import Trainer, config
-from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.registry import resolve
 
 folder, package = Path(sys.argv[1]), sys.argv[2]
@@ -59,6 +61,16 @@ def trainer_of(*words):
     values = config.load([f"-output={folder}", "-num_workers=0", "-batch_size=16", *words]).values
     task = resolve("task", values.TASK)(values)
     return Trainer(values, task, {split: task.build_dataset(split, folder) for split in ("train", "val")})
+
+
+"""
+_IMPORTED = """
+boxes = trainer_of("-cfg=detr_shapes", "REPORT", "False").training()
+print(sum(name.startswith("paddlevit_dist") for name in sys.modules), file=sys.stderr)
+"""
+_PASSED = """
+import paddle
+from paddlevit_dist.checkpoint.load import load_weights
 
 
 def files_in(function):
@@ -76,13 +88,6 @@ print(files_in(lambda: pictures.evaluation("evaluation")), file=sys.stderr)
 paddle.save(pictures.model.state_dict(), str(folder / "weights.pdparams"))
 print(files_in(lambda: load_weights(pictures.model, str(folder / "weights.pdparams"))), file=sys.stderr)
 """
-_IMPORTS = (
-    _WAYS[: _WAYS.index("def files_in")]
-    + """
-boxes = trainer_of("-cfg=detr_shapes", "REPORT", "False").training()
-print(sum(name.startswith("paddlevit_dist") for name in sys.modules), file=sys.stderr)
-"""
-)
 
 
 def room_of(path: str) -> str:
@@ -106,9 +111,9 @@ def rooms() -> None:
 
 def ways() -> None:
     found = []
-    for program in (_IMPORTS, _WAYS):
+    for program in (_IMPORTED, _PASSED):
         with tempfile.TemporaryDirectory() as folder:
-            command = [sys.executable, "-W", "ignore", "-c", program, folder, str(PACKAGE)]
+            command = [sys.executable, "-W", "ignore", "-c", _TRAINER + program, folder, str(PACKAGE)]
             done = subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         numbers = [line for line in done.stderr.splitlines() if line.isdigit()]
         if done.returncode:

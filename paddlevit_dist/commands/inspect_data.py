@@ -18,6 +18,7 @@ _WIDEST, _TALLEST = 1300, 1400  # of a sheet: a laptop shows it without making i
 _ROWS, _EPOCHS = (4, 8), (1, 6)  # least and most
 _SMALLEST_PX, _LARGEST_PX, _GAP = 112, 640, 4  # longer side of a picture
 Labelled = Tuple[np.ndarray, str]  # uint8 (height, width[, 3]), caption
+Shown = Tuple[Image.Image, str]
 
 
 def run(arguments: List[str]) -> None:
@@ -42,13 +43,13 @@ def _draw(values: Any, target: Path) -> None:
     samples = task.build_dataset("train", cache_folder(values))
     order = np.random.default_rng(values.SEED).permutation(len(samples)).tolist()
     names = legend(task.picture_legend(), _TALLEST)
-    columns = [("as evaluated", task.evaluation_pictures(samples, order[: _ROWS[1]]))]
-    rows, epochs = _that_fit(columns[0][1], _WIDEST - names.width)
-    columns = [("as evaluated", columns[0][1][:rows])]
+    evaluated = _enlarged(task.evaluation_pictures(samples, order[: _ROWS[1]]))
+    rows, epochs = _that_fit(evaluated, _WIDEST - names.width)
+    columns = [("as evaluated", evaluated[:rows])]
     for epoch in range(1, epochs + 1):
         keys = [SampleKey(epoch, index, 0) for index in order[:rows]]
         readings = [samples.sample(key.index, sample_generator(values.SEED, key)) for key in keys]
-        columns.append((f"epoch {epoch}", task.pictures(samples, task.collate(readings), epoch)))
+        columns.append((f"epoch {epoch}", _enlarged(task.pictures(samples, task.collate(readings), epoch))))
     contact_sheet(columns, names).save(target)
     for notice in [*task.notices, *samples.notices, *note_of(samples.class_names or ())]:
         print(one_line(notice))
@@ -56,7 +57,7 @@ def _draw(values: Any, target: Path) -> None:
     print(one_line(f"{shown}, {epochs} epoch{'s' if epochs > 1 else ''}: {target}"))
 
 
-def _that_fit(pictures: List[Labelled], width: int) -> Tuple[int, int]:
+def _that_fit(pictures: List[Shown], width: int) -> Tuple[int, int]:
     """How many rows, and how many epochs beside the first column, a sheet of readable size holds.
 
     Raises:
@@ -68,22 +69,25 @@ def _that_fit(pictures: List[Labelled], width: int) -> Tuple[int, int]:
     return int(np.clip(_TALLEST // cell_height, *_ROWS)), int(np.clip(width // cell_width - 1, *_EPOCHS))
 
 
-def _cell(pictures: List[Labelled]) -> Tuple[int, int]:
+def _cell(pictures: List[Shown]) -> Tuple[int, int]:
     """Width and height of the place of a picture with its caption."""
-    widths, heights = zip(*(_enlarged(pixels).size for pixels, _ in pictures))
+    widths, heights = zip(*(picture.size for picture, _ in pictures))
     return max(widths) + _GAP, max(heights) + LINE_PX + _GAP
 
 
-def _enlarged(pixels: np.ndarray) -> Image.Image:
-    """A small picture enlarged by a whole number, pixel for pixel; a large one reduced."""
-    picture = Image.fromarray(pixels)
-    factor = max(1, -(-_SMALLEST_PX // max(picture.size)))
-    picture = picture.resize((picture.width * factor, picture.height * factor), Image.Resampling.NEAREST)
-    picture.thumbnail((_LARGEST_PX, _LARGEST_PX))
-    return picture
+def _enlarged(pictures: List[Labelled]) -> List[Shown]:
+    """Small pictures enlarged by a whole number, pixel for pixel; large ones reduced."""
+    shown = []
+    for pixels, caption in pictures:
+        picture = Image.fromarray(pixels)
+        factor = max(1, -(-_SMALLEST_PX // max(picture.size)))
+        picture = picture.resize((picture.width * factor, picture.height * factor), Image.Resampling.NEAREST)
+        picture.thumbnail((_LARGEST_PX, _LARGEST_PX))
+        shown.append((picture, caption))
+    return shown
 
 
-def contact_sheet(columns: List[Tuple[str, List[Labelled]]], beside: Image.Image) -> Image.Image:
+def contact_sheet(columns: List[Tuple[str, List[Shown]]], beside: Image.Image) -> Image.Image:
     """Pictures in columns, each under a heading, with their captions below them, and a picture beside them all."""
     cell_width, cell_height = _cell([labelled for _, pictures in columns for labelled in pictures])
     height = LINE_PX + cell_height * max(len(pictures) for _, pictures in columns)
@@ -92,8 +96,8 @@ def contact_sheet(columns: List[Tuple[str, List[Labelled]]], beside: Image.Image
     for column, (heading, pictures) in enumerate(columns):
         left = column * cell_width
         sheet.paste("black", (left, 0), letters(heading))
-        for row, (pixels, caption) in enumerate(pictures):
-            picture, words, top = _enlarged(pixels), letters(caption), LINE_PX + row * cell_height
+        for row, (picture, caption) in enumerate(pictures):
+            words, top = letters(caption), LINE_PX + row * cell_height
             sheet.paste(picture, (left, top))
             shown = words.crop((0, 0, min(words.width, cell_width - 2 * _GAP), words.height))
             sheet.paste("black", (left, top + picture.height), shown)

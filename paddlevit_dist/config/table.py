@@ -4,7 +4,7 @@ values."""
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from yacs.config import CfgNode
@@ -64,10 +64,10 @@ def put(config: CfgNode, name: str, value: Any) -> None:
     config[last] = value
 
 
-def leaves(config: CfgNode, above: str = "") -> Iterator[tuple[str, Any]]:
-    """(dotted name, value) of every key in the tree, in its order."""
+def leaves(config: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """(dotted name, value) of every key in the tree, a configuration or what a file holds of one, in its order."""
     for name, value in config.items():
-        if isinstance(value, CfgNode):
+        if isinstance(value, Mapping):
             yield from leaves(value, f"{above}{name}.")
         else:
             yield f"{above}{name}", value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional
 
 import paddle
 
@@ -12,6 +12,7 @@ from .. import __version__
 from ..checkpoint import store as checkpoints
 from ..checkpoint.weights import checkpoint_in
 from ..config import dump_yaml
+from ..config.table import leaves
 from ..contracts.task import Task
 from ..errors import UserError
 from ..text_files import parse_yaml, read_yaml
@@ -79,10 +80,10 @@ def changed_settings(before: Mapping[str, Any], now: Mapping[str, Any]) -> List[
     Args:
         before, now: configurations as nested mappings.
     """
-    earlier = dict(_leaves(before))
+    earlier = _values(before)
     return [
         Change(name, earlier[name], value, name not in _NEUTRAL)
-        for name, value in _leaves(now)
+        for name, value in _values(now).items()
         if name not in _OF_THE_START
         and name in earlier
         and earlier[name] != value
@@ -98,12 +99,9 @@ def table_of(changes: List[Change]) -> List[str]:
     return ["  " + "  ".join(text.ljust(width) for text, width in zip(row, (*widths, 0))).rstrip() for row in rows]
 
 
-def _leaves(tree: Mapping[str, Any], above: str = "") -> Iterator[Tuple[str, Any]]:
-    for name, value in tree.items():
-        if isinstance(value, Mapping):
-            yield from _leaves(value, f"{above}{name}.")
-        else:
-            yield f"{above}{name}", list(value) if isinstance(value, tuple) else value
+def _values(tree: Mapping[str, Any]) -> Dict[str, Any]:
+    """Values by dotted names, with lists for tuples, which YAML does not know."""
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in leaves(tree)}
 
 
 def shown(value: Any) -> str:

@@ -37,8 +37,10 @@ def first_lines(config: Any, task: Task, datasets: Dict[str, Any]) -> List[str]:
 
 def start_record(config: Any, record: RunRecord, task: Task, datasets: Dict[str, Any]) -> None:
     """Write configuration and run record: only once the run is sure to continue, so as not to replace another's."""
+    if not record.writes:
+        return
     tuned = None
-    if record.writes and config.CPU_TUNING:
+    if config.CPU_TUNING:
         tuned = gpu.check_product() if is_on_gpu() else tuning.check_product()
         tuning.check_copies()
     facts = {

@@ -16,6 +16,7 @@ from .introduction import introduce
 from .parts import TrainingParts
 from .profile import Profile
 from .reports import Reports, require_finite
+from .steps import accumulation_groups
 from .watchers import Averaging, Compiling, EmptyingCache, Repeating, Update, Watchers
 
 
@@ -129,11 +130,12 @@ class Training(TrainingParts):
         Raises:
             LeftEarly: on all ranks.
         """
+        groups = accumulation_groups(batches, self.config.TRAIN.ACCUM_ITER, updates)
         for number in range(updates):
             self.watchers.tell("data_awaited")
             leaves = False
             try:
-                group = [next(batches) for _ in range(self.config.TRAIN.ACCUM_ITER)]
+                group = next(groups)
                 leaves = number == 0 and stops.wanted()
             except LeftEarly:
                 if number:

@@ -18,8 +18,9 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, Dict, Iterator, Optional, Tuple
+from typing import Any, Dict, Optional
 
+from ..config.table import leaves
 from ..parallel import places
 from ..printing import one_line
 from ..text_files import parse_yaml
@@ -174,7 +175,7 @@ class MlflowLog(ServiceLog):
             experiment = self._client.get_experiment_by_name(name)
             number = experiment.experiment_id if experiment else self._client.create_experiment(name)
             run_id = self._client.create_run(number, run_name=title).info.run_id
-            settings = _leaves(parse_yaml(run.config_text))
+            settings = leaves(parse_yaml(run.config_text))
             parameters = [entities.Param(key, str(value)[:_LONGEST_TEXT]) for key, value in settings]
             for first in range(0, len(parameters), _MOST_PARAMETERS):
                 self._client.log_batch(run_id, params=parameters[first : first + _MOST_PARAMETERS])
@@ -212,7 +213,7 @@ class ClearmlLog(ServiceLog):
             auto_connect_streams=False,
             auto_resource_monitoring=False,
         )
-        self._task.set_parameters({f"General/{key}": value for key, value in _leaves(parse_yaml(run.config_text))})
+        self._task.set_parameters({f"General/{key}": value for key, value in leaves(parse_yaml(run.config_text))})
         return self._task.id
 
     def scalars(self, values: Dict[str, float], step: int, seconds: float) -> None:
@@ -226,15 +227,6 @@ class ClearmlLog(ServiceLog):
         elif outcome == STOPPED:
             self._task.mark_stopped()
         self._task.close()
-
-
-def _leaves(tree: Dict[str, Any], section: str = "") -> Iterator[Tuple[str, Any]]:
-    """(``TRAIN.BASE_LR``, value) of each setting."""
-    for key, value in tree.items():
-        if isinstance(value, dict):
-            yield from _leaves(value, f"{section}{key}.")
-        else:
-            yield f"{section}{key}", value
 
 
 def _begin(service: ServiceLog, folder: str, config_text: str, epochs: int, per_epoch: int, update: int) -> None:

@@ -83,11 +83,10 @@ def is_coco(file: str) -> bool:
 
 def refuse_labelme(path: str) -> None:
     """Raise a UserError that says what to do with labelme's own files, one for each picture, where they are there."""
-    folder = os.path.dirname(path) if os.path.isfile(path) else path
-    found = [file for file in (json_files(folder) if folder == path else [path])[:1] if _LABELME.search(_head(file))]
-    if found:
+    folder, files = (os.path.dirname(path), [path]) if os.path.isfile(path) else (path, json_files(path))
+    if files and _LABELME.search(_head(files[0])):
         raise UserError(
-            f"data path {path}: {os.path.basename(found[0])} is labelme's, of one picture; join all of them to "
+            f"data path {path}: {os.path.basename(files[0])} is labelme's, of one picture; join all of them to "
             f"one file of COCO's format (pip install labelme2coco; labelme2coco {folder}) and give that as -data_path"
         )
 

@@ -96,11 +96,9 @@ def _asset(name: str) -> str:
 
 
 def _summary(runs: Sequence[Run]) -> Section:
-    columns, rows, notices = (
-        ["score", "state", "time", "model", "data", "device"],
-        [],
-        [],
-    )  # a phone shows the first ones
+    columns = ["score", "state", "time", "model", "data", "device"]  # a phone shows the first ones
+    rows: List[List[Any]] = []
+    notices: List[str] = []
     for run in runs:
         machine = run.facts.get("machine")
         processor = machine.get("processor") if isinstance(machine, dict) else None
